@@ -1,0 +1,1 @@
+"""Pure values and rules: no clocks, no randomness, no sockets."""

@@ -1,0 +1,67 @@
+"""How a Kafka cluster is reached: its name, its first brokers, and the credentials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that never shows itself: `repr` and `str` are masked, `reveal()` gives it away."""
+
+    _text: str = field(repr=False)
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth:
+    """The client-credentials grant of OAUTHBEARER (KIP-768)."""
+
+    token_endpoint_url: str
+    client_id: str
+    client_secret: Secret
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """What TLS needs, as PEM files; `None` means the system's certificate authorities and no client certificate."""
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: Secret | None = None
+    verify_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """The transport and the login of one cluster."""
+
+    protocol: SecurityProtocol = "PLAINTEXT"
+    tls: Tls = Tls()
+    mechanism: SaslMechanism | None = None
+    username: str | None = None
+    password: Secret | None = None
+    oauth: OAuth | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity."""
+
+    alias: str
+    bootstrap_servers: tuple[str, ...]
+    security: Security = Security()
