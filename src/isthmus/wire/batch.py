@@ -1,0 +1,157 @@
+"""Record batches as bytes: scanning, checking and stamping them without looking at a record.
+
+A batch of magic 2 starts with a header of 61 bytes (KIP-98); the CRC32C covers everything from `attributes` on. What
+a copier changes lies in the header alone, so the records behind it are passed on as the very bytes that were read.
+
+    offset field            size    offset field           size    offset field             size
+         0 baseOffset          8        21 attributes         2        43 producerId            8
+         8 batchLength         4        23 lastOffsetDelta    4        51 producerEpoch         2
+        12 leaderEpoch         4        27 baseTimestamp      8        53 baseSequence          4
+        16 magic               1        35 maxTimestamp       8        57 recordCount           4
+        17 crc                 4                                       61 records
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size
+RECORDS_BEGIN: Final = 57
+"""From here on (record count and records) a raw copy equals its source byte for byte."""
+_FRAME: Final = struct.Struct(">qiib")
+_FRAME_BYTES: Final = 12
+_CHECKED_BEGIN: Final = 21
+_CHECKED: Final = struct.Struct(">hiqqqhii")
+_CRC_AT: Final = 17
+_CRC: Final = struct.Struct(">I")
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class Batch(NamedTuple):
+    """One stored record batch. Offsets are the source's; `offset_end` is exclusive; timestamps are in ms.
+
+    For magic 0 and 1 (before KIP-98) only the offsets, `magic` and `view` mean anything: such a message set has to be
+    decoded to learn more.
+    """
+
+    base_offset: int
+    offset_end: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    view: memoryview
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.view)
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_dense(self) -> bool:
+        """Every offset of the batch holds a record: what a client may produce."""
+        return self.record_count == self.offset_end - self.base_offset and self.record_count > 0
+
+
+def scan(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
+    """The whole batches in a fetched record set; a batch cut off at the end is left out (KIP-74).
+
+    :raises ValueError: When the bytes cannot be record batches (a length or magic that no broker writes).
+    """
+    view = memoryview(records)
+    position, end = 0, len(view)
+    while end - position >= HEADER_BYTES:
+        fields = HEADER.unpack_from(view, position)
+        base, length, epoch, magic, crc, attributes, last_delta = fields[:7]
+        size = length + _FRAME_BYTES
+        if size > end - position:
+            return
+        if magic != 2:
+            yield _legacy(view[position : position + size], base, magic)
+        elif length < HEADER_BYTES - _FRAME_BYTES:
+            raise ValueError(f"a record batch at offset {base} claims {length} bytes")
+        else:
+            yield Batch(
+                base, base + last_delta + 1, epoch, magic, crc, attributes, *fields[7:], view[position : position + size]
+            )
+        position += size
+    # A message of magic 0 or 1 may be smaller than a v2 header.
+    while end - position >= _FRAME.size:
+        base, length, _, magic = _FRAME.unpack_from(view, position)
+        size = length + _FRAME_BYTES
+        if magic == 2 or size > end - position:
+            return
+        yield _legacy(view[position : position + size], base, magic)
+        position += size
+
+
+def _legacy(view: memoryview, offset: int, magic: int) -> Batch:
+    if magic not in (0, 1) or len(view) < 26:
+        raise ValueError(f"the bytes at offset {offset} are no record batch (magic {magic})")
+    # The attributes of a message set lie behind its frame, magic and CRC (magic 0 and 1: offset 17).
+    attributes = view[17] & CODEC_MASK
+    return Batch(offset, offset + 1, -1, magic, 0, attributes, -1, -1, -1, -1, -1, 1, view)
+
+
+def crc_ok(batch: Batch) -> bool:
+    """Whether the stored CRC32C fits the bytes (magic 2 only)."""
+    return bool(crc32c(batch.view[_CHECKED_BEGIN:]) == batch.crc)
+
+
+def stamp(batch: Batch, producer_id: int, producer_epoch: int, sequence: int, *, transactional: bool = False) -> bytes:
+    """A new 61-byte header for the batch's records, as our own idempotent producer would have written it.
+
+    The base offset becomes 0 as the broker demands of clients. The bits for LogAppendTime and the delete horizon
+    (KIP-534) belong to the source's log and are cleared, the transactional bit follows `transactional`. Send it
+    followed by `batch.view[61:]`. `sequence` is taken modulo 2^31, the broker's own arithmetic.
+    """
+    attributes = batch.attributes & CODEC_MASK
+    if transactional:
+        attributes |= TRANSACTIONAL
+    count = batch.record_count
+    checked = _CHECKED.pack(
+        attributes,
+        count - 1,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence & SEQUENCE_MASK,
+        count,
+    )
+    crc = crc32c(batch.view[HEADER_BYTES:], crc32c(checked))
+    return b"".join((_FRAME.pack(0, len(batch.view) - _FRAME_BYTES, -1, 2), _CRC.pack(crc), checked))

@@ -1,0 +1,218 @@
+"""One cluster: its metadata, and requests sent to the broker that has to answer them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Literal, Self
+
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from isthmus.errors import ClusterError, ConfigError, Unreachable
+from isthmus.model.cluster import Cluster
+from isthmus.wire import codes
+from isthmus.wire.connection import Connection
+from isthmus.wire.dial import DIAL_TIMEOUT_S, dial
+from isthmus.wire.metadata import Broker, Metadata
+
+BOOTSTRAP_NODE: Final = -1
+_COORDINATOR_RETRIES: Final = 40
+_RETRY_S: Final = 0.1
+_DIALLING_AT_ONCE: Final = 8
+
+
+class Client:
+    """Speaks to one Kafka cluster. Use it in one event loop; close it with `aclose` or `async with`."""
+
+    def __init__(self, cluster: Cluster, *, client_id: str = "isthmus") -> None:
+        self.cluster = cluster
+        self._client_id = client_id
+        self._brokers: Mapping[int, Broker] = {}
+        self._controller_id = -1
+        self._shared: dict[int, Connection] = {}
+        self._dialling: dict[int, asyncio.Task[Connection]] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._threads = ThreadPoolExecutor(_DIALLING_AT_ONCE, thread_name_prefix=f"dial-{cluster.alias}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the shared connections. Those from `dial` belong to whoever asked for them."""
+        for task in self._dialling.values():
+            task.cancel()
+        for connection in self._shared.values():
+            connection.close()
+        self._shared.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def metadata(self, topics: Collection[str] | None = ()) -> Metadata:
+        """Brokers, controller and topics. `None` asks for all topics, `()` for none.
+
+        Topics are never created by asking. A topic that does not exist is there with its error code.
+
+        :raises Unreachable: No broker answered.
+        """
+        names = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(
+            topics=names,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            min_version=4,
+        )
+        answer = Metadata.of(await self.any(request))
+        if answer.brokers:
+            self._brokers = answer.brokers
+            self._controller_id = answer.controller_id
+        return answer
+
+    async def any(self, request: Any, *, timeout_s: float = 10.0) -> Any:
+        """Ask any broker that answers: the known ones first, then the bootstrap servers.
+
+        :raises Unreachable: None answered; the message tells the last reason.
+        """
+        nodes = list(self._brokers)
+        random.shuffle(nodes)
+        nodes.sort(key=lambda node: node not in self._shared)
+        last: ClusterError | None = None
+        for node in nodes:
+            try:
+                return await self.broker(node, request, timeout_s=timeout_s)
+            except Unreachable as error:
+                last = error
+        for index in range(len(self.cluster.bootstrap_servers)):
+            try:
+                return await self.broker(BOOTSTRAP_NODE - index, request, timeout_s=timeout_s)
+            except Unreachable as error:
+                last = error
+        raise last or Unreachable(f"{self.cluster.alias} has no bootstrap servers", cluster=self.cluster.alias)
+
+    async def broker(self, node_id: int, request: Any, *, timeout_s: float = 10.0) -> Any:
+        """Ask one broker over the shared connection."""
+        connection = await self.connection(node_id)
+        return await connection.call(request, timeout_s=timeout_s)
+
+    async def controller(self, request: Any, *, timeout_s: float = 30.0) -> Any:
+        """Ask the controller (in KRaft any broker forwards to it)."""
+        if self._controller_id not in self._brokers:
+            await self.metadata()
+        try:
+            return await self.broker(self._controller_id, request, timeout_s=timeout_s)
+        except Unreachable:
+            await self.metadata()
+            return await self.broker(self._controller_id, request, timeout_s=timeout_s)
+
+    async def coordinator(
+        self, kind: Literal["group", "transaction"], key: str, request: Any, *, timeout_s: float = 10.0
+    ) -> Any:
+        """Ask the coordinator of a group or a transactional id. Its own error codes are the caller's to read.
+
+        :raises ClusterError: No coordinator could be found.
+        """
+        node = await self.find_coordinator(kind, key)
+        try:
+            return await self.broker(node, request, timeout_s=timeout_s)
+        except Unreachable:
+            self.forget_coordinator(kind, key)
+            raise
+
+    def forget_coordinator(self, kind: Literal["group", "transaction"], key: str) -> None:
+        """Look the coordinator up again before the next request: it moved or broke."""
+        self._coordinators.pop((int(kind == "transaction"), key), None)
+
+    async def find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+        """The node that coordinates a group or a transactional id, found once and remembered."""
+        key_type = int(kind == "transaction")
+        known = self._coordinators.get((key_type, key))
+        if known is not None and known in self._brokers:
+            return known
+        code = codes.COORDINATOR_NOT_AVAILABLE
+        for _ in range(_COORDINATOR_RETRIES):
+            answer = await self.any(FindCoordinatorRequest(key=key, key_type=key_type, max_version=3))
+            code = answer.error_code
+            if code == codes.NONE:
+                if answer.node_id not in self._brokers:
+                    await self.metadata()
+                self._coordinators[(key_type, key)] = answer.node_id
+                return int(answer.node_id)
+            if code not in (codes.COORDINATOR_NOT_AVAILABLE, codes.COORDINATOR_LOAD_IN_PROGRESS):
+                break
+            await asyncio.sleep(_RETRY_S)
+        raise codes.error_for(code, f"finding the coordinator of {kind} {key}", cluster=self.cluster.alias)
+
+    async def connection(self, node_id: int) -> Connection:
+        """The shared connection to a broker, opened when needed. Several callers wait for one handshake.
+
+        :raises Unreachable: The broker is unknown or does not answer.
+        """
+        held = self._shared.get(node_id)
+        if held is not None and not held.closed and not held.due_for_renewal:
+            return held
+        task = self._dialling.get(node_id)
+        if task is None:
+            task = asyncio.create_task(self.dial(node_id))
+            self._dialling[node_id] = task
+            task.add_done_callback(lambda done: self._keep(node_id, done))
+        return await asyncio.shield(task)
+
+    def _keep(self, node_id: int, done: asyncio.Task[Connection]) -> None:
+        self._dialling.pop(node_id, None)
+        if not done.cancelled() and done.exception() is None:
+            self._shared[node_id] = done.result()
+
+    async def dial(self, node_id: int, *, timeout_s: float = DIAL_TIMEOUT_S) -> Connection:
+        """A connection of the caller's own, for requests that would keep others waiting (fetch, produce).
+
+        :raises Unreachable: The broker is unknown or does not answer.
+        :raises AuthenticationFailed: TLS or SASL refused us.
+        """
+        host, port = await self._address(node_id)
+        loop = asyncio.get_running_loop()
+        dialled = await loop.run_in_executor(
+            self._threads, dial, self.cluster, host, port, self._client_id, timeout_s
+        )
+        return Connection(
+            dialled,
+            cluster=self.cluster.alias,
+            node_id=node_id,
+            where=f"{self.cluster.alias} at {host}:{port}",
+            client_id=self._client_id,
+        )
+
+    async def _address(self, node_id: int) -> tuple[str, int]:
+        if node_id <= BOOTSTRAP_NODE:
+            return split_address(self.cluster.bootstrap_servers[BOOTSTRAP_NODE - node_id], self.cluster.alias)
+        if node_id not in self._brokers:
+            await self.metadata()
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            raise Unreachable(
+                f"{self.cluster.alias} has no broker {node_id}",
+                cluster=self.cluster.alias,
+                hint="The broker may have left the cluster; Isthmus asks for its successor.",
+            )
+        return broker.host, broker.port
+
+
+def split_address(server: str, alias: str) -> tuple[str, int]:
+    """`host:port` or `[v6]:port` as host and port.
+
+    :raises ConfigError: It is neither.
+    """
+    host, colon, port = server.rpartition(":")
+    if not colon or not port.isdigit() or not host:
+        raise ConfigError(
+            f"{server!r} is no address of a broker",
+            field=f"clusters.{alias}.bootstrap_servers",
+            hint="Write host:port, several separated by commas.",
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+

@@ -1,0 +1,106 @@
+"""Kafka's error codes, and which of our errors each becomes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka import errors as kafka_errors
+
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
+
+NONE: Final = 0
+OFFSET_OUT_OF_RANGE: Final = 1
+CORRUPT_MESSAGE: Final = 2
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+LEADER_NOT_AVAILABLE: Final = 5
+NOT_LEADER_OR_FOLLOWER: Final = 6
+REQUEST_TIMED_OUT: Final = 7
+REPLICA_NOT_AVAILABLE: Final = 9
+MESSAGE_TOO_LARGE: Final = 10
+COORDINATOR_LOAD_IN_PROGRESS: Final = 14
+COORDINATOR_NOT_AVAILABLE: Final = 15
+NOT_COORDINATOR: Final = 16
+RECORD_LIST_TOO_LARGE: Final = 18
+NOT_ENOUGH_REPLICAS: Final = 19
+NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+GROUP_AUTHORIZATION_FAILED: Final = 30
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+INVALID_TIMESTAMP: Final = 32
+UNSUPPORTED_VERSION: Final = 35
+TOPIC_ALREADY_EXISTS: Final = 36
+INVALID_PARTITIONS: Final = 37
+NOT_CONTROLLER: Final = 41
+OUT_OF_ORDER_SEQUENCE_NUMBER: Final = 45
+INVALID_PRODUCER_EPOCH: Final = 47
+INVALID_TXN_STATE: Final = 48
+CONCURRENT_TRANSACTIONS: Final = 51
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+KAFKA_STORAGE_ERROR: Final = 56
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+INVALID_FETCH_SESSION_EPOCH: Final = 71
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 75
+UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+OFFSET_NOT_AVAILABLE: Final = 78
+INVALID_RECORD: Final = 87
+PRODUCER_FENCED: Final = 90
+UNKNOWN_TOPIC_ID: Final = 100
+INCONSISTENT_TOPIC_ID: Final = 103
+FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
+
+AUTHORIZATION: Final = frozenset(
+    {
+        TOPIC_AUTHORIZATION_FAILED,
+        GROUP_AUTHORIZATION_FAILED,
+        CLUSTER_AUTHORIZATION_FAILED,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+LEADER_MOVED: Final = frozenset(
+    {
+        UNKNOWN_TOPIC_OR_PARTITION,
+        LEADER_NOT_AVAILABLE,
+        NOT_LEADER_OR_FOLLOWER,
+        REPLICA_NOT_AVAILABLE,
+        KAFKA_STORAGE_ERROR,
+        FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH,
+        OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Answers that ask for fresh metadata: the partition lives elsewhere, or its new leader is not ready yet."""
+
+
+def name_of(code: int) -> str:
+    """Kafka's constant for an error code, such as `NOT_LEADER_OR_FOLLOWER`."""
+    if code == NONE:
+        return "NONE"
+    found = kafka_errors.for_code(code)
+    return str(getattr(found, "message", None) or found.__name__)
+
+
+def error_for(code: int, what: str, *, cluster: str = "", detail: str | None = None) -> ClusterError:
+    """The error to raise when a broker answered `code` to `what` (a phrase such as "creating topic orders")."""
+    name = name_of(code)
+    told = f" ({detail})" if detail else ""
+    if code in AUTHORIZATION:
+        return NotAuthorized(
+            f"{cluster or 'the cluster'} does not allow {what}: {name}{told}",
+            cluster=cluster,
+            hint="Grant the right to the principal Isthmus logs in as; `isthmus doctor` lists what is needed.",
+        )
+    return BrokerRefused(
+        f"{cluster or 'the cluster'} refused {what}: {name}{told}",
+        code=code,
+        name=name,
+        cluster=cluster,
+        hint="Look the error up in the broker's log; `isthmus doctor` checks the usual causes.",
+    )
+
+
+def raise_for_code(code: int, what: str, *, cluster: str = "", detail: str | None = None) -> None:
+    """Raise the error that belongs to `code`; do nothing for 0."""
+    if code != NONE:
+        raise error_for(code, what, cluster=cluster, detail=detail)

@@ -1,0 +1,259 @@
+"""One connection to one broker: requests out, answers in, in order, without blocking the event loop.
+
+Large answers are received straight into a buffer of their size (`recv_into`), large requests leave as the views they
+were given (`sendmsg`): the bytes of records are not copied here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.wire.dial import Dialled
+from isthmus.wire.frames import decode_response, encode_request, pick_version
+
+_SIZE: Final = struct.Struct(">i")
+_SCRATCH_BYTES: Final = 64 * 1024
+_FRAME_BYTES_MAX: Final = 512 << 20
+_IOV_MAX: Final = 512
+_RENEW_AT: Final = 0.8
+
+Buffer = bytes | bytearray | memoryview
+Decode = Callable[[memoryview, int], Any]
+
+
+class Connection:
+    """A connected broker. Made by `Client.dial`; closes itself when the stream breaks.
+
+    `api_versions` maps API keys to the lowest and highest version the broker offers.
+    """
+
+    def __init__(self, dialled: Dialled, *, cluster: str, node_id: int, where: str, client_id: str) -> None:
+        self.api_versions: Mapping[int, tuple[int, int]] = dialled.api_versions
+        self.cluster = cluster
+        self.node_id = node_id
+        self.where = where
+        life_s = dialled.session_life_s
+        self._renew_at = None if life_s is None else time.monotonic() + life_s * _RENEW_AT
+        self._loop = asyncio.get_running_loop()
+        self._sock = dialled.sock
+        self._tls = isinstance(dialled.sock, ssl.SSLSocket)
+        self._client_id = client_id
+        self._correlation = 0
+        self._waiting: deque[tuple[int, asyncio.Future[Any], Decode]] = deque()
+        self._out: deque[memoryview] = deque()
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._filled = 0
+        self._frame: memoryview | None = None
+        self._frame_filled = 0
+        self._error: ClusterError | None = None
+        self._writing = False
+        self._loop.add_reader(self._sock, self._on_readable)
+
+    @property
+    def closed(self) -> bool:
+        return self._error is not None
+
+    @property
+    def due_for_renewal(self) -> bool:
+        """Whether the login expires soon (KIP-368): open another connection and let this one drain."""
+        return self._renew_at is not None and time.monotonic() > self._renew_at
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._waiting)
+
+    def version_of(self, request: Any) -> int:
+        """The version `request` would be sent with.
+
+        :raises UnsupportedByBroker: The broker offers none that we know.
+        """
+        return pick_version(request, self.api_versions, self.cluster)
+
+    async def call(self, request: Any, *, timeout_s: float = 10.0) -> Any:
+        """Send a kafka-python message and wait for its answer.
+
+        A call that times out closes the connection: answers come in order, so nothing behind it could be read either.
+
+        :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
+        :raises UnsupportedByBroker: The broker offers no version of this message that we know.
+        """
+        return await self.within(self.post(request), timeout_s, request.name)
+
+    def post(self, request: Any) -> asyncio.Future[Any]:
+        """Send a message now; the future holds its answer."""
+        version = self.version_of(request)
+        correlation = self._correlation + 1
+        frame = encode_request(request, version, correlation, self._client_id)
+        return self.post_frame(
+            [frame], lambda payload, expected: decode_response(request, version, payload, expected)
+        )
+
+    def post_frame(self, buffers: Sequence[Buffer], decode: Decode) -> asyncio.Future[Any]:
+        """Send a frame that is already encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
+
+        :raises Unreachable: The connection is closed.
+        """
+        if self._error is not None:
+            raise self._error
+        self._correlation += 1
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((self._correlation, future, decode))
+        self._out.extend(memoryview(buffer) for buffer in buffers)
+        if not self._writing:
+            self._on_writable()
+        return future
+
+    @property
+    def next_correlation(self) -> int:
+        return self._correlation + 1
+
+    @property
+    def client_id(self) -> str:
+        return self._client_id
+
+    async def within(self, future: asyncio.Future[Any], timeout_s: float, what: str) -> Any:
+        """Wait for an answer, at most `timeout_s`; afterwards the connection is of no use and is closed."""
+        done, _ = await asyncio.wait((future,), timeout=timeout_s)
+        if not done:
+            self.close(
+                Unreachable(
+                    f"{self.where} did not answer {what} within {timeout_s:g} s",
+                    cluster=self.cluster,
+                    hint="The broker may be paused, overloaded or cut off; Isthmus tries again.",
+                )
+            )
+        return await future
+
+    def close(self, error: ClusterError | None = None) -> None:
+        """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""
+        if self._error is not None:
+            return
+        self._error = error or Unreachable(f"the connection to {self.where} was closed", cluster=self.cluster)
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        if self._waiting or self._out:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._sock.close()
+        self._out.clear()
+        self._frame = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, future, _ in waiting:
+            if not future.done():
+                future.set_exception(self._error)
+                # Whoever gave up waiting does not have to hear of it.
+                future.exception()
+
+    def _broke(self, error: Exception) -> None:
+        self.close(
+            Unreachable(
+                f"{self.where} broke the connection off: {error}",
+                cluster=self.cluster,
+                hint="The broker may have stopped or moved; Isthmus connects again.",
+            )
+        )
+
+    def _on_writable(self) -> None:
+        try:
+            self._send()
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError, InterruptedError):
+            pass
+        except OSError as error:
+            self._broke(error)
+            return
+        if bool(self._out) != self._writing:
+            self._writing = bool(self._out)
+            if self._writing:
+                self._loop.add_writer(self._sock, self._on_writable)
+            else:
+                self._loop.remove_writer(self._sock)
+
+    def _send(self) -> None:
+        out = self._out
+        while out:
+            if self._tls:
+                sent = self._sock.send(out[0])
+            else:
+                sent = self._sock.sendmsg([out[i] for i in range(min(len(out), _IOV_MAX))])
+            while sent:
+                head = out[0]
+                if sent >= len(head):
+                    sent -= len(head)
+                    out.popleft()
+                else:
+                    out[0] = head[sent:]
+                    sent = 0
+
+    def _on_readable(self) -> None:
+        try:
+            while self._error is None:
+                if self._frame is None:
+                    n = self._sock.recv_into(self._scratch[self._filled :])
+                    self._filled += n
+                else:
+                    n = self._sock.recv_into(self._frame[self._frame_filled :])
+                    self._frame_filled += n
+                if n == 0:
+                    self._broke(ConnectionResetError("closed by the broker"))
+                    return
+                self._take_frames()
+                if not self._tls:
+                    # One read a wake-up keeps connections fair; TLS may hold decrypted bytes the selector cannot see.
+                    return
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            return
+        except (OSError, ValueError, struct.error) as error:
+            self._broke(error)
+
+    def _take_frames(self) -> None:
+        if self._frame is not None:
+            if self._frame_filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._answer(frame)
+            return
+        position = 0
+        while self._filled - position >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._scratch, position)
+            if not 4 <= size <= _FRAME_BYTES_MAX:
+                raise ValueError(f"an answer claims {size} bytes")
+            begin = position + _SIZE.size
+            if self._filled - begin < size:
+                if size > _SCRATCH_BYTES - _SIZE.size:
+                    self._frame = memoryview(bytearray(size))
+                    self._frame_filled = self._filled - begin
+                    self._frame[: self._frame_filled] = self._scratch[begin : self._filled]
+                    position = self._filled
+                break
+            # The scratch buffer is used again, so a small answer gets bytes of its own.
+            self._answer(memoryview(bytes(self._scratch[begin : begin + size])))
+            if self._error is not None:
+                return
+            position = begin + size
+        if position:
+            rest = self._filled - position
+            self._scratch[:rest] = bytes(self._scratch[position : self._filled])
+            self._filled = rest
+
+    def _answer(self, payload: memoryview) -> None:
+        if not self._waiting:
+            raise ValueError("an answer came that nobody asked for")
+        correlation, future, decode = self._waiting.popleft()
+        try:
+            answer = decode(payload, correlation)
+        except Exception as error:
+            if not future.done():
+                future.set_exception(
+                    Unreachable(f"{self.where} sent an answer that cannot be read: {error}", cluster=self.cluster)
+                )
+                future.exception()
+            raise ValueError(f"unreadable answer: {error}") from error
+        if not future.done():
+            future.set_result(answer)
