@@ -1,0 +1,83 @@
+# Bare `make` creates the environment and lists the targets; everything else stands on the environment.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := default
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCES := src tests $(wildcard bench demo docs)
+
+.PHONY: default help env fmt check unit integration faults test demo bench docs requirements clean java
+
+default: env help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(INSTALLED) ## create .venv with everything pinned; the command is .venv/bin/isthmus
+
+# The stamp is written last, so that an interrupted installation is taken up again.
+$(INSTALLED): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "Isthmus needs Python 3.11 or newer: call make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Installing into $(VENV) (once; the Spark package is large)" >&2
+	@if command -v uv >/dev/null; then \
+		uv venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(VENV); \
+		install=(uv pip install --quiet --python $(BIN)/python); \
+	else \
+		$(PYTHON) -m venv $(VENV); \
+		install=($(BIN)/python -m pip install --quiet --disable-pip-version-check); \
+	fi; \
+	"$${install[@]}" --require-hashes -r requirements/dev.txt; \
+	"$${install[@]}" --no-build-isolation --no-deps -e .
+	@touch $@
+
+# Spark and the brokers need a Java runtime; say so once, before anything is started.
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	major=$$("$$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' || true); \
+	[ "$${major:-0}" -ge 17 ] \
+		|| { echo "Isthmus needs Java 17 or newer: install a JDK and put java on the PATH, or set JAVA_HOME." >&2; exit 1; }
+
+fmt: env ## format the code and fix what ruff can fix
+	@$(BIN)/ruff format $(SOURCES)
+	@$(BIN)/ruff check --fix $(SOURCES)
+
+check: env ## format, lint, types and layering
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: env ## the tests that need neither brokers nor Spark, in seconds
+	@$(BIN)/pytest tests/unit
+
+integration: env java ## the tests against real brokers and a real Spark
+	@$(BIN)/pytest tests/integration
+
+faults: env java ## the tests that kill, cut and pause
+	@$(BIN)/pytest tests/faults
+
+test: check java ## check, then the whole suite
+	@$(BIN)/pytest
+
+demo: env java ## two real clusters, real flights, mirrored and verified
+	@$(BIN)/python demo
+
+bench: env java ## side by side with MirrorMaker 2 on the same brokers
+	@$(BIN)/python bench
+
+docs: env ## write the generated pages of docs/ anew
+	@$(BIN)/python docs/generate.py
+
+requirements: ## pin the dependencies anew (needs uv)
+	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras \
+		--custom-compile-command "make requirements" \
+		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
+
+clean: ## remove the environment and every cache in the checkout
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
