@@ -1,0 +1,128 @@
+"""A lane: one source topic-partition going into one target topic-partition, and what is reported of it."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class LaneKey(NamedTuple):
+    """What tells the lanes of one link apart: the target topic and the partition (the same number on both sides)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class LaneState(enum.StrEnum):
+    """Where a lane stands. `is_terminal` states last until an operator acts; all others heal by themselves."""
+
+    STARTING = "STARTING"
+    """Looking for its place in the target's log."""
+    ACTIVE = "ACTIVE"
+    SOURCE_UNAVAILABLE = "SOURCE_UNAVAILABLE"
+    TARGET_UNAVAILABLE = "TARGET_UNAVAILABLE"
+    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    """A right is missing; tried again every few seconds."""
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    """Ended because it was asked to."""
+    REFUSED = "REFUSED"
+    """Same offsets are impossible here; nothing was written."""
+    DATA_GAP = "DATA_GAP"
+    """The source deleted records before they were copied."""
+    DIVERGED = "DIVERGED"
+    """The source no longer has what the target holds (unclean election or truncation)."""
+    TOPIC_RECREATED = "TOPIC_RECREATED"
+    """The source or the target topic is another one than before, under the same name."""
+    FOREIGN_WRITE = "FOREIGN_WRITE"
+    """Somebody else wrote to the target partition."""
+    FAILED = "FAILED"
+    """Cannot go on without an operator; the problem says why."""
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {
+        LaneState.REFUSED,
+        LaneState.DATA_GAP,
+        LaneState.DIVERGED,
+        LaneState.TOPIC_RECREATED,
+        LaneState.FOREIGN_WRITE,
+        LaneState.FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a lane is not simply active: a sentence for people, and what to do about it."""
+
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Source offsets `[offset_begin, offset_end)` that were deleted at the source before they were copied."""
+
+    offset_begin: int
+    offset_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Everything a task needs to run one lane. Topic ids are nil where a broker has none (before KIP-516).
+
+    `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
+    source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
+    `keeps_append_time`: the source stamps LogAppendTime, and its stamps are written into the records so that the target
+    (a CreateTime topic) shows the same timestamps. `continues_after_gap`: record a data gap and go on instead of stopping.
+    """
+
+    source_topic: str
+    source_topic_id: uuid.UUID
+    target_topic: str
+    target_topic_id: uuid.UUID
+    partition: int
+    batch_bytes_max: int = 1_048_588
+    is_compacted: bool = False
+    keeps_append_time: bool = False
+    holes_max: int = 1_000_000
+    continues_after_gap: bool = False
+
+    @property
+    def key(self) -> LaneKey:
+        return LaneKey(self.target_topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneReport:
+    """A lane at one moment. Offsets are -1 while unknown.
+
+    `position` is the next offset to copy: everything before it is durable at the target. `source_end` is the source's
+    last stable offset as last seen. `records` and `size_bytes` count what this lease copied.
+    """
+
+    key: LaneKey
+    state: LaneState
+    position: int = -1
+    source_end: int = -1
+    records: int = 0
+    size_bytes: int = 0
+    problem: Problem | None = None
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def lag_records(self) -> int:
+        """Offsets still to copy, -1 while unknown."""
+        if self.position < 0 or self.source_end < 0:
+            return -1
+        return max(self.source_end - self.position, 0)
