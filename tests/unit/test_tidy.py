@@ -1,0 +1,73 @@
+"""The repository checks itself: sizes, names, docstrings and leftovers that no linter knows of."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "tests", "bench", "demo", "docs")
+MODULE_LINES_MAX = 400
+TEST_MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "base", "service"}
+# Spelled in two halves, so that this file does not find itself.
+LEFTOVER = re.compile(r"\b(TO" "DO|FIX" "ME|XX" "X)\\b")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules() -> list[Path]:
+    """Every Python file of the repository, tracked or about to be."""
+    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+def functions(tree: ast.Module) -> Iterator[Function]:
+    """All functions and methods, nested ones too."""
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def is_test(path: Path, function: Function) -> bool:
+    """Whether pytest collects this function."""
+    return path.name.startswith("test_") and function.name.startswith("test_")
+
+
+@pytest.mark.parametrize("path", modules(), ids=str)
+def test_module_is_tidy(path: Path) -> None:
+    """A module is short, has a noun for a name, says what it is for and leaves nothing undone."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    tree = ast.parse(text, filename=str(path))
+    lines_max = TEST_MODULE_LINES_MAX if path.parts[0] == "tests" else MODULE_LINES_MAX
+
+    assert len(text.splitlines()) <= lines_max, f"{path} has more than {lines_max} lines"
+    assert not BANNED_NAMES & {path.stem, *path.parent.parts}, f"{path} is not named after a thing"
+    assert LEFTOVER.search(text) is None, f"{path} has something left to do"
+    # An empty __init__.py only makes a folder a package.
+    assert not text or ast.get_docstring(tree), f"{path} has no docstring"
+
+
+@pytest.mark.parametrize("path", modules(), ids=str)
+def test_functions_are_tidy(path: Path) -> None:
+    """A function fits on a screen, and a test states in a docstring what it expects."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))
+    for function in functions(tree):
+        where = f"{path}:{function.lineno} {function.name}"
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+
+        assert lines <= FUNCTION_LINES_MAX, f"{where} has {lines} lines"
+        if is_test(path, function):
+            assert ast.get_docstring(function), f"{where} does not state what it expects"
+
+
+def test_unit_tests_mirror_the_source() -> None:
+    """Every folder of unit tests has its counterpart in the source."""
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
+
+    missing = [folder for folder in folders if not (ROOT / "src" / "isthmus" / folder).is_dir()]
+    assert missing == []
