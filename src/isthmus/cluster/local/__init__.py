@@ -1,0 +1,10 @@
+"""Real Kafka clusters as child processes on this machine: for the demo, the tests, and for trying
+things out.
+"""
+
+from __future__ import annotations
+
+from isthmus.cluster.local.broker import LocalBroker
+from isthmus.cluster.local.cluster import BrokerStatus, ClusterStatus, LocalCluster, status
+
+__all__ = ["BrokerStatus", "ClusterStatus", "LocalBroker", "LocalCluster", "status"]

@@ -1,0 +1,218 @@
+"""One broker of a local cluster: a JVM that can be started, ended, killed, paused and resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Final
+
+from isthmus.cluster.local.folders import write_atomic
+from isthmus.cluster.local.jars import Progress, class_path
+from isthmus.cluster.local.java import find_java
+from isthmus.cluster.local.layout import HOST, Layout
+from isthmus.cluster.local.locks import load_lock
+from isthmus.cluster.local.ports import require_free
+from isthmus.cluster.local.probe import knows
+from isthmus.cluster.local.process import Guard, Process, State
+from isthmus.cluster.local.properties import server_properties
+from isthmus.cluster.local.template import Template, prepare
+from isthmus.errors import HostError, PortBusy
+
+READY_TERM_S: Final = 90.0
+_STOP_TERM_S: Final = 30.0
+
+
+class Launcher:
+    """How the brokers of one cluster are started by this process: the template, and the guard they
+    belong to.
+    """
+
+    def __init__(self, layout: Layout, folder: Path, progress: Progress | None = None) -> None:
+        self.layout = layout
+        self.folder = folder
+        self._progress = progress
+        self._template: Template | None = None
+        self._guard: Guard | None = None
+
+    @property
+    def template(self) -> Template:
+        if self._template is None:
+            java, lock = find_java(), load_lock("broker-4.4.0")
+            self._template = prepare(lock, java, class_path(lock, java, progress=self._progress))
+        return self._template
+
+    def launch(self, node_id: int) -> Process:
+        """Start the JVM of a node; its data folder is made when it has none."""
+        layout, node = self.layout, self.folder / f"node-{node_id}"
+        self.template.format(node / "data", node_id=node_id, cluster_id=layout.cluster_id)
+        settings = node / "server.properties"
+        write_atomic(settings, server_properties(layout, node_id, node), mode=0o600)
+        command = self.template.command(
+            "kafka.Kafka", str(settings), heap_mb=layout.heap_mb, fast_start=layout.fast_start
+        )
+        if self._guard is None:
+            self._guard = Guard()
+        return self._guard.spawn(
+            command, environment=self.template.environment(), log=node / "server.log"
+        )
+
+    def release(self) -> None:
+        """Let the brokers started so far outlive this process."""
+        if self._guard is not None:
+            self._guard.release()
+            self._guard = None
+
+    def end(self) -> None:
+        """Kill the brokers started since the last release."""
+        if self._guard is not None:
+            self._guard.end()
+            self._guard = None
+
+
+class LocalBroker:
+    """One node of a `LocalCluster`: broker and controller in one JVM, known by its node id.
+
+    Every call reaches the process whoever started it, and never another process that was given the
+    same pid since.
+    """
+
+    def __init__(self, launcher: Launcher, node_id: int) -> None:
+        self.node_id = node_id
+        self._launcher = launcher
+        self._ports = launcher.layout.nodes[node_id - 1]
+        self.folder = launcher.folder / f"node-{node_id}"
+
+    def __repr__(self) -> str:
+        name = self._launcher.layout.name
+        return f"LocalBroker({name} node {self.node_id} at {self.address}, {self.state})"
+
+    @property
+    def port(self) -> int:
+        """The port clients are meant to use: SASL_SSL in a secured cluster, else PLAINTEXT."""
+        return self._ports.sasl_ssl or self._ports.plaintext
+
+    @property
+    def admin_port(self) -> int:
+        """The port of the PLAINTEXT listener, on which everybody is a super user."""
+        return self._ports.plaintext
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log_file(self) -> Path:
+        """What the JVM printed, over all its starts."""
+        return self.folder / "server.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, `None` while the broker does not run."""
+        process = self._process
+        return None if process is None else process.pid
+
+    @property
+    def state(self) -> State:
+        process = self._process
+        return "gone" if process is None else process.state
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the broker, and with `wait` until it serves clients; do nothing when it runs.
+
+        :raises PortBusy: Something else took one of its ports.
+        :raises HostError: The JVM ended, or the broker was not ready in time.
+        """
+        if self.state == "gone":
+            require_free(self._ports.all, self._launcher.layout.name)
+            process = self._launcher.launch(self.node_id)
+            document = {"pid": process.pid, "started_ticks": process.started_ticks}
+            write_atomic(self._process_file, json.dumps(document) + "\n")
+        if wait:
+            self.wait_until_ready()
+
+    def wait_until_ready(self, *, peers: int = 1, term_s: float = READY_TERM_S) -> None:
+        """Wait until the broker answers clients, is not fenced, and knows at least `peers` brokers,
+        itself included.
+
+        :raises PortBusy: The broker could not listen on one of its ports.
+        :raises HostError: The JVM ended, or the term passed.
+        """
+        process, name = self._process, self._launcher.layout.name
+
+        def ready() -> bool:
+            return knows(self.admin_port, self.node_id, cluster=name) >= peers
+
+        if process is None or not process.wait_until(ready, term_s):
+            raise self._failure(term_s)
+
+    def terminate(self, *, wait: bool = True) -> None:
+        """End the broker in order (SIGTERM: leaders move away first), by force after 30 s if
+        `wait`ing for its end.
+        """
+        process = self._process
+        if process is not None:
+            process.send(signal.SIGTERM)
+            process.send(signal.SIGCONT)
+            if wait and not process.wait_gone(_STOP_TERM_S):
+                self.kill()
+
+    def kill(self) -> None:
+        """End the broker at once (SIGKILL). Returns when it is gone."""
+        process = self._process
+        if process is not None:
+            process.send(signal.SIGKILL)
+            process.wait_gone(_STOP_TERM_S)
+
+    def pause(self) -> None:
+        """Freeze the broker (SIGSTOP): its connections stay open and nothing answers. Returns when
+        it stands still.
+        """
+        process = self._process
+        if process is not None:
+            process.send(signal.SIGSTOP)
+            process.wait_paused(_STOP_TERM_S)
+
+    def resume(self) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        process = self._process
+        if process is not None:
+            process.send(signal.SIGCONT)
+
+    @property
+    def _process_file(self) -> Path:
+        return self.folder / "process.json"
+
+    @property
+    def _process(self) -> Process | None:
+        try:
+            document = json.loads(self._process_file.read_text())
+        except FileNotFoundError:
+            return None
+        process = Process(pid=document["pid"], started_ticks=document["started_ticks"])
+        return None if process.state == "gone" else process
+
+    def _failure(self, term_s: float) -> HostError:
+        who = f"broker {self.node_id} of {self._launcher.layout.name}"
+        said = self._last_complaint()
+        if self.state != "gone":
+            return HostError(
+                f"{who} was not ready after {term_s:.0f} s{said}",
+                hint=f"Its log is {self.log_file}. On a busy machine start fewer brokers.",
+            )
+        if "Address already in use" in said:
+            return PortBusy(
+                f"{who} could not listen{said}",
+                hint="Choose other ports with --base-port, or try again.",
+            )
+        return HostError(f"{who} ended while it started{said}", hint=f"Its log is {self.log_file}.")
+
+    def _last_complaint(self) -> str:
+        try:
+            lines = self.log_file.read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        complaints = [
+            line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line
+        ]
+        return f": {complaints[-1].strip()}" if complaints else ""

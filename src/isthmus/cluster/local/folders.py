@@ -1,0 +1,47 @@
+"""Where local clusters keep things, as the XDG base directory specification has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """What can be made again: `$XDG_CACHE_HOME/isthmus`, by default `~/.cache/isthmus`."""
+    return _xdg("XDG_CACHE_HOME", ".cache") / "isthmus"
+
+
+def state_folder() -> Path:
+    """One folder per detached cluster: `$XDG_STATE_HOME/isthmus/local`, by default
+    `~/.local/state/isthmus/local`.
+    """
+    return _xdg("XDG_STATE_HOME", ".local/state") / "isthmus" / "local"
+
+
+def _xdg(variable: str, default: str) -> Path:
+    # The specification says that a relative path in these variables is to be ignored.
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else Path.home() / default
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`, waiting for any other process that holds it. It goes when its
+    holder ends.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write_atomic(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Replace `path` by `text` at once: a reader sees the old or the new text, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+        file.write(text)
+    draft.replace(path)

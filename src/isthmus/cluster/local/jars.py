@@ -1,0 +1,175 @@
+"""Broker jars in the user's cache, fetched once from the public Maven repository.
+
+The fetching is done by Apache Ivy, which the pyspark wheel carries: no Maven is needed, and no
+address is written here, since Ivy knows the repository itself. Ivy is given the exact list, so it
+resolves nothing and reads no POM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from isthmus.cluster.local.folders import cache_folder, exclusive
+from isthmus.cluster.local.java import Java
+from isthmus.cluster.local.locks import Jar, Lock
+from isthmus.errors import JarsUnavailable
+
+Progress = Callable[[int, int], None]
+"""Called with how many jars are there and how many are needed."""
+
+_FETCH_TERM_S: Final = 600.0
+_LAYOUT: Final = "[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+_SETTINGS: Final = (
+    '<ivysettings><settings defaultResolver="public"/><resolvers>'
+    '<ibiblio name="public" m2compatible="true" usepoms="false" useMavenMetadata="false"'
+    ' checksums=""/></resolvers></ivysettings>'
+)
+
+
+def class_path(lock: Lock, java: Java, *, progress: Progress | None = None) -> str:
+    """The class path of `lock`, its jars fetched if they are not in the cache yet.
+
+    Several processes may ask at once: one fetches, the others wait for it.
+
+    :raises JarsUnavailable: A jar is neither in the cache nor could it be fetched, or what came
+        is not the pinned one.
+    """
+    folder = cache_folder() / "jars"
+    if _missing(lock, folder):
+        with exclusive(folder / ".lock"):
+            missing = _missing(lock, folder)
+            if missing:
+                _fetch(missing, folder, java, _report(lock, missing, progress))
+    return os.pathsep.join(str(folder / jar.path) for jar in lock.jars)
+
+
+def _missing(lock: Lock, folder: Path) -> list[Jar]:
+    return [jar for jar in lock.jars if not _is_there(jar, folder)]
+
+
+def _is_there(jar: Jar, folder: Path) -> bool:
+    # The hash was checked when the jar came in; its size shows a copy that was cut short since.
+    try:
+        return (folder / jar.path).stat().st_size == jar.size_bytes
+    except FileNotFoundError:
+        return False
+
+
+def _report(lock: Lock, missing: Sequence[Jar], progress: Progress | None) -> Callable[[int], None]:
+    def report(fetched: int) -> None:
+        if progress is not None:
+            progress(len(lock.jars) - len(missing) + fetched, len(lock.jars))
+
+    return report
+
+
+def _fetch(jars: Sequence[Jar], folder: Path, java: Java, fetched: Callable[[int], None]) -> None:
+    fetched(0)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as draft:
+        work = Path(draft)
+        cause = _run_ivy(jars, work, java, fetched)
+        for jar in jars:
+            arrived = work / "jars" / jar.path
+            if not arrived.is_file():
+                raise JarsUnavailable(
+                    f"{jar} could not be fetched{cause}",
+                    hint="Connect to the network and try again, or copy the folder "
+                    f"{folder} from a machine that has it.",
+                )
+            _keep(jar, arrived, folder / jar.path)
+
+
+def _keep(jar: Jar, arrived: Path, place: Path) -> None:
+    digest = hashlib.sha256(arrived.read_bytes()).hexdigest()
+    if digest != jar.sha256:
+        raise JarsUnavailable(
+            f"{jar} arrived with SHA-256 {digest} where {jar.sha256} is pinned; it was not kept",
+            hint="Try again; if it stays so, a proxy changes files on their way to this machine.",
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # A class archive remembers the times of its jars: a jar fetched again must look as before.
+    os.utime(arrived, (0, 0))
+    arrived.replace(place)
+
+
+def _run_ivy(jars: Sequence[Jar], work: Path, java: Java, fetched: Callable[[int], None]) -> str:
+    """Let Ivy put the jars below `work`; return what it said of a failure, to end a sentence."""
+    settings, module = work / "settings.xml", work / "ivy.xml"
+    settings.write_text(_SETTINGS)
+    module.write_text(_ivy_module(jars))
+    command = [str(java.executable), *_IVY_JVM, "-cp", str(_ivy_jar()), "org.apache.ivy.Main"]
+    command += ["-settings", str(settings), "-cache", str(work / "cache")]
+    command += ["-ivy", str(module), "-confs", "default", "-retrieve", f"{work}/jars/{_LAYOUT}"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as ivy:
+        timer = threading.Timer(_FETCH_TERM_S, ivy.kill)
+        timer.start()
+        try:
+            return _follow(ivy.stdout or (), fetched)
+        finally:
+            timer.cancel()
+            ivy.kill()
+
+
+_IVY_JVM: Final = (
+    "-Xmx512M",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Dsun.net.client.defaultConnectTimeout=10000",
+    "-Dsun.net.client.defaultReadTimeout=30000",
+)
+
+
+def _follow(lines: Iterable[str], fetched: Callable[[int], None]) -> str:
+    done, cause = 0, ""
+    for line in lines:
+        if "[SUCCESSFUL ]" in line:
+            done += 1
+            fetched(done)
+        elif "Exception" in line or "ERROR" in line:
+            cause = cause or f": {line.strip()}"
+    return cause
+
+
+def _ivy_module(jars: Sequence[Jar]) -> str:
+    return (
+        '<ivy-module version="2.0"><info organisation="isthmus" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(map(_ivy_dependency, jars))}</dependencies></ivy-module>"
+    )
+
+
+def _ivy_dependency(jar: Jar) -> str:
+    group, artifact, version = map(quoteattr, (jar.group, jar.artifact, jar.version))
+    return (
+        f'<dependency org={group} name={artifact} rev={version} transitive="false"'
+        f' conf="default->*"><artifact name={artifact} type="jar" ext="jar"/></dependency>'
+    )
+
+
+def _ivy_jar() -> Path:
+    # Looked up without importing it: brokers need no Spark, and its import takes a while.
+    spec = find_spec("pyspark")
+    folders = spec.submodule_search_locations if spec else None
+    found = [jar for folder in folders or () for jar in Path(folder, "jars").glob("ivy-*.jar")]
+    if not found:
+        raise JarsUnavailable(
+            "the pyspark package carries no Ivy, which fetches the broker jars",
+            hint="Install the `pyspark` package; `pyspark-client` does not suffice.",
+        )
+    return found[0]

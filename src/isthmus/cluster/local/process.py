@@ -1,0 +1,179 @@
+"""Child processes: told apart from strangers, signalled, and never left behind by accident."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from isthmus.errors import HostError
+
+State = Literal["running", "paused", "gone"]
+
+_POLL_S: Final = 0.01
+_ASK_S: Final = 0.05
+# Reads one line from its owner and leaves the group alone; without one its owner has died, and the
+# group dies too.
+_GUARD: Final = "read -r released && exit 0; kill -KILL 0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process, known by its id and start time together, since ids are used again."""
+
+    pid: int
+    started_ticks: int
+
+    @classmethod
+    def with_pid(cls, pid: int) -> Process | None:
+        """The process that has this id now, if any."""
+        found = _stat(pid)
+        return None if found is None else cls(pid=pid, started_ticks=found.started_ticks)
+
+    @property
+    def state(self) -> State:
+        """A zombie counts as gone once its last thread ended: it holds no ports or files then."""
+        found = _stat(self.pid)
+        if found is None or found.started_ticks != self.started_ticks:
+            return "gone"
+        if found.letter in "ZX" and found.threads <= 1:
+            with contextlib.suppress(ChildProcessError):  # it is somebody else's to bury
+                os.waitpid(self.pid, os.WNOHANG)
+            return "gone"
+        return "paused" if found.letter in "Tt" else "running"
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the process if it is still the same one; do nothing otherwise."""
+        if self.state != "gone":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait_gone(self, term_s: float) -> bool:
+        """Whether the process was gone within `term_s`."""
+        return _within(term_s, lambda: self.state == "gone", _POLL_S)
+
+    def wait_paused(self, term_s: float) -> bool:
+        """Whether the process stood still (or was gone) within `term_s`."""
+        return _within(term_s, lambda: self.state != "running", _POLL_S)
+
+    def wait_until(self, condition: Callable[[], bool], term_s: float) -> bool:
+        """Whether `condition`, asked every 50 ms, came true in `term_s` while the process lived."""
+        _within(term_s, lambda: self.state == "gone" or condition(), _ASK_S)
+        return self.state != "gone" and condition()
+
+
+class Guard:
+    """A process group that dies with this process, however that ends, until it is released.
+
+    A shell leads the group and waits on a pipe from us: when we end, even by SIGKILL, the pipe
+    closes and the shell kills the group. So an interrupted start leaves nothing running, at
+    whatever moment it was interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+        self._end = weakref.finalize(self, _end, self._shell)
+
+    def spawn(
+        self, command: Sequence[str], *, environment: Mapping[str, str], log: Path
+    ) -> Process:
+        """Start `command` in the group, its output appended to `log`.
+
+        :raises HostError: It could not be started.
+        """
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+            # A pipe handed down to us by a shell or by make would never end while a broker holds it
+            # too.
+            *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited()),
+        ]
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                list(command),
+                dict(environment),
+                file_actions=files,
+                setpgroup=self._shell.pid,
+                setsigdef=[signal.SIGPIPE],
+            )
+        except OSError as error:
+            raise HostError(
+                f"{command[0]} could not be started: {error.strerror}",
+                hint="Check that the program may be executed and that the machine has memory left.",
+            ) from error
+        process = Process.with_pid(pid)
+        if process is None:
+            raise HostError(f"{command[0]} ended at once", hint=f"Its output is in {log}.")
+        return process
+
+    def release(self) -> None:
+        """Let the group outlive this process."""
+        self._end.detach()
+        if self._shell.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._shell.stdin.write(b"released\n")
+                self._shell.stdin.close()
+        self._shell.wait()
+
+    def end(self) -> None:
+        """Kill the group."""
+        self._end()
+
+
+def _end(shell: subprocess.Popen[bytes]) -> None:
+    if shell.stdin is not None:
+        shell.stdin.close()
+    shell.wait()
+
+
+def _inherited() -> list[int]:
+    return [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and _inheritable(fd)]
+
+
+def _inheritable(fd: int) -> bool:
+    try:
+        return os.get_inheritable(fd)
+    except OSError:  # the descriptor that listed the folder, closed since
+        return False
+
+
+class _Stat(NamedTuple):
+    letter: str
+    threads: int
+    started_ticks: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """State letter, threads and start time (clock ticks since boot) from `/proc/PID/stat`."""
+    try:
+        text = Path("/proc", str(pid), "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the program's name in parentheses, and may itself hold blanks and
+    # parentheses.
+    fields = text.rpartition(")")[2].split()
+    return _Stat(fields[0], int(fields[17]), int(fields[19]))
+
+
+def _within(term_s: float, condition: Callable[[], bool], poll_s: float) -> bool:
+    deadline = time.monotonic() + term_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(poll_s)
+    return True
