@@ -1,0 +1,50 @@
+"""Real clusters for the tests: started when the first test asks, ended with the session."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+
+HEAP_MB = 256
+
+
+@pytest.fixture(scope="session")
+def east() -> Iterator[LocalCluster]:
+    """A cluster of one broker, shared by all tests: give every topic and group a name of its own."""
+    with LocalCluster.start("east", brokers=1, heap_mb=HEAP_MB) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def west() -> Iterator[LocalCluster]:
+    """Another cluster like `east`."""
+    with LocalCluster.start("west", brokers=1, heap_mb=HEAP_MB) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def east3() -> Iterator[LocalCluster]:
+    """A cluster of three brokers: a test that stops one starts it again."""
+    with LocalCluster.start("east3", brokers=3, heap_mb=HEAP_MB) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def west3() -> Iterator[LocalCluster]:
+    """Another cluster like `east3`."""
+    with LocalCluster.start("west3", brokers=3, heap_mb=HEAP_MB) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic() -> Callable[[str], str]:
+    """Names for topics (and groups) that no other test uses: `topic("orders")`."""
+
+    def name(stem: str = "topic") -> str:
+        return f"{stem}-{secrets.token_hex(4)}"
+
+    return name
