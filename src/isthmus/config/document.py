@@ -1,0 +1,126 @@
+"""A YAML document as plain values, with the line on which each of them is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+from isthmus.errors import ConfigError
+
+Path = tuple[str | int, ...]
+"""Where a value stands: the keys and list positions that lead to it from the top."""
+
+
+# What PyYAML lets through when a scalar does not fit its tag, such as the date 2024-13-45.
+_CONSTRUCTION_ERRORS: Final = (ValueError, KeyError, AttributeError, TypeError, IndexError)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`root` consists of dicts with text keys, tuples and scalars; lines are counted from 1."""
+
+    name: str
+    root: object
+    lines: Mapping[Path, int]
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Document:
+        """Read YAML; only plain data, no tags that would build objects.
+
+        :raises ConfigError: When the text is no YAML, or a key is written twice.
+        """
+        lines: dict[Path, int] = {}
+        try:
+            loader = yaml.SafeLoader(text)
+            node = loader.get_single_node()
+            root = _Walk(loader, lines, name).value(node, ()) if node is not None else {}
+        except yaml.MarkedYAMLError as error:
+            raise _broken(name, error.problem or error.context or "", _line(error)) from None
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            raise _broken(name, "it holds a character YAML does not allow", line) from None
+        except RecursionError:
+            raise _broken(name, "it is nested too deeply", None) from None
+        return cls(name, root, lines)
+
+    def line(self, path: Path) -> int:
+        """The line of a value, or of the nearest section around it that is written down."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def dotted(path: Path) -> str:
+    """The path as people write it: `links[0].topics.include[2]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+class _Walk:
+    """Turns YAML nodes into plain values, noting their lines on the way."""
+
+    def __init__(self, loader: yaml.SafeLoader, lines: dict[Path, int], name: str) -> None:
+        self._loader = loader
+        self._lines = lines
+        self._name = name
+        self._open: set[int] = set()
+
+    def value(self, node: yaml.Node, path: Path) -> object:
+        self._lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._open:
+            hint = "Write the value out instead of pointing back with *."
+            raise self._refusal(path, "contains itself", hint)
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                return tuple(self.value(item, (*path, i)) for i, item in enumerate(node.value))
+            return self._mapping(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
+        try:
+            scalar: object = self._loader.construct_object(node)
+        except _CONSTRUCTION_ERRORS:
+            message = "looks like a date, a number or a truth value, but is none"
+            raise self._refusal(path, message, "Put it in quotes.") from None
+        return scalar
+
+    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            # The text as written: an alias such as `no` or `1` is a name here, never a number.
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            if key in values:
+                hint = f"Keep one; the other is on line {self._lines[*path, key]}."
+                self._lines[*path, key] = line
+                raise self._refusal((*path, key), "is written twice", hint)
+            self._lines[*path, key] = line
+            values[key] = self.value(value_node, (*path, key))
+        return values
+
+    def _refusal(self, path: Path, message: str, hint: str) -> ConfigError:
+        field, line = dotted(path), self._lines[path]
+        return ConfigError(
+            f"{self._name}:{line}: {field} {message}", field=field, line=line, hint=hint
+        )
+
+
+def _line(error: yaml.MarkedYAMLError) -> int | None:
+    mark = error.problem_mark or error.context_mark
+    return mark.line + 1 if mark is not None else None
+
+
+def _broken(name: str, problem: str, line: int | None) -> ConfigError:
+    where = name if line is None else f"{name}:{line}"
+    # Only what is wrong is told, never the text around it: that may be a password.
+    return ConfigError(
+        f"{where}: this is not YAML: {problem}",
+        line=line,
+        hint="Check the indentation, and put texts with special characters in quotes.",
+    )

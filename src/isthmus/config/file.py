@@ -1,0 +1,108 @@
+"""Finding the configuration file and turning it into values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from isthmus.config.document import Document
+from isthmus.config.problems import refusal, refuse, shape_problems
+from isthmus.config.references import Resolution
+from isthmus.config.rules import one_writer, shape_rules, warnings
+from isthmus.config.schema import FabricSection
+from isthmus.config.values import clusters_of, ledger_of, links_of, spark_of
+from isthmus.errors import ConfigError
+from isthmus.model.configuration import Configuration
+
+DEFAULT_NAME: Final = "isthmus.yaml"
+VARIABLE: Final = "ISTHMUS_CONFIG"
+SMALLEST: Final = """\
+clusters:
+  east: {bootstrap_servers: "127.0.0.1:9192"}
+  west: {bootstrap_servers: "127.0.0.1:9292"}
+links:
+  - {name: east-west, source: east, target: west, topics: {include: ["flights", "orders.*"]}}
+"""
+
+
+def find(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+    """The configuration file: the one given, else `ISTHMUS_CONFIG`, else `./isthmus.yaml`.
+
+    :raises ConfigError: When that file does not exist; the hint holds one to start with.
+    """
+    name = given or environment.get(VARIABLE)
+    path = Path(name or DEFAULT_NAME)
+    if path.is_file():
+        return path
+    if given:
+        missing = f"there is no configuration file {path}"
+    elif name:
+        missing = f"there is no configuration file {path}, which {VARIABLE} names"
+    else:
+        missing = f"there is no configuration: neither -c, nor {VARIABLE}, nor ./{DEFAULT_NAME}"
+    raise ConfigError(missing, hint=f"Write one, for example {DEFAULT_NAME} with:\n\n{SMALLEST}")
+
+
+def load(
+    given: str | Path | None = None, environment: Mapping[str, str] = os.environ
+) -> Configuration:
+    """Find and read the configuration file. `environment` answers `${env:...}` references.
+
+    :raises ConfigError: With every problem found, each by its dotted path and line.
+    """
+    path = find(given, environment)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text", hint="Save it as UTF-8.") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}",
+            hint="Let the user who runs Isthmus read it.",
+        ) from None
+    return parse(text, name=str(path), folder=path.absolute().parent, environment=environment)
+
+
+def parse(
+    text: str,
+    *,
+    name: str = DEFAULT_NAME,
+    folder: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Configuration:
+    """The configuration written in `text`; relative paths start at `folder` (else where we are).
+
+    :raises ConfigError: With every problem found, each by its dotted path and line.
+    """
+    folder = folder or Path.cwd()
+    document = Document.parse(text, name)
+    resolution = Resolution.of(document.root, environment, folder)
+    fabric = _shaped(resolution, document)
+    refuse(shape_rules(fabric), document)
+
+    clusters = clusters_of(fabric, folder)
+    links = links_of(fabric, clusters)
+    refuse(one_writer(links), document)
+    return Configuration(
+        clusters=clusters,
+        links=links,
+        spark=spark_of(fabric),
+        ledger=ledger_of(fabric),
+        warnings=tuple(warnings(fabric, document, resolution.referenced)),
+    )
+
+
+def _shaped(resolution: Resolution, document: Document) -> FabricSection:
+    """The document's values in their sections; references that lead nowhere are told as well."""
+    try:
+        fabric = FabricSection.model_validate(resolution.root)
+    except ValidationError as error:
+        # What an unresolved reference left behind is a consequence, not a mistake of its own.
+        found = (p for p in shape_problems(error) if not resolution.is_unresolved(p.path))
+        raise refusal([*resolution.problems, *found], document) from None
+    refuse(resolution.problems, document)
+    return fabric

@@ -1,0 +1,167 @@
+"""What has to hold between the parts of a configuration, beyond the shape of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Final
+
+from pydantic import SecretStr
+
+from isthmus.config.document import Document, Path, dotted
+from isthmus.config.problems import Problem, nearest
+from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection
+from isthmus.model.link import Link
+from isthmus.model.topics import RESERVED_PREFIX
+
+_BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
+
+
+def shape_rules(fabric: FabricSection) -> Iterator[Problem]:
+    """Contradictions that can be seen without looking at other clusters' topics."""
+    for alias, cluster in fabric.clusters.items():
+        yield from _security(("clusters", alias, "security"), cluster.security)
+    yield from _names(fabric.links)
+    for position, link in enumerate(fabric.links):
+        yield from _ends(("links", position), link, fabric)
+        yield from _reserved(("links", position, "topics", "include"), link.topics.include)
+
+
+def one_writer(links: tuple[Link, ...]) -> Iterator[Problem]:
+    """No two links may write the same topic of the same cluster.
+
+    Told for every topic one of the two names literally. Overlapping patterns alone are no proof:
+    it takes the topics of the source to know.
+    """
+    for (_, former), (position, latter) in combinations(enumerate(links), 2):
+        if former.target.alias != latter.target.alias:
+            continue
+        for topic in sorted({*former.topics.literals, *latter.topics.literals}):
+            if former.topics.matches(topic) and latter.topics.matches(topic):
+                yield Problem(
+                    ("links", position, "topics"),
+                    f"mirrors {topic} into {latter.target.alias}, which {former.name} does already",
+                    "A topic has one writer: exclude it in one of the two links.",
+                )
+
+
+def warnings(fabric: FabricSection, document: Document, referenced: set[Path]) -> Iterator[str]:
+    """Sentences about what is allowed but unwise."""
+    for path in _secrets(fabric, ()):
+        if path not in referenced:
+            where = f"{document.name}:{document.line(path)}: {dotted(path)}"
+            yield f"{where} is a secret written out. {_BY_REFERENCE}"
+    if not fabric.links:
+        yield f"{document.name}: there are no links, so nothing is mirrored."
+    for position, link in enumerate(fabric.links):
+        if not link.topics.include:
+            line = document.line(("links", position))
+            yield f"{document.name}:{line}: the link {link.name} includes no topics."
+
+
+def _security(path: Path, security: SecuritySection) -> Iterator[Problem]:
+    protocol = security.resolved_protocol
+    if protocol.startswith("SASL_"):
+        yield from _login(path, security, protocol)
+    else:
+        for key in ("mechanism", "username", "password", "oauth"):
+            if getattr(security, key) is not None:
+                yield Problem(
+                    (*path, key),
+                    f"contradicts the protocol {protocol}, which has no login",
+                    "Give a mechanism and the protocol SASL_SSL, or remove it.",
+                )
+    if security.tls is not None and not protocol.endswith("SSL"):
+        yield Problem(
+            (*path, "tls"),
+            f"contradicts the protocol {protocol}, which has no TLS",
+            "Use SSL or SASL_SSL, or remove the section.",
+        )
+    if security.tls is not None and security.tls.certificate_file is None:
+        for key in ("key_file", "key_password"):
+            if getattr(security.tls, key) is not None:
+                yield Problem(
+                    (*path, "tls", key),
+                    "is of no use without certificate_file",
+                    "Give the certificate that belongs to the key.",
+                )
+
+
+def _login(path: Path, security: SecuritySection, protocol: str) -> Iterator[Problem]:
+    if security.mechanism is None:
+        yield Problem(
+            (*path, "mechanism"),
+            f"is missing: {protocol} needs one",
+            "Choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        )
+        return
+    needed, refused = ["username", "password"], ["oauth"]
+    if security.mechanism == "OAUTHBEARER":
+        needed, refused = refused, needed
+    for key in needed:
+        if getattr(security, key) is None:
+            yield Problem(
+                (*path, key),
+                f"is missing: {security.mechanism} needs it",
+                f"Give {' and '.join(needed)}.",
+            )
+    for key in refused:
+        if getattr(security, key) is not None:
+            yield Problem(
+                (*path, key),
+                f"contradicts the mechanism {security.mechanism}, which does not use it",
+                f"Remove it; {security.mechanism} takes {' and '.join(needed)}.",
+            )
+
+
+def _names(links: tuple[LinkSection, ...]) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for position, link in enumerate(links):
+        if link.name in seen:
+            yield Problem(
+                ("links", position, "name"),
+                f"is {link.name}, which is the name of links[{seen[link.name]}] already",
+                "Give every link a name of its own.",
+            )
+        seen.setdefault(link.name, position)
+
+
+def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Problem]:
+    ends: Mapping[str, str] = {"source": link.source, "target": link.target}
+    for key, alias in ends.items():
+        if alias not in fabric.clusters:
+            near = nearest(alias, fabric.clusters)
+            known = f"The clusters are: {', '.join(fabric.clusters)}."
+            yield Problem(
+                (*path, key),
+                "is not the alias of a cluster",
+                known if near is None else f"Did you mean {near}? {known}",
+            )
+    if link.source == link.target:
+        yield Problem(
+            (*path, "target"),
+            "is the source itself",
+            "A link goes from one cluster into another.",
+        )
+
+
+def _reserved(path: Path, include: tuple[str, ...]) -> Iterator[Problem]:
+    for position, pattern in enumerate(include):
+        if pattern.startswith(RESERVED_PREFIX):
+            yield Problem(
+                (*path, position),
+                f"cannot match: names starting with {RESERVED_PREFIX} are never mirrored",
+                "They belong to Kafka and to Isthmus itself; remove the pattern.",
+            )
+
+
+def _secrets(value: object, path: Path) -> Iterator[Path]:
+    """The paths of all secrets that are given."""
+    if isinstance(value, SecretStr):
+        yield path
+    elif isinstance(value, Section):
+        for name in type(value).model_fields:
+            yield from _secrets(getattr(value, name), (*path, name))
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _secrets(item, (*path, name))

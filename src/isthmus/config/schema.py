@@ -1,0 +1,306 @@
+"""The shape of the configuration file; its descriptions make up docs/configuration.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+
+from isthmus.config.document import Path
+from isthmus.errors import ConfigError
+from isthmus.model.cluster import SaslMechanism, SecurityProtocol
+from isthmus.model.configuration import LedgerSettings, SparkSettings
+from isthmus.model.link import DataGapPolicy, Limits
+from isthmus.model.topics import TopicPattern
+
+_LIMITS: Final = Limits()
+_SPARK: Final = SparkSettings()
+_LEDGER: Final = LedgerSettings()
+
+_UNITS: Final = {
+    "": 1, "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
+}  # fmt: skip
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
+_ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(\d{1,5})")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_URL: Final = re.compile(r"https?://\S+")
+
+
+def _size(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    written = _SIZE.fullmatch(value.strip())
+    if written is None or written[2].upper() not in _UNITS:
+        raise ValueError("must be a number of bytes such as 1048576, 50 MB or 50 MiB")
+    return int(float(written[1]) * _UNITS[written[2].upper()])
+
+
+def _addresses(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+def _address(value: str) -> str:
+    written = _ADDRESS.fullmatch(value)
+    if written is None or not 0 < int(written[1]) < 65536:
+        raise ValueError("must be host:port, for example broker-1.example.com:9092")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        return str(TopicPattern.parse(value))
+    except ConfigError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+
+
+def _name(value: str) -> str:
+    if _NAME.fullmatch(value) is None:
+        raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _url(value: str) -> str:
+    if _URL.fullmatch(value) is None:
+        raise ValueError("must be an http or https address")
+    return value
+
+
+def _conf_text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Address = Annotated[str, AfterValidator(_address)]
+Pattern = Annotated[str, AfterValidator(_pattern)]
+Name = Annotated[str, AfterValidator(_name)]
+Url = Annotated[str, AfterValidator(_url)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """A part of the file: unknown keys are refused, and nothing is converted behind one's back."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_empty(cls, given: object) -> object:
+        # A key without a value (`spark:`) is one not given. An unknown one still has to be seen.
+        if not isinstance(given, dict):
+            return given
+        return {
+            key: value
+            for key, value in given.items()
+            if value is not None or key not in cls.model_fields
+        }
+
+
+class TlsSection(Section):
+    """Certificates, as PEM files. Relative paths start at the folder of the configuration file."""
+
+    ca_file: Text | None = Field(
+        None, description="Certificate authorities to trust; without it, those of the system."
+    )
+    certificate_file: Text | None = Field(
+        None, description="Our own certificate, for brokers that ask for one (mutual TLS)."
+    )
+    key_file: Text | None = Field(
+        None, description="The certificate's key; without it, certificate_file holds both."
+    )
+    key_password: SecretStr | None = Field(None, description="The password of the key.")
+    verify_hostname: bool = Field(
+        True, description="Whether a broker's certificate has to name the host we connect to."
+    )
+
+
+class OAuthSection(Section):
+    """The client-credentials grant of OAUTHBEARER (KIP-768)."""
+
+    token_endpoint_url: Url = Field(
+        description="Where tokens are issued: an http or https address."
+    )
+    client_id: Text = Field(description="The client id.")
+    client_secret: SecretStr = Field(description="The client secret.")
+    scope: Text | None = Field(None, description="The scope to ask for.")
+
+
+class SecuritySection(Section):
+    """Transport and login. By default there is neither TLS nor a login."""
+
+    protocol: SecurityProtocol | None = Field(
+        None,
+        description=(
+            "Kafka's security.protocol. Without it: SASL_SSL when a mechanism is given, SSL when "
+            "only tls is given, PLAINTEXT otherwise."
+        ),
+    )
+    mechanism: SaslMechanism | None = Field(None, description="Kafka's sasl.mechanism.")
+    username: Text | None = Field(None, description="The user, for PLAIN and SCRAM.")
+    password: SecretStr | None = Field(None, description="The password, for PLAIN and SCRAM.")
+    tls: TlsSection | None = Field(None, description="Certificates, for SSL and SASL_SSL.")
+    oauth: OAuthSection | None = Field(None, description="Where tokens come from, for OAUTHBEARER.")
+
+    @property
+    def resolved_protocol(self) -> SecurityProtocol:
+        """The protocol given, or the one that follows from what else is given."""
+        if self.protocol is not None:
+            return self.protocol
+        if self.mechanism is not None:
+            return "SASL_SSL"
+        return "PLAINTEXT" if self.tls is None else "SSL"
+
+
+class ClusterSection(Section):
+    """One Kafka cluster."""
+
+    bootstrap_servers: Annotated[
+        tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)
+    ] = Field(description="Brokers to ask first, as host:port; a list, or one text with commas.")
+    security: SecuritySection = Field(
+        SecuritySection(), description="Transport and login of this cluster."
+    )
+
+
+class TopicsSection(Section):
+    """The topics of a link. Names starting with `__` are never mirrored."""
+
+    include: tuple[Pattern, ...] = Field(
+        (),
+        description=(
+            "What to mirror: a name, a prefix with a trailing *, or a regular expression between "
+            "slashes that has to match the whole name. Nothing matches by default."
+        ),
+    )
+    exclude: tuple[Pattern, ...] = Field(
+        (), description="What to leave out, written in the same way. Exclusion wins."
+    )
+
+
+class LimitsSection(Section):
+    """How much a link may take. Sizes are numbers of bytes, or texts such as `50 MiB`."""
+
+    bytes_per_s: Size | None = Field(
+        _LIMITS.bytes_per_s,
+        description="Bytes copied per second, over the whole link. Without it, no limit.",
+    )
+    bytes_in_flight: Size = Field(
+        _LIMITS.bytes_in_flight,
+        description=(
+            "Bytes a Spark task may have read that the target has not acknowledged yet; it bounds "
+            "the memory of the task."
+        ),
+    )
+
+
+class LinkSection(Section):
+    """One direction: from a source cluster into a target cluster."""
+
+    name: Name = Field(description="The link's name: letters, digits, '.', '_' and '-'. Unique.")
+    source: Text = Field(description="The alias of the cluster to read from.")
+    target: Text = Field(description="The alias of the cluster to write to.")
+    topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
+    limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
+    on_data_gap: DataGapPolicy = Field(
+        "stop",
+        description=(
+            "What happens to a partition whose source deleted records before they were copied: "
+            "stop it, or record the gap and continue behind it."
+        ),
+    )
+    compaction_holes_max: Annotated[int, Field(ge=0)] = Field(
+        1_000_000,
+        description=(
+            "How many offsets missing in a compacted partition are filled so that all others stay "
+            "the same; a partition with more is refused."
+        ),
+    )
+    topics_interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        5.0, description="How often new topics and partitions are looked for, in seconds."
+    )
+
+
+class SparkSection(Section):
+    """How Spark is reached."""
+
+    master: Text = Field(
+        _SPARK.master,
+        description="Spark's master URL: local[*] runs inside this process, spark://host:port not.",
+    )
+    conf: dict[str, Annotated[str, BeforeValidator(_conf_text)]] = Field(
+        {},
+        description=(
+            "Spark properties, passed on as they are. Never put secrets here: Spark shows its "
+            "properties in its UI."
+        ),
+    )
+    slots: Annotated[int, Field(ge=1)] | None = Field(
+        _SPARK.slots, description="How many task slots to use. Without it, all that Spark offers."
+    )
+    lease_term_s: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+        _SPARK.lease_term_s,
+        description="How long a Spark task owns its partitions until it is succeeded, in seconds.",
+    )
+
+
+class LedgerSection(Section):
+    """What Isthmus remembers, in compacted topics named `__isthmus.*` on the target."""
+
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] | None = Field(
+        _LEDGER.replication_factor,
+        description="Replicas of the ledger's topics. Without it, the brokers' default.",
+    )
+
+
+class FabricSection(Section):
+    """The whole file."""
+
+    clusters: Annotated[dict[Name, ClusterSection], Field(min_length=1)] = Field(
+        description="The clusters, each under an alias: a name for people."
+    )
+    links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
+    spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
+    ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
+
+
+def section_of(annotation: Any) -> type[Section] | None:
+    """The section a field holds, be it alone, optional, in a list or under names of its own."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    found = (section_of(argument) for argument in get_args(annotation))
+    return next((section for section in found if section is not None), None)
+
+
+def section_at(path: Path) -> type[Section] | None:
+    """The section at a path of the file, `None` where there is none."""
+    section: type[Section] | None = FabricSection
+    rest = list(path)
+    while rest and section is not None:
+        field = section.model_fields.get(str(rest.pop(0)))
+        section = section_of(field.annotation) if field is not None else None
+        # Behind a list or a map of sections comes a position or a name.
+        if section is not None and rest and field and get_origin(field.annotation) in (dict, tuple):
+            rest.pop(0)
+    return section
+
+
+def sections(section: type[Section] = FabricSection) -> Iterator[type[Section]]:
+    """All sections of the file, from the top, each before those it holds."""
+    yield section
+    for field in section.model_fields.values():
+        inner = section_of(field.annotation)
+        if inner is not None:
+            yield from sections(inner)

@@ -1,0 +1,115 @@
+"""From the sections of the file to the model's values. The sections have been found sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from isthmus.config.schema import (
+    ClusterSection,
+    FabricSection,
+    LinkSection,
+    OAuthSection,
+    SecuritySection,
+    TlsSection,
+)
+from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
+from isthmus.model.configuration import LedgerSettings, SparkSettings
+from isthmus.model.link import Limits, Link
+from isthmus.model.topics import TopicFilter, TopicPattern
+
+
+def clusters_of(fabric: FabricSection, folder: Path) -> tuple[Cluster, ...]:
+    """All clusters; relative paths of PEM files start at `folder`."""
+    return tuple(_cluster(alias, section, folder) for alias, section in fabric.clusters.items())
+
+
+def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...]) -> tuple[Link, ...]:
+    """All links, holding the clusters at their ends."""
+    by_alias = {cluster.alias: cluster for cluster in clusters}
+    return tuple(
+        _link(section, by_alias[section.source], by_alias[section.target])
+        for section in fabric.links
+    )
+
+
+def spark_of(fabric: FabricSection) -> SparkSettings:
+    """How Spark is reached."""
+    section = fabric.spark
+    return SparkSettings(
+        master=section.master,
+        conf=dict(section.conf),
+        slots=section.slots,
+        lease_term_s=section.lease_term_s,
+    )
+
+
+def ledger_of(fabric: FabricSection) -> LedgerSettings:
+    """How the ledger is kept."""
+    return LedgerSettings(replication_factor=fabric.ledger.replication_factor)
+
+
+def _cluster(alias: str, section: ClusterSection, folder: Path) -> Cluster:
+    return Cluster(
+        alias=alias,
+        bootstrap_servers=section.bootstrap_servers,
+        security=_security(section.security, folder),
+    )
+
+
+def _security(section: SecuritySection, folder: Path) -> Security:
+    return Security(
+        protocol=section.resolved_protocol,
+        tls=Tls() if section.tls is None else _tls(section.tls, folder),
+        mechanism=section.mechanism,
+        username=section.username,
+        password=_secret(section.password),
+        oauth=None if section.oauth is None else _oauth(section.oauth),
+    )
+
+
+def _tls(section: TlsSection, folder: Path) -> Tls:
+    return Tls(
+        ca_file=_file(section.ca_file, folder),
+        certificate_file=_file(section.certificate_file, folder),
+        key_file=_file(section.key_file, folder),
+        key_password=_secret(section.key_password),
+        verify_hostname=section.verify_hostname,
+    )
+
+
+def _oauth(section: OAuthSection) -> OAuth:
+    return OAuth(
+        token_endpoint_url=section.token_endpoint_url,
+        client_id=section.client_id,
+        client_secret=Secret(section.client_secret.get_secret_value()),
+        scope=section.scope,
+    )
+
+
+def _link(section: LinkSection, source: Cluster, target: Cluster) -> Link:
+    return Link(
+        name=section.name,
+        source=source,
+        target=target,
+        topics=TopicFilter(
+            include=tuple(map(TopicPattern.parse, section.topics.include)),
+            exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
+        ),
+        limits=Limits(
+            bytes_per_s=section.limits.bytes_per_s,
+            bytes_in_flight=section.limits.bytes_in_flight,
+        ),
+        on_data_gap=section.on_data_gap,
+        compaction_holes_max=section.compaction_holes_max,
+        topics_interval_s=section.topics_interval_s,
+    )
+
+
+def _secret(given: SecretStr | None) -> Secret | None:
+    return None if given is None else Secret(given.get_secret_value())
+
+
+def _file(given: str | None, folder: Path) -> str | None:
+    return None if given is None else str(folder / Path(given).expanduser())

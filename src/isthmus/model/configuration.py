@@ -1,0 +1,70 @@
+"""Everything an operator configured, as values: what the YAML file says once it is understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from isthmus.errors import ConfigError
+from isthmus.model.cluster import Cluster
+from isthmus.model.link import Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How Spark is reached. `slots` is how many task slots to use, `None` being all of them."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    slots: int | None = None
+    lease_term_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSettings:
+    """How the ledger's topics are created. `None` leaves the replication factor to the broker."""
+
+    replication_factor: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The clusters, the links between them and the settings.
+
+    Aliases and link names are unique, in the order written. `warnings` are sentences for the
+    operator about what is allowed but unwise.
+    """
+
+    clusters: tuple[Cluster, ...]
+    links: tuple[Link, ...]
+    spark: SparkSettings = SparkSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    warnings: tuple[str, ...] = ()
+
+    def cluster(self, alias: str) -> Cluster:
+        """The cluster of that alias.
+
+        :raises ConfigError: When there is none.
+        """
+        by_alias = {cluster.alias: cluster for cluster in self.clusters}
+        if alias not in by_alias:
+            raise _unknown("cluster", alias, by_alias)
+        return by_alias[alias]
+
+    def link(self, name: str) -> Link:
+        """The link of that name.
+
+        :raises ConfigError: When there is none.
+        """
+        by_name = {link.name: link for link in self.links}
+        if name not in by_name:
+            raise _unknown("link", name, by_name)
+        return by_name[name]
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> ConfigError:
+    names = list(known)
+    nearest = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {nearest[0]}?" if nearest else f"Configured are: {', '.join(names)}."
+    return ConfigError(f"there is no {what} named {name}", hint=hint)

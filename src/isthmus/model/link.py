@@ -1,0 +1,41 @@
+"""A link: what is mirrored from one cluster into another, and within which limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from isthmus.model.cluster import Cluster
+from isthmus.model.topics import TopicFilter
+
+DataGapPolicy = Literal["stop", "continue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a link may take. `bytes_per_s` is for the whole link, `None` being no limit.
+
+    `bytes_in_flight` bounds what one Spark task has read and the target has not yet acknowledged.
+    """
+
+    bytes_per_s: int | None = None
+    bytes_in_flight: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An ordered pair of clusters and the topics mirrored from the source into the target.
+
+    `on_data_gap` says what happens to a partition whose source deleted records before they were
+    copied; `compaction_holes_max` is the number of offsets missing in a source partition up to
+    which they are filled, and beyond which the partition is refused.
+    """
+
+    name: str
+    source: Cluster
+    target: Cluster
+    topics: TopicFilter
+    limits: Limits = Limits()
+    on_data_gap: DataGapPolicy = "stop"
+    compaction_holes_max: int = 1_000_000
+    topics_interval_s: float = 5.0

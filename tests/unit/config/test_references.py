@@ -1,0 +1,98 @@
+"""References to values outside the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isthmus.config.references import Resolution
+
+
+def resolved(text: str, folder: Path, **environment: str) -> Resolution:
+    """The text alone in a document, resolved."""
+    return Resolution.of({"key": (text,)}, environment, folder)
+
+
+def test_environment_variable(tmp_path: Path) -> None:
+    """A variable may be a part of a text, and several times."""
+    resolution = resolved("${env:HOST}:${env:PORT}", tmp_path, HOST="east", PORT="9092")
+
+    assert resolution.root == {"key": ("east:9092",)}
+    assert resolution.referenced == {("key", 0)}
+
+
+def test_whole_file_without_its_last_line_end(tmp_path: Path) -> None:
+    """A file that holds nothing but a secret usually ends with a line end that is no part of it."""
+    (tmp_path / "secret").write_text("s3cret \n", encoding="utf-8")
+
+    assert resolved(f"${{file:{tmp_path}/secret}}", tmp_path).root == {"key": ("s3cret ",)}
+
+
+def test_relative_file_starts_at_the_folder(tmp_path: Path) -> None:
+    """The configuration and its secrets can be moved together."""
+    (tmp_path / "secret").write_text("s3cret", encoding="utf-8")
+
+    assert resolved("${file:secret}", tmp_path).root == {"key": ("s3cret",)}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("password=s3cret", "s3cret"),
+        ("  password = s3 cret", "s3 cret"),
+        ("password: s3cret", "s3cret"),
+        ("password s3cret", "s3cret"),
+        ("password=", ""),
+        ("password=a=b:c", "a=b:c"),
+        (r"password=a\\b\t\u00e9\=", "a\\b\té="),
+        (r"pass\u0077ord=x", "x"),
+        ("password=s3\\\n    cret", "s3cret"),
+        ("# password=no\n!password=no\n\npassword=yes", "yes"),
+        ("password=first\npassword=last", "last"),
+    ],
+)
+def test_key_of_a_properties_file(tmp_path: Path, line: str, value: str) -> None:
+    """Files are read as Kafka's FileConfigProvider reads them: java.util.Properties."""
+    (tmp_path / "secrets.properties").write_text(f"other=1\n{line}\n", encoding="utf-8")
+
+    resolution = resolved("${file:secrets.properties:password}", tmp_path)
+
+    assert (resolution.problems, resolution.root) == ([], {"key": (value,)})
+
+
+def test_escaped_dollar(tmp_path: Path) -> None:
+    """Two dollars before a brace stand for one; other dollars stay as they are."""
+    resolution = resolved("$${env:A} $5 $$", tmp_path)
+
+    assert resolution.root == {"key": ("${env:A} $5 $$",)}
+    assert resolution.referenced == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("${env:NOPE}", "NOPE"),
+        ("${file:nope}", "nope"),
+        ("${file:some.properties:nope}", "nope"),
+        ("${vault:nope}", "${vault:nope}"),
+        ("${nope}", "${nope}"),
+        ("${env:}", "${env:}"),
+        ("${file:}", "${file:}"),
+    ],
+)
+def test_reference_that_leads_nowhere_is_named(tmp_path: Path, text: str, names: str) -> None:
+    """What is missing is told by name; what the file holds besides is not."""
+    (tmp_path / "some.properties").write_text("other=s3cret\n", encoding="utf-8")
+
+    (problem,) = resolved(text, tmp_path).problems
+
+    assert problem.path == ("key", 0)
+    assert names in problem.message
+    assert problem.hint
+    assert "s3cret" not in problem.message + problem.hint
+
+
+def test_what_is_found_is_not_resolved_again(tmp_path: Path) -> None:
+    """A secret that looks like a reference is a secret."""
+    assert resolved("${env:A}", tmp_path, A="${env:B}").root == {"key": ("${env:B}",)}

@@ -1,0 +1,152 @@
+"""What has to hold between the parts of a configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus import config
+from isthmus.errors import ConfigError
+
+
+def refusal(text: str) -> str:
+    """The message of the error that a configuration of this text ends in."""
+    with pytest.raises(ConfigError) as caught:
+        config.parse(text, environment={})
+    assert caught.value.hint
+    return str(caught.value)
+
+
+def secured(security: str) -> str:
+    """A configuration whose one cluster has this security section."""
+    return f"clusters: {{a: {{bootstrap_servers: 'a:1', security: {{{security}}}}}}}"
+
+
+def linked(*links: str) -> str:
+    """A configuration with clusters a, b and c and these links."""
+    clusters = ", ".join(f"{alias}: {{bootstrap_servers: '{alias}:1'}}" for alias in "abc")
+    return f"clusters: {{{clusters}}}\nlinks:\n" + "".join(f"- {{{link}}}\n" for link in links)
+
+
+@pytest.mark.parametrize(
+    ("security", "protocol"),
+    [
+        ("", "PLAINTEXT"),
+        ("tls: {ca_file: x}", "SSL"),
+        ("tls: {}", "SSL"),
+        ("mechanism: PLAIN, username: u, password: '${env:P}'", "SASL_SSL"),
+        ("mechanism: PLAIN, username: u, password: '${env:P}', tls: {ca_file: x}", "SASL_SSL"),
+        (
+            "protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: u, password: '${env:P}'",
+            "SASL_PLAINTEXT",
+        ),
+        ("protocol: SSL", "SSL"),
+    ],
+)
+def test_protocol_follows_from_what_is_given(security: str, protocol: str) -> None:
+    """Credentials are sent under TLS unless the protocol says otherwise."""
+    configuration = config.parse(secured(security), environment={"P": "x"})
+
+    assert configuration.cluster("a").security.protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("security", "says"),
+    [
+        ("username: u", "username contradicts the protocol PLAINTEXT"),
+        ("protocol: SSL, mechanism: PLAIN", "mechanism contradicts the protocol SSL"),
+        ("protocol: PLAINTEXT, tls: {ca_file: x}", "tls contradicts the protocol PLAINTEXT"),
+        ("protocol: SASL_SSL", "mechanism is missing: SASL_SSL needs one"),
+        ("mechanism: PLAIN, username: u", "password is missing: PLAIN needs it"),
+        ("mechanism: SCRAM-SHA-256", "username is missing: SCRAM-SHA-256 needs it"),
+        ("mechanism: OAUTHBEARER", "oauth is missing: OAUTHBEARER needs it"),
+        (
+            "mechanism: OAUTHBEARER, username: u, oauth: {token_endpoint_url: 'https://x', "
+            "client_id: i, client_secret: s}",
+            "username contradicts the mechanism OAUTHBEARER",
+        ),
+        (
+            "mechanism: PLAIN, username: u, password: p, oauth: {token_endpoint_url: 'https://x', "
+            "client_id: i, client_secret: s}",
+            "oauth contradicts the mechanism PLAIN",
+        ),
+        ("tls: {key_file: x}", "tls.key_file is of no use without certificate_file"),
+        ("tls: {key_password: x}", "tls.key_password is of no use without certificate_file"),
+        ("mechanism: GSSAPI", "mechanism must be 'PLAIN', 'SCRAM-SHA-256'"),
+        (
+            "mechanism: OAUTHBEARER, oauth: {token_endpoint_url: 'file:///x', client_id: i, "
+            "client_secret: s}",
+            "oauth.token_endpoint_url must be an http or https address",
+        ),
+    ],
+)
+def test_contradictory_security_is_refused(security: str, says: str) -> None:
+    """What cannot work together is refused before anything connects."""
+    assert f"clusters.a.security.{says}" in refusal(secured(security))
+
+
+def test_link_ends_are_clusters() -> None:
+    """An alias that is not configured is an error that names the nearest one."""
+    with pytest.raises(ConfigError) as caught:
+        config.parse(linked("name: l, source: a, target: d").replace("b:", "delta:"))
+
+    assert "isthmus.yaml:3: links[0].target is not the alias of a cluster" in str(caught.value)
+    assert "The clusters are: a, delta, c." in caught.value.hint
+
+
+def test_link_goes_from_one_cluster_into_another() -> None:
+    """A cluster is not mirrored into itself."""
+    assert "links[0].target is the source itself" in refusal(
+        linked("name: l, source: a, target: a")
+    )
+
+
+def test_link_names_are_unique() -> None:
+    """Two links of one name could not be told apart."""
+    text = linked("name: l, source: a, target: b", "name: l, source: a, target: c")
+
+    assert "isthmus.yaml:4: links[1].name is l, which is the name of links[0]" in refusal(text)
+
+
+@pytest.mark.parametrize("pattern", ["__consumer_offsets", "__isthmus.*"])
+def test_reserved_topics_cannot_be_included(pattern: str) -> None:
+    """A pattern that can never match is a mistake."""
+    text = linked(f"name: l, source: a, target: b, topics: {{include: ['{pattern}']}}")
+
+    assert "topics.include[0] cannot match" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("former", "latter"),
+    [
+        ("include: [t]", "include: [t]"),
+        ("include: [t]", "include: ['*']"),
+        ("include: ['/t+/']", "include: [t, u]"),
+    ],
+)
+def test_topic_has_one_writer(former: str, latter: str) -> None:
+    """Two links that write the same topic of the same cluster are refused."""
+    text = linked(
+        f"name: one, source: a, target: c, topics: {{{former}}}",
+        f"name: two, source: b, target: c, topics: {{{latter}}}",
+    )
+
+    assert "links[1].topics mirrors t into c, which one does already" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("former", "latter", "target"),
+    [
+        ("include: [t]", "include: [u]", "c"),
+        ("include: [t]", "include: [t]", "a"),
+        ("include: ['*']", "include: ['*']", "c"),
+        ("include: ['*'], exclude: [t]", "include: [t]", "c"),
+    ],
+)
+def test_links_without_a_common_topic_are_accepted(former: str, latter: str, target: str) -> None:
+    """Different topics, different targets or patterns that prove nothing are left alone."""
+    text = linked(
+        f"name: one, source: a, target: c, topics: {{{former}}}",
+        f"name: two, source: b, target: {target}, topics: {{{latter}}}",
+    )
+
+    assert len(config.parse(text).links) == 2
