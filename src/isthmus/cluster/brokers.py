@@ -1,0 +1,101 @@
+"""A cluster as a whole: its id, its brokers and what they run, and what it allows us to do."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
+from kafka.protocol.metadata import MetadataRequest
+
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Broker
+
+
+class Operation(enum.IntEnum):
+    """What access rules allow, by Kafka's own numbers (KIP-430)."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+Operations = frozenset[Operation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """One cluster. `operations` is what we may do to the cluster itself (not to its topics)."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, Broker]
+    operations: Operations
+
+
+async def describe_cluster(client: Client) -> ClusterDescription:
+    """The cluster's id, brokers and our rights (KIP-700).
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=True, endpoint_type=1, include_fenced_brokers=False
+    )
+    answer = await client.any(request)
+    codes.raise_for_code(
+        answer.error_code,
+        "describing the cluster",
+        cluster=client.cluster.alias,
+        detail=answer.error_message,
+    )
+    return ClusterDescription(
+        cluster_id=answer.cluster_id,
+        controller_id=answer.controller_id,
+        brokers={b.broker_id: Broker(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers},
+        operations=_operations(answer.authorized_operations),
+    )
+
+
+async def topic_operations(client: Client, names: Collection[str]) -> dict[str, Operations]:
+    """What we may do to each topic. Topics that do not exist, or that we may not see, are left out.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+        min_version=8,
+    )
+    answer = await client.any(request)
+    return {
+        topic.name: _operations(topic.topic_authorized_operations)
+        for topic in answer.topics
+        if topic.error_code == codes.NONE
+    }
+
+
+async def broker_version(client: Client, node_id: int) -> tuple[int, ...]:
+    """The newest Kafka release whose messages the broker offers, such as `(4, 0)`: at least that.
+
+    :raises ClusterError: The broker did not answer.
+    """
+    connection = await client.connection(node_id)
+    inferred = infer_broker_version_from_api_versions(dict(connection.api_versions))
+    return tuple(int(part) for part in inferred)
+
+
+def _operations(numbers: Iterable[int]) -> Operations:
+    known = {int(operation) for operation in Operation}
+    return frozenset(Operation(number) for number in numbers if number in known)

@@ -1,0 +1,147 @@
+"""Topics created and enlarged: CreateTopics (API 19) and CreatePartitions (API 37)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
+
+from isthmus.cluster.configs import Configs, entries_of
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+BROKER_DEFAULT: Final = -1
+_TIMEOUT_S: Final = 30.0
+_CONTROLLER_RETRIES: Final = 5
+_RETRY_S: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create. `BROKER_DEFAULT` leaves a number to the broker (KIP-464)."""
+
+    name: str
+    partition_count: int
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+async def create_topics(
+    client: Client, topics: Collection[NewTopic], *, validate_only: bool = False
+) -> Outcomes[str, Configs]:
+    """Create topics; the effective configuration each has (KIP-525).
+
+    With `validate_only` nothing is created, and the answers tell what would be.
+
+    Needs CREATE on each topic or on the cluster, and DESCRIBE_CONFIGS to be told the configuration.
+    """
+    if not topics:
+        return Outcomes()
+    creatable = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest(
+        topics=[
+            creatable(
+                name=topic.name,
+                num_partitions=topic.partition_count,
+                replication_factor=topic.replication_factor,
+                assignments=[],
+                configs=[
+                    creatable.CreatableTopicConfig(name=name, value=value)
+                    for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=int(_TIMEOUT_S * 1000),
+        validate_only=validate_only,
+    )
+    try:
+        answer = await _ask_controller(client, request, lambda answer: answer.topics)
+    except ClusterError as error:
+        return Outcomes({}, {topic.name: error for topic in topics})
+    values: dict[str, Configs] = {}
+    errors: dict[str, ClusterError] = {}
+    for result in answer.topics:
+        # A topic was created even where its configuration may not be shown to us.
+        code = result.error_code or (result.topic_config_error_code if validate_only else 0)
+        if code:
+            errors[result.name] = _refusal(
+                client, code, f"creating topic {result.name}", result.error_message
+            )
+        else:
+            values[result.name] = entries_of(result.configs)
+    return Outcomes(values, errors)
+
+
+async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[str, int]:
+    """Enlarge topics to a number of partitions. Needs ALTER on each topic."""
+    if not counts:
+        return Outcomes()
+    topic_class = CreatePartitionsRequest.CreatePartitionsTopic
+    request = CreatePartitionsRequest(
+        topics=[
+            topic_class(name=name, count=count, assignments=None) for name, count in counts.items()
+        ],
+        timeout_ms=int(_TIMEOUT_S * 1000),
+        validate_only=False,
+    )
+    try:
+        answer = await _ask_controller(client, request, lambda answer: answer.results)
+    except ClusterError as error:
+        return Outcomes({}, dict.fromkeys(counts, error))
+    errors = {
+        result.name: _refusal(
+            client,
+            result.error_code,
+            f"adding partitions to topic {result.name}",
+            result.error_message,
+        )
+        for result in answer.results
+        if result.error_code
+    }
+    return Outcomes({name: count for name, count in counts.items() if name not in errors}, errors)
+
+
+async def await_leaders(
+    client: Client, counts: Mapping[str, int], *, timeout_s: float = 10.0
+) -> frozenset[str]:
+    """Wait until topics show as many partitions as named, all with leaders; the names of those.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        metadata = await client.metadata(sorted(counts))
+        ready = frozenset(
+            name
+            for name, topic in metadata.topics.items()
+            if len(topic.partitions) >= counts[name]
+            and all(p.leader in metadata.brokers for p in topic.partitions)
+        )
+        if len(ready) == len(counts) or time.monotonic() > deadline:
+            return ready
+        await asyncio.sleep(0.05)
+
+
+async def _ask_controller(
+    client: Client, request: Any, results: Callable[[Any], Sequence[Any]]
+) -> Any:
+    """Ask the controller; when it has moved, find the new one (nothing was done by the old)."""
+    for attempt in range(_CONTROLLER_RETRIES):
+        answer = await client.controller(request, timeout_s=_TIMEOUT_S + 5.0)
+        moved = all(result.error_code == codes.NOT_CONTROLLER for result in results(answer))
+        if not moved or attempt == _CONTROLLER_RETRIES - 1:
+            break
+        await asyncio.sleep(_RETRY_S)
+        await client.metadata()
+    return answer
+
+
+def _refusal(client: Client, code: int, what: str, detail: str | None) -> ClusterError:
+    return codes.error_for(code, what, cluster=client.cluster.alias, detail=detail)

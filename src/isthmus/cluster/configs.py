@@ -1,0 +1,191 @@
+"""Configurations of topics and brokers: DescribeConfigs and IncrementalAlterConfigs (KIP-339)."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+_TOPIC: Final = 2
+_BROKER: Final = 4
+_SET: Final = 0
+_DELETE: Final = 1
+_TOPICS_PER_REQUEST: Final = 200
+_CLUSTER_WIDE: Final = ""
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, by Kafka's own numbers (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One effective value. It is `None` where the broker keeps it to itself."""
+
+    value: str | None
+    source: ConfigSource = ConfigSource.DEFAULT
+    is_sensitive: bool = False
+    is_read_only: bool = False
+
+
+Configs = Mapping[str, ConfigEntry]
+
+
+def entries_of(configs: Sequence[Any] | None) -> dict[str, ConfigEntry]:
+    """The entries in an answer to DescribeConfigs or CreateTopics (KIP-525)."""
+    return {
+        config.name: ConfigEntry(
+            config.value,
+            ConfigSource(config.config_source),
+            bool(config.is_sensitive),
+            bool(config.read_only),
+        )
+        for config in configs or ()
+    }
+
+
+async def describe_topic_configs(client: Client, names: Collection[str]) -> Outcomes[str, Configs]:
+    """The effective configurations of topics. Needs DESCRIBE_CONFIGS on each."""
+    chunks = list(_chunks(sorted(names)))
+    answers = await asyncio.gather(*(_describe_chunk(client, chunk) for chunk in chunks))
+    values: dict[str, Configs] = {}
+    errors: dict[str, ClusterError] = {}
+    for answer in answers:
+        values.update(answer.values)
+        errors.update(answer.errors)
+    return Outcomes(values, errors)
+
+
+async def describe_broker_configs(client: Client, node_id: int) -> Configs:
+    """The effective configuration of one broker. Needs DESCRIBE_CONFIGS on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises Unreachable: The broker did not answer.
+    """
+    # Only the broker itself knows its own values.
+    answer = await client.broker(node_id, _describe(_BROKER, [str(node_id)]))
+    result = answer.results[0]
+    codes.raise_for_code(
+        result.error_code,
+        f"describing the configuration of broker {node_id}",
+        cluster=client.cluster.alias,
+        detail=result.error_message,
+    )
+    return entries_of(result.configs)
+
+
+async def alter_topic_configs(
+    client: Client, changes: Mapping[str, Mapping[str, str | None]]
+) -> Outcomes[str, None]:
+    """Set configurations of topics, `None` restoring the default. Needs ALTER_CONFIGS on each."""
+    return await _alter(client, _TOPIC, changes)
+
+
+async def alter_cluster_configs(client: Client, changes: Mapping[str, str | None]) -> None:
+    """Set defaults for all brokers of the cluster. Needs ALTER_CONFIGS on the cluster.
+
+    :raises ClusterError: They were not set.
+    """
+    outcomes = await _alter(client, _BROKER, {_CLUSTER_WIDE: changes})
+    for error in outcomes.errors.values():
+        raise error
+
+
+async def _describe_chunk(client: Client, names: Sequence[str]) -> Outcomes[str, Configs]:
+    try:
+        answer = await client.any(_describe(_TOPIC, names))
+    except ClusterError as error:
+        return Outcomes({}, dict.fromkeys(names, error))
+    values: dict[str, Configs] = {}
+    errors: dict[str, ClusterError] = {}
+    for result in answer.results:
+        if result.error_code == codes.NONE:
+            values[result.resource_name] = entries_of(result.configs)
+        else:
+            errors[result.resource_name] = codes.error_for(
+                result.error_code,
+                f"describing the configuration of topic {result.resource_name}",
+                cluster=client.cluster.alias,
+                detail=result.error_message,
+            )
+    return Outcomes(values, errors)
+
+
+async def _alter(
+    client: Client, resource_type: int, changes: Mapping[str, Mapping[str, str | None]]
+) -> Outcomes[str, None]:
+    if not changes:
+        return Outcomes()
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    resource.AlterableConfig(
+                        name=key, config_operation=_DELETE if value is None else _SET, value=value
+                    )
+                    for key, value in values.items()
+                ],
+            )
+            for name, values in changes.items()
+        ],
+        validate_only=False,
+    )
+    try:
+        answer = await client.any(request, timeout_s=30.0)
+    except ClusterError as error:
+        return Outcomes({}, dict.fromkeys(changes, error))
+    errors = {
+        response.resource_name: codes.error_for(
+            response.error_code,
+            f"setting {', '.join(changes[response.resource_name])} of "
+            f"{response.resource_name or 'the brokers'}",
+            cluster=client.cluster.alias,
+            detail=response.error_message,
+        )
+        for response in answer.responses
+        if response.error_code != codes.NONE
+    }
+    return Outcomes({name: None for name in changes if name not in errors}, errors)
+
+
+def _describe(resource_type: int, names: Sequence[str]) -> DescribeConfigsRequest:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        resources=[
+            resource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+            for name in names
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for begin in range(0, len(names), _TOPICS_PER_REQUEST):
+        yield names[begin : begin + _TOPICS_PER_REQUEST]

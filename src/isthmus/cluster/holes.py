@@ -1,0 +1,79 @@
+"""Offsets that hold nothing: what the log cleaner left out, counted from batch headers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.errors import Unreachable
+from isthmus.wire import codes
+from isthmus.wire.batch import Batch, scan
+from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
+from isthmus.wire.fetch import FetchSession, Want
+from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
+
+_FETCH_BYTES: Final = 8 << 20
+_TIMEOUT_S: Final = 30.0
+_UNKNOWN: Final = -1
+
+
+async def count_holes(
+    client: Client, partition: PartitionKey, begin: int, end: int, *, stop_above: int
+) -> int:
+    """How many of the offsets `[begin, end)` hold neither a record nor a control record.
+
+    Every byte of the range is read, as a broker has no other way to tell. Counting ends as soon as
+    there are more than `stop_above`.
+
+    :raises ClusterError: The partition cannot be read.
+    """
+    name, number = partition
+    topic = (await client.metadata([name])).topics[name]
+    codes.raise_for_code(topic.error_code, f"finding topic {name}", cluster=client.cluster.alias)
+    leader = next((p.leader for p in topic.partitions if p.partition == number), _UNKNOWN)
+    if leader < 0:
+        code = codes.LEADER_NOT_AVAILABLE
+        raise codes.error_for(code, f"reading {name}-{number}", cluster=client.cluster.alias)
+    connection = await client.dial(leader)
+    session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
+    holes, position = 0, begin
+    try:
+        while position < end and holes <= stop_above:
+            session.want(partition, Want(topic.topic_id, position, _UNKNOWN, _UNKNOWN))
+            records = await _fetch(connection, session, by_topic_id=topic.topic_id != NO_TOPIC_ID)
+            before = position
+            for batch in scan(records):
+                if batch.offset_end > position and batch.base_offset < end:
+                    holes += _holes_of(batch, position)
+                    position = batch.offset_end
+            if position == before:
+                # Nothing is stored from here to the end: the cleaner removed the tail.
+                return holes + end - position
+    finally:
+        connection.close()
+    return holes
+
+
+def _holes_of(batch: Batch, position: int) -> int:
+    """The holes from `position` to a batch's end; in magic 0 or 1 they cannot be seen."""
+    before = max(batch.base_offset - position, 0)
+    if batch.magic < 2:
+        return 0
+    return before + batch.offset_end - batch.base_offset - batch.record_count
+
+
+async def _fetch(connection: Connection, session: FetchSession, *, by_topic_id: bool) -> bytes:
+    request = session.request(
+        max_wait_ms=0,
+        bytes_max=_FETCH_BYTES,
+        partition_bytes_max=_FETCH_BYTES,
+        by_topic_id=by_topic_id,
+    )
+    answer = await connection.call(request, timeout_s=_TIMEOUT_S)
+    what = "reading batch headers"
+    codes.raise_for_code(answer.error_code, what, cluster=connection.cluster)
+    for fetched in session.partitions(answer):
+        codes.raise_for_code(fetched.error_code, what, cluster=connection.cluster)
+        return fetched.records
+    raise Unreachable(f"{connection.where} left a partition out", cluster=connection.cluster)

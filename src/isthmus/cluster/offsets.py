@@ -1,0 +1,133 @@
+"""Where the logs of many partitions begin and end, asked of their leaders (ListOffsets, API 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+from isthmus.wire.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Offset,
+    PartitionKey,
+    list_offsets,
+)
+
+_RETRY_S: Final = 0.2
+_PASSING: Final = codes.LEADER_MOVED | {codes.REQUEST_TIMED_OUT}
+_NO_ANSWER: Final = Offset(codes.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """A log's offsets `[start, end)`; what is before `stable_end` is in no open transaction."""
+
+    start: int
+    stable_end: int
+    end: int
+
+
+async def log_ranges(
+    client: Client, partitions: Collection[PartitionKey], *, timeout_s: float = 10.0
+) -> Outcomes[PartitionKey, LogRange]:
+    """The log ranges of partitions; leaders that move are followed until `timeout_s` is over.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    deadline = time.monotonic() + timeout_s
+    values: dict[PartitionKey, LogRange] = {}
+    errors: dict[PartitionKey, ClusterError] = {}
+    wanted = set(partitions)
+    while wanted:
+        attempt = await _attempt(client, wanted)
+        values.update(attempt.values)
+        errors.update(attempt.errors)
+        wanted = {key for key, error in attempt.errors.items() if _may_pass(error)}
+        if time.monotonic() + _RETRY_S > deadline:
+            break
+        if wanted:
+            await asyncio.sleep(_RETRY_S)
+    return Outcomes(values, {key: error for key, error in errors.items() if key not in values})
+
+
+def _may_pass(error: ClusterError) -> bool:
+    return error.retryable or (isinstance(error, BrokerRefused) and error.code in _PASSING)
+
+
+async def _attempt(
+    client: Client, wanted: Collection[PartitionKey]
+) -> Outcomes[PartitionKey, LogRange]:
+    metadata = await client.metadata(sorted({topic for topic, _ in wanted}))
+    leaders, without = _leaders(metadata, wanted)
+    values: dict[PartitionKey, LogRange] = {}
+    errors = {key: _refusal(client, key, code) for key, code in without.items()}
+    answers = await asyncio.gather(
+        *(_ask(client, leader, epochs) for leader, epochs in leaders.items())
+    )
+    for answer in answers:
+        values.update(answer.values)
+        errors.update(answer.errors)
+    return Outcomes(values, errors)
+
+
+async def _ask(
+    client: Client, leader: int, epochs: Mapping[PartitionKey, int]
+) -> Outcomes[PartitionKey, LogRange]:
+    try:
+        connection = await client.connection(leader)
+        # A broker answers one connection's requests in order: no end is read before its start.
+        starts, stable_ends, ends = await asyncio.gather(
+            list_offsets(connection, epochs, EARLIEST),
+            list_offsets(connection, epochs, LATEST, isolation=READ_COMMITTED),
+            list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED),
+        )
+    except ClusterError as error:
+        return Outcomes({}, dict.fromkeys(epochs, error))
+    values: dict[PartitionKey, LogRange] = {}
+    errors: dict[PartitionKey, ClusterError] = {}
+    for key in epochs:
+        told = [answer.get(key, _NO_ANSWER) for answer in (starts, stable_ends, ends)]
+        code = next((offset.error_code for offset in told if offset.error_code), codes.NONE)
+        if code:
+            errors[key] = _refusal(client, key, code)
+        else:
+            values[key] = LogRange(*(offset.offset for offset in told))
+    return Outcomes(values, errors)
+
+
+def _leaders(
+    metadata: Metadata, wanted: Iterable[PartitionKey]
+) -> tuple[dict[int, dict[PartitionKey, int]], dict[PartitionKey, int]]:
+    """What to ask each leader for, with the epochs, and error codes of partitions without one."""
+    known = {
+        (name, p.partition): p for name, topic in metadata.topics.items() for p in topic.partitions
+    }
+    leaders: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
+    without: dict[PartitionKey, int] = {}
+    for key in wanted:
+        partition = known.get(key)
+        if partition is None:
+            topic = metadata.topics.get(key[0])
+            code = codes.NONE if topic is None else topic.error_code
+            without[key] = code or codes.UNKNOWN_TOPIC_OR_PARTITION
+        elif partition.leader not in metadata.brokers:
+            without[key] = codes.LEADER_NOT_AVAILABLE
+        else:
+            leaders[partition.leader][key] = partition.leader_epoch
+    return leaders, without
+
+
+def _refusal(client: Client, key: PartitionKey, code: int) -> ClusterError:
+    what = f"reading the offsets of {key[0]}-{key[1]}"
+    return codes.error_for(code, what, cluster=client.cluster.alias)

@@ -1,0 +1,20 @@
+"""What became of each of many items: one that fails does not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from isthmus.errors import ClusterError
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes(Generic[KeyT, ValueT]):
+    """A value for every item that worked, an error for every one that did not; never both."""
+
+    values: Mapping[KeyT, ValueT] = field(default_factory=dict)
+    errors: Mapping[KeyT, ClusterError] = field(default_factory=dict)

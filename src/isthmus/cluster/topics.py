@@ -1,0 +1,94 @@
+"""Topics as a cluster describes them: identity, partitions and effective configuration."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from isthmus.cluster.configs import Configs, ConfigSource, describe_topic_configs
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError
+from isthmus.model.topics import TopicFilter
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata, TopicMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """One topic. `topic_id` is nil where the broker has none (before KIP-516).
+
+    `replication_factor` is that of the partition with the most replicas.
+    """
+
+    name: str
+    topic_id: uuid.UUID
+    partition_count: int
+    replication_factor: int
+    configs: Configs
+
+    def value(self, config: str) -> str | None:
+        """The effective value of a configuration, `None` where the broker does not know it."""
+        entry = self.configs.get(config)
+        return None if entry is None else entry.value
+
+    @property
+    def own_configs(self) -> dict[str, str]:
+        """What was set for this topic and may be set for another: no secrets, nothing read-only."""
+        return {
+            name: entry.value
+            for name, entry in self.configs.items()
+            if entry.source is ConfigSource.DYNAMIC_TOPIC
+            and entry.value is not None
+            and not entry.is_sensitive
+            and not entry.is_read_only
+        }
+
+
+async def selected_topics(client: Client, topics: TopicFilter) -> Metadata:
+    """Metadata of the topics a filter selects, among those we may see (DESCRIBE on the topic).
+
+    Names included literally are asked for by name: one that does not exist is there with its error.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    if all(pattern.kind == "literal" for pattern in topics.include):
+        return await client.metadata(topics.literals)
+    everything = await client.metadata(None)
+    selected = {name: everything.topics[name] for name in topics.select(everything.topics)}
+    missing = [name for name in topics.literals if name not in selected]
+    if missing:
+        selected.update((await client.metadata(missing)).topics)
+    return Metadata(everything.cluster_id, everything.controller_id, everything.brokers, selected)
+
+
+async def describe_topics(
+    client: Client, topics: Iterable[TopicMetadata]
+) -> Outcomes[str, TopicDescription]:
+    """The topics of a Metadata answer with their configurations. Needs DESCRIBE_CONFIGS on each."""
+    errors: dict[str, ClusterError] = {}
+    sound: dict[str, TopicMetadata] = {}
+    for topic in topics:
+        if topic.error_code == codes.NONE:
+            sound[topic.name] = topic
+        else:
+            what = f"describing topic {topic.name}"
+            errors[topic.name] = codes.error_for(
+                topic.error_code, what, cluster=client.cluster.alias
+            )
+    configs = await describe_topic_configs(client, sound)
+    errors.update(configs.errors)
+    return Outcomes(
+        {name: _description(sound[name], values) for name, values in configs.values.items()}, errors
+    )
+
+
+def _description(topic: TopicMetadata, configs: Configs) -> TopicDescription:
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_count=len(topic.partitions),
+        replication_factor=max((len(p.replicas) for p in topic.partitions), default=0),
+        configs=configs,
+    )
