@@ -1,0 +1,1 @@
+"""One partition into another, exactly once: reading, writing, and what lies between."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 
@@ -28,6 +28,8 @@ class LaneState(enum.StrEnum):
     TARGET_UNAVAILABLE = "TARGET_UNAVAILABLE"
     NOT_AUTHORIZED = "NOT_AUTHORIZED"
     """A right is missing; tried again every few seconds."""
+    BLOCKED = "BLOCKED"
+    """Something outside has to change first (a limit, a corrupt batch); tried again every few seconds."""
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
     """Ended because it was asked to."""
@@ -84,7 +86,7 @@ class Lane:
     `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
     `keeps_append_time`: the source stamps LogAppendTime, and its stamps are written into the records so that the target
-    (a CreateTime topic) shows the same timestamps. `continues_after_gap`: record a data gap and go on instead of stopping.
+    (a CreateTime topic) shows the same timestamps. `continues_after_gap`: record a data gap and go on.
     """
 
     source_topic: str
@@ -101,6 +103,10 @@ class Lane:
     @property
     def key(self) -> LaneKey:
         return LaneKey(self.target_topic, self.partition)
+
+    def with_batch_bytes_max(self, batch_bytes_max: int) -> Lane:
+        """The same lane with smaller batches."""
+        return replace(self, batch_bytes_max=batch_bytes_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

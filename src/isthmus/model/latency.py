@@ -35,7 +35,7 @@ def merge(histograms: Iterable[Sequence[int]]) -> list[int]:
 
 
 def quantile_ms(histogram: Sequence[int], q: float) -> float | None:
-    """The latency that a share `q` of all stay within, in ms (at most 9 % too high); `None` when nothing was counted."""
+    """The latency a share `q` of all stay within, in ms (at most 9 % too high); `None` when nothing was counted."""
     total = sum(histogram)
     if not total:
         return None

@@ -105,8 +105,21 @@ def scan(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
         elif length < HEADER_BYTES - _FRAME_BYTES:
             raise ValueError(f"a record batch at offset {base} claims {length} bytes")
         else:
+            base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count = fields[7:]
             yield Batch(
-                base, base + last_delta + 1, epoch, magic, crc, attributes, *fields[7:], view[position : position + size]
+                base,
+                base + last_delta + 1,
+                epoch,
+                magic,
+                crc,
+                attributes,
+                base_timestamp,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                sequence,
+                count,
+                view[position : position + size],
             )
         position += size
     # A message of magic 0 or 1 may be smaller than a v2 header.

@@ -174,9 +174,7 @@ class Client:
         """
         host, port = await self._address(node_id)
         loop = asyncio.get_running_loop()
-        dialled = await loop.run_in_executor(
-            self._threads, dial, self.cluster, host, port, self._client_id, timeout_s
-        )
+        dialled = await loop.run_in_executor(self._threads, dial, self.cluster, host, port, self._client_id, timeout_s)
         return Connection(
             dialled,
             cluster=self.cluster.alias,
@@ -213,6 +211,3 @@ def split_address(server: str, alias: str) -> tuple[str, int]:
             hint="Write host:port, several separated by commas.",
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-

@@ -93,12 +93,10 @@ class Connection:
         version = self.version_of(request)
         correlation = self._correlation + 1
         frame = encode_request(request, version, correlation, self._client_id)
-        return self.post_frame(
-            [frame], lambda payload, expected: decode_response(request, version, payload, expected)
-        )
+        return self.post_frame([frame], lambda payload, expected: decode_response(request, version, payload, expected))
 
     def post_frame(self, buffers: Sequence[Buffer], decode: Decode) -> asyncio.Future[Any]:
-        """Send a frame that is already encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
+        """Send a frame encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
 
         :raises Unreachable: The connection is closed.
         """

@@ -1,0 +1,473 @@
+"""Runs lanes: many partitions, one event loop, no Spark.
+
+    source leader ─▶ SourceReader ─▶ LaneRun.pending ─▶ TargetAppender ─▶ target leader     bytes as they are
+                                          │    ▲
+                                          ▼    │
+                                        Detour (control records, holes, prefixes, batches to be rebuilt)
+                                        Resolver (where does the target's log end?)
+
+The readers and appenders are one per broker, never one per lane, so a thousand idle lanes cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
+from isthmus.lane.appender import Parcel, TargetAppender
+from isthmus.lane.detour import Detour, Refused
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.reader import SourceReader
+from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Verdict, Writer
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.latency import BUCKETS, bucket_of
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.fetch import SESSION_LOST, Fetched
+from isthmus.wire.produce import Appended
+
+DEFAULT_BYTES_IN_FLIGHT: Final = 48 << 20
+DEFAULT_EXPIRATION_MS: Final = 86_400_000
+DEFAULT_SETTLE_S: Final = 2.0
+_ROUTE_RETRY_S: Final = 0.1
+_HOUSEKEEPING_S: Final = 1.0
+_DRAIN_PAUSE_S: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`bytes_per_s` bounds what is read from the source, `bytes_in_flight` what is held in memory."""
+
+    bytes_per_s: int | None = None
+    bytes_in_flight: int = DEFAULT_BYTES_IN_FLIGHT
+
+
+class Engine:
+    """Runs lanes of one link in the current event loop.
+
+    `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
+    `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; lanes
+    whose producer state has expired then settle for `settle_s` before they write. `expiration_ms` is the target's
+    `producer.id.expiration.ms`. `deadline` is a time of the monotonic clock after which nothing is sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: Client,
+        target: Client,
+        producer: ProducerIdentity,
+        link: str,
+        limits: Limits = Limits(),
+        writable: bool = True,
+        abandoned: bool = True,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        settle_s: float = DEFAULT_SETTLE_S,
+    ) -> None:
+        self.producer = producer
+        self.link = link
+        self.latency = [0] * BUCKETS
+        self.deadline: float | None = None
+        self._source, self._target = source, target
+        self._limits = limits
+        self._writable = writable
+        self._abandoned = abandoned
+        self._expiration_ms = expiration_ms
+        self._source_routes, self._target_routes = Routes(source), Routes(target)
+        self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
+        self._detour = Detour(self, target, self._target_routes)
+        self._runs: dict[LaneKey, LaneRun] = {}
+        self._by_source: dict[tuple[str, int], LaneRun] = {}
+        self._readers: dict[int, SourceReader] = {}
+        self._appenders: dict[int, TargetAppender] = {}
+        self._unrouted: set[LaneRun] = set()
+        self._rerouting = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._pending_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._budget_at = 0.0
+        self.failure: BaseException | None = None
+
+    # What a lease does with it
+
+    async def start(self, lanes: Iterable[Lane]) -> None:
+        """Begin with these lanes; more may be added later."""
+        self.add(lanes)
+        self._spawn(self._resolver.run())
+        self._spawn(self._route())
+        self._spawn(self._keep_house())
+
+    def add(self, lanes: Iterable[Lane]) -> None:
+        """Run more lanes; those that run already are not disturbed."""
+        for lane in lanes:
+            if lane.key in self._runs and not self._runs[lane.key].is_over:
+                continue
+            writer = Writer(expiration_ms=self._expiration_ms, abandoned=self._abandoned)
+            run = LaneRun(lane, writer)
+            self._runs[lane.key] = run
+            self._by_source[run.source] = run
+            self._source_routes.watch([lane.source_topic])
+            self._target_routes.watch([lane.target_topic])
+            self._resolver.add(run)
+
+    def remove(self, keys: Iterable[LaneKey]) -> None:
+        """Stop lanes; what is in flight may still be answered."""
+        for key in keys:
+            run = self._runs.get(key)
+            if run is not None:
+                run.fail(LaneState.STOPPED, "stopped as asked")
+                self._stop_reading(run)
+
+    def allow_writes(self) -> None:
+        """Writing is ours now (again)."""
+        self._writable = True
+        self._resolver.wake()
+        for appender in self._appenders.values():
+            appender.wake()
+
+    def forbid_writes(self) -> None:
+        """Send nothing more until `allow_writes`. Places are looked up anew then, as others may have written."""
+        if self._writable:
+            self._writable = False
+            for run in self._runs.values():
+                self._resolver.add(run)
+
+    def may_write(self) -> bool:
+        """Whether a request may leave now; asked before every one."""
+        return self._writable and not self._stopping and (self.deadline is None or time.monotonic() < self.deadline)
+
+    def reports(self) -> list[LaneReport]:
+        """Where every lane stands."""
+        return [run.report() for run in self._runs.values()]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no request of ours may still be on its way: the next owner need not settle."""
+        return not any(run.writer.in_flight or run.writer.abandoned for run in self._runs.values())
+
+    async def stop(self, drain_s: float = 0.5) -> list[LaneReport]:
+        """Send nothing new, wait at most `drain_s` for answers in flight, and close."""
+        self._stopping = True
+        deadline = time.monotonic() + drain_s
+        while any(run.writer.in_flight for run in self._runs.values()) and time.monotonic() < deadline:
+            await asyncio.sleep(_DRAIN_PAUSE_S)
+        for run in self._runs.values():
+            if run.writer.in_flight:
+                run.writer.abandon()
+            run.fail(LaneState.STOPPED, "the lease has ended")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return self.reports()
+
+    # Reading
+
+    def has_room(self) -> bool:
+        return self._pending_bytes < self._limits.bytes_in_flight
+
+    async def wait_for_room(self) -> None:
+        await self._room.wait()
+
+    async def throttle(self, size_bytes: int) -> None:
+        """Keep to `bytes_per_s`, over all readers together."""
+        if self._limits.bytes_per_s is None or not size_bytes:
+            return
+        now = time.monotonic()
+        self._budget_at = max(self._budget_at, now) + size_bytes / self._limits.bytes_per_s
+        await asyncio.sleep(self._budget_at - now)
+
+    def received(self, run: LaneRun, size_bytes: int) -> None:
+        """Something was read of the lane, or that there is nothing."""
+        if size_bytes:
+            self.grown(size_bytes)
+            self._offer(run)
+        elif not run.pending:
+            run.heal()
+
+    def grown(self, size_bytes: int) -> None:
+        self._pending_bytes += size_bytes
+        if not self.has_room():
+            self._room.clear()
+
+    def misread(self, run: LaneRun, fetched: Fetched) -> None:
+        """The lane cannot be read where it is read now. The reader has dropped it or is about to."""
+        code = fetched.error_code
+        self._stop_reading(run)
+        if run.is_over:
+            return
+        if fetched.diverged_at >= 0:
+            run.fail(
+                LaneState.DIVERGED,
+                f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
+                f"[{fetched.diverged_at}, {run.read_offset}) that were read are gone there",
+                "Delete the target topic to mirror the source as it is now, or keep it and exclude the topic.",
+            )
+        elif code == codes.OFFSET_OUT_OF_RANGE:
+            # Either end may be the reason; looking at both logs tells which.
+            self._out_of_range(run, fetched)
+        elif code == codes.CORRUPT_MESSAGE:
+            if run.state is not LaneState.BLOCKED:
+                run.fail(
+                    LaneState.BLOCKED,
+                    f"the source cannot read its own log at offset {run.read_offset}: CORRUPT_MESSAGE",
+                    "Check the source broker's disk; Isthmus goes on by itself when the batch can be read.",
+                )
+            self._resolver.add(run, DENIED_RETRY_S)
+        elif code in codes.AUTHORIZATION:
+            run.fail(
+                LaneState.NOT_AUTHORIZED,
+                f"the source does not allow reading topic {run.lane.source_topic}",
+                f"Grant READ on topic {run.lane.source_topic}; the lane goes on by itself.",
+            )
+            self._resolver.add(run, DENIED_RETRY_S)
+        else:
+            if code not in SESSION_LOST:
+                run.fail(
+                    LaneState.SOURCE_UNAVAILABLE, f"the source's leader of {run.lane.key} says {codes.name_of(code)}"
+                )
+            self._source_routes.forget(*run.source)
+            self._reroute(run)
+
+    def _out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
+        if 0 <= run.read_offset < fetched.log_start and run.writer.position >= fetched.log_start:
+            run.read_from(run.writer.position)
+        elif not run.pending and fetched.log_start > run.read_offset and not run.lane.continues_after_gap:
+            # What was read before the records went can still be written, so this waits until nothing is pending.
+            pass_gap(run, Gap(run.writer.position, fetched.log_start))
+            return
+        self._resolver.add(run, RETRY_S)
+
+    def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
+        """A source broker does not answer."""
+        for run in runs:
+            self._stop_reading(run)
+            if isinstance(error, AuthenticationFailed | NotAuthorized):
+                run.fail(LaneState.NOT_AUTHORIZED, str(error), error.hint)
+            else:
+                run.fail(LaneState.SOURCE_UNAVAILABLE, str(error), error.hint)
+            self._source_routes.forget(*run.source)
+            self._reroute(run)
+
+    def _stop_reading(self, run: LaneRun) -> None:
+        for reader in self._readers.values():
+            if run in reader:
+                reader.remove(run)
+        self._unrouted.discard(run)
+
+    def _reroute(self, run: LaneRun) -> None:
+        if run.read_offset >= 0 and not run.is_over:
+            self._unrouted.add(run)
+            self._rerouting.set()
+
+    async def _route(self) -> None:
+        """Give lanes to the readers of their leaders, as soon as those are known."""
+        while True:
+            await self._rerouting.wait()
+            self._rerouting.clear()
+            if any(self._source_routes.leader(*run.source) is None for run in self._unrouted):
+                await self._source_routes.refresh()
+            for run in list(self._unrouted):
+                leader = self._source_routes.leader(*run.source)
+                if leader is None:
+                    continue
+                self._unrouted.discard(run)
+                reader = self._readers.get(leader.node_id)
+                if reader is None:
+                    reader = SourceReader(leader.node_id, self, self._source.dial)
+                    self._readers[leader.node_id] = reader
+                    self._spawn(reader.run())
+                reader.add(run, leader.epoch)
+            if self._unrouted:
+                # Without a leader for now. The resolver also tells deleted from merely leaderless.
+                for run in list(self._unrouted):
+                    self._unrouted.discard(run)
+                    self._resolver.add(run, _ROUTE_RETRY_S)
+
+    # Writing
+
+    def place(self, run: LaneRun) -> None:
+        """The lane's place is known: read from there on, and write."""
+        position = run.writer.position
+        run.is_placed = True
+        self._detour.forget(run)
+        if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
+            run.heal()
+        self._drop_written(run)
+        head = run.pending[0].batch if run.pending else None
+        begin = max(position, run.source_start)
+        if head is None or head.base_offset > position or run.writer.truncated_from is not None:
+            self._shrunk(run, run.read_from(begin))
+            self._stop_reading(run)
+        if not any(run in reader for reader in self._readers.values()):
+            self._reroute(run)
+        if run.prefix_end >= 0:
+            self.needs_care(run)
+        self._offer(run)
+
+    def _drop_written(self, run: LaneRun) -> None:
+        written = 0
+        for piece in run.pending:
+            if piece.batch.offset_end > run.writer.position:
+                break
+            written += 1
+        if written:
+            self._shrunk(run, run.take(written))
+
+    def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
+        self._pending_bytes -= size_bytes
+        if self.has_room():
+            self._room.set()
+        for reader in self._readers.values():
+            reader.drained(run)
+
+    def _offer(self, run: LaneRun) -> None:
+        if not run.is_placed or run.is_busy or not run.pending:
+            return
+        leader = self._target_routes.leader(*run.target)
+        if leader is None:
+            self._resolver.add(run)
+            return
+        appender = self._appenders.get(leader.node_id)
+        if appender is None:
+            appender = TargetAppender(leader.node_id, self, self._target.dial)
+            self._appenders[leader.node_id] = appender
+            self._spawn(appender.run())
+        appender.offer(run)
+
+    def appended(self, run: LaneRun, parcel: Parcel, answer: Appended) -> None:
+        """A leader has answered an append of the fast path."""
+        batch = parcel.batch
+        verdict = run.writer.answered(answer.error_code, answer.base_offset, batch.record_count, batch.max_timestamp)
+        if verdict is Verdict.ADVANCED:
+            self.latency[bucket_of(time.time() * 1000 - batch.max_timestamp)] += batch.record_count
+            self.advanced(run, parcel.pieces)
+            self._offer(run)
+        else:
+            self.judged(run, verdict, answer.error_code, answer.error_message)
+
+    def advanced(self, run: LaneRun, pieces: int) -> None:
+        """The first pieces of the lane are durable."""
+        run.records += sum(run.pending[i].batch.record_count for i in range(pieces))
+        size = run.take(pieces)
+        run.size_bytes += size
+        self._shrunk(run, size)
+        run.heal()
+
+    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None) -> None:
+        """An append was not what was hoped for."""
+        name = codes.name_of(error_code)
+        said = f"{name}: {message}" if message else name
+        match verdict:
+            case Verdict.BROKEN:
+                run.fail(
+                    LaneState.FOREIGN_WRITE,
+                    f"a batch for target offset {run.writer.position} was appended elsewhere ({said}): somebody else "
+                    "writes to the partition",
+                    "Deny WRITE on the target topic to all but Isthmus, delete the topic and run again.",
+                )
+            case Verdict.RECREATED:
+                self._target_routes.forget(*run.target)
+                self._resolver.add(run, RETRY_S)
+            case Verdict.DENIED:
+                run.fail(
+                    LaneState.NOT_AUTHORIZED,
+                    f"the target does not allow writing to topic {run.lane.target_topic} ({said})",
+                    f"Grant WRITE on topic {run.lane.target_topic}; the lane goes on by itself.",
+                )
+                self._resolver.add(run, DENIED_RETRY_S)
+            case Verdict.TOO_LARGE:
+                self._too_large(run, said)
+            case Verdict.REFUSED:
+                run.fail(
+                    LaneState.BLOCKED,
+                    f"the target refuses the batch at offset {run.writer.position} ({said})",
+                    "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds.",
+                )
+                self._resolver.add(run, DENIED_RETRY_S)
+            case _:
+                if error_code == codes.NOT_ENOUGH_REPLICAS:
+                    run.fail(
+                        LaneState.TARGET_UNAVAILABLE,
+                        f"the target has too few in-sync replicas for {run.lane.key}",
+                        "Bring its brokers back; the lane goes on by itself.",
+                    )
+                self._target_routes.forget(*run.target)
+                self._resolver.add(run, RETRY_S if error_code == codes.NOT_ENOUGH_REPLICAS else 0.0)
+
+    def _too_large(self, run: LaneRun, said: str) -> None:
+        batch = run.pending[0].batch if run.pending else None
+        if batch is None or batch.record_count <= 1:
+            size = 0 if batch is None else batch.size_bytes
+            run.fail(
+                LaneState.BLOCKED,
+                f"the record at offset {run.writer.position} ({size} bytes) is too large for the target ({said})",
+                f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
+            )
+            self._resolver.add(run, DENIED_RETRY_S)
+            return
+        # The limit was lowered, or compression differs: halve what this lane sends until it fits.
+        run.lane = run.lane.with_batch_bytes_max(max(batch.size_bytes // 2, 1))
+        run.pending[0] = run.pending[0]._replace(is_plain=False)
+        self.needs_care(run)
+
+    def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
+        """A target broker does not answer: whether the bytes are in the log is for the log to say."""
+        for run in runs:
+            if isinstance(error, AuthenticationFailed | NotAuthorized):
+                run.fail(LaneState.NOT_AUTHORIZED, str(error), error.hint)
+            else:
+                run.fail(LaneState.TARGET_UNAVAILABLE, str(error), error.hint)
+            self._target_routes.forget(*run.target)
+            self._resolver.add(run)
+
+    def needs_care(self, run: LaneRun) -> None:
+        """Hand the lane to the detour."""
+        if not run.is_busy and not run.is_over and run.is_placed:
+            run.is_busy = True
+            self._spawn(self._care(run))
+
+    async def _care(self, run: LaneRun) -> None:
+        try:
+            await self._detour.take(run)
+        except Refused:
+            if run.is_placed and not run.is_over:
+                self._resolver.add(run, DENIED_RETRY_S)
+        except ClusterError as error:
+            state = LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.TARGET_UNAVAILABLE
+            run.fail(state, str(error), error.hint)
+            self._target_routes.forget(*run.target)
+            self._resolver.add(run, DENIED_RETRY_S if state is LaneState.NOT_AUTHORIZED else RETRY_S)
+        finally:
+            run.is_busy = False
+        self._offer(run)
+
+    # Tasks
+
+    async def _keep_house(self) -> None:
+        """Refresh what is known of both clusters now and then; a changed leader or topic id shows there too."""
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            for routes in (self._source_routes, self._target_routes):
+                if routes.is_stale:
+                    await routes.refresh()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and self.failure is None:
+            # A bug of ours: whoever runs the engine sees `failure` and ends it.
+            self.failure = task.exception()
+            self._stopping = True

@@ -1,0 +1,31 @@
+"""Fillers: records that take the offsets a source has deleted, so that the ones behind them keep theirs.
+
+They are deleted again (DeleteRecords) before the first real record is written. Each has a key, so that compacted topics
+take them too, and no value.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from isthmus.lane.rebatch import Record, encode, records_of
+from isthmus.wire.batch import Batch
+
+RECORDS_PER_BATCH: Final = 100_000
+"""More per batch is slower: the broker's validator keeps a list of the records of one batch."""
+FILLER_KEY: Final = b"__isthmus.filler"
+_ZSTD: Final = 4
+
+
+@lru_cache(maxsize=2)
+def filler(count: int, timestamp: int) -> Batch:
+    """A zstd batch of `count` fillers stamped `timestamp` (ms). Made once and sent again with another header."""
+    return encode([Record(offset, timestamp, FILLER_KEY, None, []) for offset in range(count)], _ZSTD)
+
+
+def is_filler(batch: Batch) -> bool:
+    """Whether a batch of the target's log is one of ours to be deleted."""
+    if batch.is_control or batch.magic != 2 or batch.codec != _ZSTD:
+        return False
+    return records_of(batch)[0].key == FILLER_KEY

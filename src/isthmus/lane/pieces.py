@@ -1,0 +1,66 @@
+"""What was read of a source partition, in order, and how each part has to travel. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from isthmus.wire.batch import Batch
+
+ABORT: Final = 0
+COMMIT: Final = 1
+
+
+class Piece(NamedTuple):
+    """A batch of the source. `is_plain`: may go out as the bytes it is. `is_aborted`: of an aborted transaction."""
+
+    batch: Batch
+    is_plain: bool
+    is_aborted: bool
+
+
+class AbortedTransaction(NamedTuple):
+    """From a fetch at read_committed: the transaction of `producer_id` that began at `first_offset` was aborted."""
+
+    producer_id: int
+    first_offset: int
+
+
+def control_type(batch: Batch) -> int:
+    """`ABORT` or `COMMIT` for a control batch (its one record's key is version int16, type int16); -1 for others."""
+    # A control batch is never compressed: record length, attributes, two deltas and the key length are one byte each.
+    key = bytes(batch.view[61 + 5 : 61 + 9])
+    kind = int.from_bytes(key[2:4], "big")
+    return kind if kind in (ABORT, COMMIT) else -1
+
+
+def pieces(
+    batches: Iterable[Batch], aborted: Collection[AbortedTransaction], *, bytes_max: int, keeps_append_time: bool
+) -> Iterator[Piece]:
+    """Classify batches of one fetch as the consumer does: an abort list sorted by offset, closed by abort markers."""
+    if not aborted:
+        for batch in batches:
+            yield Piece(batch, _is_plain(batch, bytes_max, keeps_append_time), False)
+        return
+    waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    open_ids: set[int] = set()
+    for batch in batches:
+        while waiting and waiting[-1].first_offset < batch.offset_end:
+            open_ids.add(waiting.pop().producer_id)
+        if batch.is_control:
+            if control_type(batch) == ABORT:
+                open_ids.discard(batch.producer_id)
+            yield Piece(batch, False, False)
+            continue
+        is_aborted = batch.is_transactional and batch.producer_id in open_ids
+        yield Piece(batch, not is_aborted and _is_plain(batch, bytes_max, keeps_append_time), is_aborted)
+
+
+def _is_plain(batch: Batch, bytes_max: int, keeps_append_time: bool) -> bool:
+    return (
+        batch.magic == 2
+        and batch.is_dense
+        and not batch.is_control
+        and batch.size_bytes <= bytes_max
+        and not (keeps_append_time and batch.is_log_append_time)
+    )

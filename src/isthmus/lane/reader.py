@@ -1,0 +1,190 @@
+"""Reading the source: one fetch session per broker, long polls, many partitions per request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from isthmus.errors import ClusterError
+from isthmus.lane.pieces import AbortedTransaction, pieces
+from isthmus.lane.run import LaneRun
+from isthmus.model.lane import LaneState
+from isthmus.wire import codes
+from isthmus.wire.batch import Batch, crc_ok, scan
+from isthmus.wire.connection import Connection
+from isthmus.wire.fetch import Fetched, FetchSession, Want
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+LONG_POLL_MS: Final = 500
+SHORT_POLL_MS: Final = 5
+RESPONSE_BYTES: Final = 8 << 20
+PARTITION_BYTES: Final = 4 << 20
+LANE_BYTES_MAX: Final = 16 << 20
+_ANSWER_S: Final = 15.0
+_RETRY_S: Final = 0.2
+
+
+class Reading(Protocol):
+    """What a reader needs of its engine."""
+
+    def has_room(self) -> bool: ...
+    async def wait_for_room(self) -> None: ...
+    async def throttle(self, size_bytes: int) -> None: ...
+    def received(self, run: LaneRun, size_bytes: int) -> None: ...
+    def misread(self, run: LaneRun, fetched: Fetched) -> None: ...
+    def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None: ...
+
+
+class SourceReader:
+    """Reads all lanes whose source partitions one broker leads. A coroutine of its own: `run()`."""
+
+    def __init__(self, node_id: int, engine: Reading, dial: Callable[[int], Any]) -> None:
+        self.node_id = node_id
+        self._engine = engine
+        self._dial = dial
+        self._session = FetchSession()
+        self._lanes: dict[tuple[str, int], LaneRun] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
+        self._full: set[LaneRun] = set()
+        self._nameless: set[LaneRun] = set()
+        self._wake = asyncio.Event()
+
+    def __contains__(self, run: LaneRun) -> bool:
+        return run.source in self._lanes
+
+    def add(self, run: LaneRun, leader_epoch: int) -> None:
+        """Read a lane from its `read_offset` on; also called when that offset or the epoch has changed."""
+        self._lanes[run.source] = run
+        self._epochs[run.source] = leader_epoch
+        if run.lane.source_topic_id == NO_TOPIC_ID:
+            self._nameless.add(run)
+        self._full.discard(run)
+        self._want(run)
+        self._wake.set()
+
+    def remove(self, run: LaneRun) -> None:
+        """Stop reading a lane."""
+        self._lanes.pop(run.source, None)
+        self._nameless.discard(run)
+        self._full.discard(run)
+        self._session.forget(run.source)
+
+    def drained(self, run: LaneRun) -> None:
+        """The lane has room again."""
+        if run in self._full and run.pending_bytes < LANE_BYTES_MAX // 2:
+            self._full.discard(run)
+            self._want(run)
+            self._wake.set()
+
+    def _want(self, run: LaneRun) -> None:
+        want = Want(run.lane.source_topic_id, run.read_offset, self._epochs[run.source], run.read_epoch)
+        self._session.want(run.source, want)
+
+    async def run(self) -> None:
+        """Read until cancelled. A broken connection is dialled again; its lanes say so meanwhile."""
+        connection: Connection | None = None
+        try:
+            while True:
+                if not len(self._session):
+                    self._wake.clear()
+                    await self._wake.wait()
+                await self._engine.wait_for_room()
+                try:
+                    if connection is None or connection.closed or connection.due_for_renewal:
+                        if connection is not None:
+                            connection.close()
+                        self._session.reset()
+                        connection = await self._dial(self.node_id)
+                    size = await self._poll(connection)
+                except ClusterError as error:
+                    self._engine.source_lost(list(self._lanes.values()), error)
+                    await asyncio.sleep(_RETRY_S)
+                else:
+                    await self._engine.throttle(size)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    async def _poll(self, connection: Connection) -> int:
+        request = self._session.request(
+            # A lane that gets room, or a new one, must not wait behind the long poll of the others.
+            max_wait_ms=SHORT_POLL_MS if self._full else LONG_POLL_MS,
+            bytes_max=RESPONSE_BYTES,
+            partition_bytes_max=PARTITION_BYTES,
+            by_topic_id=not self._nameless,
+        )
+        answer = await connection.call(request, timeout_s=_ANSWER_S)
+        if answer.throttle_time_ms:
+            await asyncio.sleep(answer.throttle_time_ms / 1000)
+        if self._session.answered(answer) != codes.NONE:
+            for run in list(self._lanes.values()):
+                self._engine.misread(run, _no_data(run, answer.error_code))
+            return 0
+        size = 0
+        for fetched in self._session.partitions(answer):
+            lane = self._lanes.get(fetched.key)
+            # An answer to a place the lane has left meanwhile says nothing about where it is now.
+            if lane is not None and fetched.offset == lane.read_offset and not lane.is_over:
+                size += self._take(lane, fetched)
+        return size
+
+    def _take(self, run: LaneRun, fetched: Fetched) -> int:
+        if fetched.error_code != codes.NONE or fetched.diverged_at >= 0:
+            self.remove(run)
+            self._engine.misread(run, fetched)
+            return 0
+        run.source_end = fetched.stable_end
+        run.source_start = fetched.log_start
+        if fetched.log_start > run.read_offset:
+            self.remove(run)
+            self._engine.misread(run, fetched._replace(error_code=codes.OFFSET_OUT_OF_RANGE))
+            return 0
+        try:
+            size = self._offer(run, fetched)
+        except ValueError as error:
+            self.remove(run)
+            run.fail(
+                LaneState.BLOCKED,
+                f"the source delivers corrupt bytes after offset {run.read_offset}: {error}",
+                "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus reads again "
+                "every few seconds and goes on when the bytes are whole.",
+            )
+            self._engine.misread(run, fetched._replace(error_code=codes.CORRUPT_MESSAGE))
+            return 0
+        if size:
+            if run.pending_bytes >= LANE_BYTES_MAX:
+                self._full.add(run)
+                self._session.forget(run.source)
+            else:
+                self._want(run)
+        self._engine.received(run, size)
+        return size
+
+    def _offer(self, run: LaneRun, fetched: Fetched) -> int:
+        if not fetched.records:
+            return 0
+        batches = list(scan(fetched.records))
+        if not batches:
+            # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
+            raise ValueError("an incomplete batch")
+        _check(batches)
+        aborted = [AbortedTransaction(*transaction) for transaction in fetched.aborted]
+        return run.offer(
+            pieces(
+                batches,
+                aborted,
+                bytes_max=run.lane.batch_bytes_max,
+                keeps_append_time=run.lane.keeps_append_time,
+            )
+        )
+
+
+def _check(batches: list[Batch]) -> None:
+    for batch in batches:
+        if batch.magic == 2 and not crc_ok(batch):
+            raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
+
+
+def _no_data(run: LaneRun, error_code: int) -> Fetched:
+    return Fetched(run.source, run.read_offset, error_code, -1, -1, -1, [], b"")

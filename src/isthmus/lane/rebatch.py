@@ -1,0 +1,125 @@
+"""Record batches taken apart and put together again: joined, split, trimmed, made dense, brought to magic 2.
+
+Only what cannot pass as bytes comes here. Records are decoded and encoded by aiokafka's compiled codec; offsets,
+timestamps, keys, values and headers stay, the batch around them changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatch
+
+from isthmus.wire.batch import HEADER_BYTES, Batch, scan
+
+Headers = list[tuple[str, bytes | None]]
+_BUILDER_BYTES: Final = 1 << 30
+_MAGIC: Final = 2
+
+
+class Record(NamedTuple):
+    """A decoded record. Timestamp in ms, -1 where magic 0 has none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def records_of(batch: Batch) -> list[Record]:
+    """The records of a batch, of any magic and codec, in offset order.
+
+    :raises ValueError: The bytes cannot be decoded.
+    """
+    if batch.magic != _MAGIC:
+        return _legacy_records(batch)
+    try:
+        return [Record(r.offset, r.timestamp, r.key, r.value, r.headers) for r in DefaultRecordBatch(bytes(batch.view))]
+    except Exception as error:
+        raise ValueError(f"the batch at offset {batch.base_offset} cannot be decoded: {error}") from error
+
+
+def _legacy_records(batch: Batch) -> list[Record]:
+    try:
+        decoded = LegacyRecordBatch(bytes(batch.view), batch.magic)
+        return [Record(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, []) for r in decoded]
+    except Exception as error:
+        raise ValueError(f"the message set at offset {batch.base_offset} cannot be decoded: {error}") from error
+
+
+def encode(records: Sequence[Record], codec: int) -> Batch:
+    """One dense batch of magic 2 from records whose offsets follow one another."""
+    builder = DefaultRecordBatchBuilder(_MAGIC, codec, 0, -1, -1, -1, _BUILDER_BYTES)
+    append = builder.append
+    for delta, (_, timestamp, key, value, headers) in enumerate(records):
+        append(delta, timestamp, key, value, headers)
+    return _built(builder, records[0].offset)
+
+
+def _built(builder: DefaultRecordBatchBuilder, base_offset: int) -> Batch:
+    batch = next(scan(bytes(builder.build())))
+    return batch._replace(base_offset=base_offset, offset_end=base_offset + batch.record_count)
+
+
+def join(batches: Iterable[Batch]) -> Batch:
+    """Dense batches that follow one another, of one codec, as one batch.
+
+    The inner loop does as little as possible: this is what makes sources of tiny batches fast.
+    """
+    builder: DefaultRecordBatchBuilder | None = None
+    base_offset = 0
+    delta = 0
+    for batch in batches:
+        if builder is None:
+            base_offset = batch.base_offset
+            builder = DefaultRecordBatchBuilder(_MAGIC, batch.codec, 0, -1, -1, -1, _BUILDER_BYTES)
+        append = builder.append
+        for record in DefaultRecordBatch(bytes(batch.view)):
+            append(delta, record.timestamp, record.key, record.value, record.headers)
+            delta += 1
+    if builder is None:
+        raise ValueError("nothing to join")
+    return _built(builder, base_offset)
+
+
+def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Batch]:
+    """The records from offset `begin` on as dense batches, one for each run of offsets without a hole.
+
+    Used for batches of which the cleaner took records, for batches that begin below the place we are at, for old
+    magics, and for LogAppendTime, where the decoded timestamp is the broker's stamp.
+    """
+    codec = batch.codec if codec is None else codec
+    runs: list[list[Record]] = []
+    for record in records_of(batch):
+        if record.offset < begin:
+            continue
+        if runs and runs[-1][-1].offset + 1 == record.offset:
+            runs[-1].append(record)
+        else:
+            runs.append([record])
+    return [encode(run, codec) for run in runs]
+
+
+def split(batch: Batch, bytes_max: int) -> list[Batch]:
+    """A dense batch as several, each at most `bytes_max` long.
+
+    :raises ValueError: A single record is larger than that; the message names its offset.
+    """
+    records = records_of(batch)
+    parts = -(-batch.size_bytes // bytes_max) + 1
+    size = max(len(records) // parts, 1)
+    out: list[Batch] = []
+    iterator = iter(records)
+    while run := list(islice(iterator, size)):
+        piece = encode(run, batch.codec)
+        if piece.size_bytes <= bytes_max:
+            out.append(piece)
+        elif len(run) == 1:
+            raise ValueError(f"the record at offset {run[0].offset} takes {piece.size_bytes - HEADER_BYTES} bytes")
+        else:
+            out += split(piece, bytes_max)
+    return out

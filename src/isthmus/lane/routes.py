@@ -1,0 +1,120 @@
+"""Who leads which partition, for the topics the lanes of one engine need at one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from isthmus.errors import ClusterError
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+
+REFRESH_S: Final = 60.0
+REFRESH_PAUSE_S: Final = 0.1
+GONE_AFTER_S: Final = 5.0
+
+
+class Leader(NamedTuple):
+    node_id: int
+    epoch: int
+
+
+class TopicRecreated(Exception):
+    """The topic has another id than the lane was planned for."""
+
+
+class TopicGone(Exception):
+    """The topic has been missing for longer than a metadata delay explains."""
+
+
+class Routes:
+    """Leaders of partitions, refreshed when somebody finds them wrong. Leader epochs never go backwards here."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._topics: set[str] = set()
+        self._leaders: dict[tuple[str, int], Leader] = {}
+        self._ids: dict[str, uuid.UUID] = {}
+        self._codes: dict[str, int] = {}
+        self._missing_since: dict[str, float] = {}
+        self._refreshed_at = 0.0
+        self._refreshing: asyncio.Task[None] | None = None
+        self.error: ClusterError | None = None
+
+    def watch(self, topics: Iterable[str]) -> None:
+        """Keep these topics too from the next refresh on."""
+        before = len(self._topics)
+        self._topics.update(topics)
+        if len(self._topics) != before:
+            self._refreshed_at = 0.0
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """The leader as last heard, or None while the partition has none."""
+        return self._leaders.get((topic, partition))
+
+    def forget(self, topic: str, partition: int) -> None:
+        """This leader was wrong: do not use it again before a refresh."""
+        self._leaders.pop((topic, partition), None)
+
+    def check(self, topic: str, topic_id: uuid.UUID) -> None:
+        """Hold a topic against what a lane was planned for.
+
+        :raises TopicRecreated: It has another id now.
+        :raises TopicGone: It has been missing for `GONE_AFTER_S`.
+        """
+        known = self._ids.get(topic, NO_TOPIC_ID)
+        if NO_TOPIC_ID not in (known, topic_id) and known != topic_id:
+            raise TopicRecreated
+        since = self._missing_since.get(topic)
+        if since is not None and time.monotonic() - since > GONE_AFTER_S:
+            raise TopicGone
+
+    def denied(self, topic: str) -> bool:
+        """Whether the cluster does not let us see the topic."""
+        return self._codes.get(topic) == codes.TOPIC_AUTHORIZATION_FAILED
+
+    @property
+    def is_stale(self) -> bool:
+        return time.monotonic() - self._refreshed_at > REFRESH_S
+
+    async def refresh(self) -> None:
+        """Ask the cluster again, at most every `REFRESH_PAUSE_S`; callers at the same time share one request.
+
+        A cluster that does not answer leaves the routes as they are, with the reason in `error`.
+        """
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> None:
+        wait_s = self._refreshed_at + REFRESH_PAUSE_S - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        try:
+            answer = await self.client.metadata(sorted(self._topics))
+        except ClusterError as error:
+            self.error = error
+        else:
+            self.error = None
+            self._take(answer)
+        self._refreshed_at = time.monotonic()
+
+    def _take(self, metadata: Metadata) -> None:
+        for name, topic in metadata.topics.items():
+            self._codes[name] = topic.error_code
+            if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+                self._missing_since.setdefault(name, time.monotonic())
+            elif topic.error_code == codes.NONE:
+                self._missing_since.pop(name, None)
+                self._ids[name] = topic.topic_id
+            for p in topic.partitions:
+                key = (name, p.partition)
+                known = self._leaders.get(key)
+                if p.leader < 0 or p.leader not in metadata.brokers:
+                    self._leaders.pop(key, None)
+                elif known is None or p.leader_epoch >= known.epoch or p.leader_epoch < 0:
+                    self._leaders[key] = Leader(p.leader, p.leader_epoch)

@@ -1,0 +1,129 @@
+"""A lane while it runs: what was read, where the writer stands, and what to report of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from isthmus.lane.pieces import Piece
+from isthmus.lane.writer import Writer
+from isthmus.model.lane import Gap, Lane, LaneReport, LaneState, Problem
+
+HEALING_STATES = (
+    LaneState.STARTING,
+    LaneState.SOURCE_UNAVAILABLE,
+    LaneState.TARGET_UNAVAILABLE,
+    LaneState.NOT_AUTHORIZED,
+    LaneState.BLOCKED,
+)
+
+
+@dataclass(slots=True, eq=False)
+class LaneRun:
+    """The mutable side of a lane, owned by one engine in one event loop.
+
+    `pending` holds what was read and is not yet durable at the target, in offset order. `read_offset` is the next
+    offset to fetch, -1 until the target's log was looked at. `prefix_end` is where fillers end that stand for what the
+    source has deleted, -1 when there are none; `prefix_undeleted` that they are in the log. `is_placed` says that the writer knows
+    its place and the fast path may send, `is_busy` that the slow path owns the lane for the moment.
+    """
+
+    lane: Lane
+    writer: Writer
+    state: LaneState = LaneState.STARTING
+    problem: Problem | None = None
+    pending: deque[Piece] = field(default_factory=deque)
+    pending_bytes: int = 0
+    read_offset: int = -1
+    read_epoch: int = -1
+    source_start: int = -1
+    source_end: int = -1
+    is_placed: bool = False
+    is_busy: bool = False
+    is_queued: bool = False
+    tail_checked: bool = False
+    holes: int = 0
+    prefix_end: int = -1
+    prefix_undeleted: bool = False
+    records: int = 0
+    size_bytes: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state.is_terminal or self.state is LaneState.STOPPED
+
+    @property
+    def source(self) -> tuple[str, int]:
+        return self.lane.source_topic, self.lane.partition
+
+    @property
+    def target(self) -> tuple[str, int]:
+        return self.lane.target_topic, self.lane.partition
+
+    @property
+    def target_append(self) -> tuple[str, uuid.UUID, int]:
+        return self.lane.target_topic, self.lane.target_topic_id, self.lane.partition
+
+    def offer(self, pieces: Iterator[Piece]) -> int:
+        """Take pieces that were read from `read_offset` on; returns their size in bytes."""
+        size = 0
+        for piece in pieces:
+            batch = piece.batch
+            if batch.offset_end <= self.read_offset:
+                continue
+            self.pending.append(piece)
+            size += len(batch.view)
+            self.read_offset = batch.offset_end
+            self.read_epoch = batch.leader_epoch
+        self.pending_bytes += size
+        return size
+
+    def take(self, pieces: int) -> int:
+        """Drop the first `pieces` pending pieces: they are durable. Returns their size in bytes."""
+        size = sum(len(self.pending.popleft().batch.view) for _ in range(pieces))
+        self.pending_bytes -= size
+        return size
+
+    def replace_head(self, pieces: list[Piece]) -> int:
+        """Put other pieces in the place of the first one; returns by how many bytes the lane grew."""
+        old = len(self.pending.popleft().batch.view)
+        self.pending.extendleft(reversed(pieces))
+        grown = sum(len(piece.batch.view) for piece in pieces) - old
+        self.pending_bytes += grown
+        return grown
+
+    def read_from(self, offset: int) -> int:
+        """Read again from `offset`, forgetting what was read; returns the bytes that were forgotten."""
+        dropped = self.pending_bytes
+        self.pending.clear()
+        self.pending_bytes = 0
+        self.read_offset = offset
+        self.read_epoch = -1
+        return dropped
+
+    def fail(self, state: LaneState, message: str, hint: str = "") -> None:
+        """Enter a state other than ACTIVE, with its reason. A terminal state is never left."""
+        if not self.is_over:
+            self.state = state
+            self.problem = Problem(message, hint)
+
+    def heal(self) -> None:
+        """The reason for a passing state has gone."""
+        if self.state in HEALING_STATES:
+            self.state = LaneState.ACTIVE
+            self.problem = None
+
+    def report(self) -> LaneReport:
+        return LaneReport(
+            key=self.lane.key,
+            state=self.state,
+            position=self.writer.position,
+            source_end=self.source_end,
+            records=self.records,
+            size_bytes=self.size_bytes,
+            problem=self.problem,
+            gaps=tuple(self.gaps),
+        )

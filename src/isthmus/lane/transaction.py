@@ -1,0 +1,151 @@
+"""Transactions of one target partition, the way clients before KIP-890 drive them (KIP-98, "TV1").
+
+Two uses: data of an aborted source transaction goes into an aborted transaction here, so that both isolation levels
+show the same; and an empty transaction leaves one control record where writing markers directly is not allowed.
+
+The transactional id is made from the link, the partition and the source's producer id. So a new owner of the lane finds
+a transaction its predecessor left open and carries it on, where InitProducerId would abort it and cost an offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_TIMEOUT_MS: Final = 300_000
+_PATIENCE_S: Final = 30.0
+_PAUSE_S: Final = 0.02
+_NOT_FOUND: Final = 105
+_AGAIN: Final = frozenset(
+    {
+        codes.CONCURRENT_TRANSACTIONS,
+        codes.COORDINATOR_LOAD_IN_PROGRESS,
+        codes.COORDINATOR_NOT_AVAILABLE,
+        codes.NOT_COORDINATOR,
+        codes.REQUEST_TIMED_OUT,
+        codes.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+class Transaction:
+    """One transactional id of ours. `is_open` says that the partition belongs to a transaction not yet ended.
+
+    `sequence` is the next sequence of its producer in the partition.
+    """
+
+    def __init__(self, client: Client, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = -1
+        self.epoch = -1
+        self.sequence = 0
+        self.is_open = False
+        self._client = client
+
+    async def find(self, key: PartitionKey) -> None:
+        """Take up what an earlier owner left; leaves `producer_id` at -1 when there is nothing to take up.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            answer = await self._client.coordinator("transaction", self.transactional_id, request)
+            found = answer.transaction_states[0]
+            if found.error_code == _NOT_FOUND:
+                return
+            if found.error_code in _AGAIN:
+                self._client.forget_coordinator("transaction", self.transactional_id)
+            elif found.error_code != codes.NONE:
+                raise self._refused(found.error_code, "describing its transactions")
+            elif not found.transaction_state.startswith("Prepare"):
+                break
+            await self._pause(deadline)
+        if found.transaction_state == "Ongoing" and any(
+            topic.topic == key[0] and key[1] in topic.partitions for topic in found.topics
+        ):
+            self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
+
+    async def begin(self, key: PartitionKey) -> None:
+        """Open a transaction that holds the partition.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        if self.producer_id < 0:
+            request = InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=_TIMEOUT_MS,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=4,
+            )
+            answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
+            self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+        topic_class: Any = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[topic_class(name=key[0], partitions=[key[1]])],
+            max_version=3,
+        )
+        await self._ask(
+            add,
+            lambda a: a.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+            "adding a partition to a transaction",
+        )
+        self.is_open = True
+
+    async def end(self, *, commit: bool) -> None:
+        """End the transaction. The control record reaches the partition a little later: look at its log end.
+
+        :raises Unreachable: Whether it ended is unknown: only the log can tell.
+        :raises ClusterError: It was refused.
+        """
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+            max_version=4,
+        )
+        await self._ask(request, lambda a: a.error_code, "ending a transaction")
+        self.is_open = False
+
+    async def _ask(self, request: Any, code_of: Any, what: str) -> Any:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            answer = await self._client.coordinator("transaction", self.transactional_id, request)
+            code = code_of(answer)
+            if code == codes.NONE:
+                return answer
+            if code not in _AGAIN:
+                raise self._refused(code, what)
+            if code != codes.CONCURRENT_TRANSACTIONS:
+                self._client.forget_coordinator("transaction", self.transactional_id)
+            await self._pause(deadline)
+
+    async def _pause(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"the transaction coordinator of {self._client.cluster.alias} is not ready",
+                cluster=self._client.cluster.alias,
+                hint="Check the brokers that hold __transaction_state.",
+            )
+        await asyncio.sleep(_PAUSE_S)
+
+    def _refused(self, code: int, what: str) -> ClusterError:
+        return codes.error_for(code, f"{what} of {self.transactional_id}", cluster=self._client.cluster.alias)

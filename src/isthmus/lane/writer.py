@@ -1,0 +1,182 @@
+"""Compare-and-append: what may be sent to one target partition, and what each answer means. No I/O.
+
+Kafka's idempotence check becomes a compare-and-append when the sequence of a record follows from its offset: one
+producer id for the link, one constant epoch, `sequence = offset - unsequenced` modulo 2^31, where `unsequenced` counts
+the offsets that took no sequence of ours (control records, aborted data under a transaction of its own). While the
+leader keeps our producer's state, it refuses gaps, stale replays and zombies (45) and makes an exact retry a no-op.
+
+That state is not kept for ever: it goes when the timestamp of its last batch is older than `producer.id.expiration.ms`,
+so it is absent while old data is copied. Then only one writer that settles after every abandoned request is exact.
+Hence the rule behind everything here: nothing is sent again before the log itself was asked where it ends.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.wire import codes
+from isthmus.wire.batch import SEQUENCE_MASK
+
+LIVE_MARGIN_MS: Final = 60_000
+
+
+class Verdict(enum.Enum):
+    """What an answer of the broker asks for."""
+
+    ADVANCED = enum.auto()
+    """The bytes are in the log where they belong."""
+    RESOLVE = enum.auto()
+    """Ask the log where it ends before anything else is sent."""
+    TOO_LARGE = enum.auto()
+    """Nothing was appended; the batch has to be split."""
+    DENIED = enum.auto()
+    """Nothing was appended; a right is missing."""
+    REFUSED = enum.auto()
+    """Nothing was appended; the broker does not take this batch."""
+    RECREATED = enum.auto()
+    """Nothing was appended; the topic is another one now."""
+    BROKEN = enum.auto()
+    """The bytes were appended, but elsewhere: somebody else writes to the partition."""
+
+
+class Place(enum.Enum):
+    """What a look at the target's log says about where the writer stands."""
+
+    READY = enum.auto()
+    SETTLE = enum.auto()
+    """An abandoned request may still arrive: look again after the settling time."""
+    WAIT = enum.auto()
+    """Not everything in the log is replicated yet: look again soon."""
+
+
+_VERDICTS: Final = {
+    codes.MESSAGE_TOO_LARGE: Verdict.TOO_LARGE,
+    codes.RECORD_LIST_TOO_LARGE: Verdict.TOO_LARGE,
+    codes.TOPIC_AUTHORIZATION_FAILED: Verdict.DENIED,
+    codes.CLUSTER_AUTHORIZATION_FAILED: Verdict.DENIED,
+    codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.DENIED,
+    codes.CORRUPT_MESSAGE: Verdict.REFUSED,
+    codes.INVALID_TIMESTAMP: Verdict.REFUSED,
+    codes.UNSUPPORTED_COMPRESSION_TYPE: Verdict.REFUSED,
+    codes.INVALID_RECORD: Verdict.REFUSED,
+    codes.INVALID_PRODUCER_EPOCH: Verdict.REFUSED,
+    codes.UNKNOWN_TOPIC_ID: Verdict.RECREATED,
+    codes.INCONSISTENT_TOPIC_ID: Verdict.RECREATED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What the leader remembers of our producer (DescribeProducers). Timestamps in ms."""
+
+    last_sequence: int
+    last_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state."""
+
+    log_end: int
+    high_watermark: int
+    producer: ProducerState | None
+
+
+class Writer:
+    """The writing side of one lane. At most one request is in flight.
+
+    `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
+    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way.
+    """
+
+    __slots__ = (
+        "_expiration_ms",
+        "_last_end",
+        "_last_timestamp",
+        "_must_settle",
+        "abandoned",
+        "in_flight",
+        "position",
+        "truncated_from",
+        "unsequenced",
+    )
+
+    def __init__(self, *, expiration_ms: int, abandoned: bool) -> None:
+        self._expiration_ms = expiration_ms
+        self._last_timestamp = -1
+        self._last_end = -1
+        self.position = -1
+        self.unsequenced = 0
+        self.in_flight = False
+        self.abandoned = abandoned
+        self._must_settle = False
+        self.truncated_from: int | None = None
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the next record."""
+        return (self.position - self.unsequenced) & SEQUENCE_MASK
+
+    def is_live(self, now_ms: float) -> bool:
+        """Whether the leader surely still has our state, so that it refuses what does not belong."""
+        return self._last_timestamp + self._expiration_ms > now_ms + LIVE_MARGIN_MS
+
+    def sent(self) -> None:
+        """A request left. Until it is answered nothing else may."""
+        self.in_flight = True
+
+    def answered(self, error_code: int, base_offset: int, records: int, max_timestamp: int) -> Verdict:
+        """Take the answer to an append of `records` at `position`. An error proves nothing about earlier requests."""
+        self.in_flight = False
+        if error_code == codes.NONE:
+            if base_offset != self.position:
+                return Verdict.BROKEN
+            self.position += records
+            self._last_timestamp = max(max_timestamp, self._last_timestamp)
+            return Verdict.ADVANCED
+        return _VERDICTS.get(error_code, Verdict.RESOLVE)
+
+    def advanced_unsequenced(self, offsets: int) -> None:
+        """`offsets` were appended at `position` under another producer: control records or aborted data."""
+        self.in_flight = False
+        self.position += offsets
+        self.unsequenced += offsets
+
+    def abandon(self, *, sequenced: bool = True) -> None:
+        """The answer to what is in flight will not be heard: it may be in the log, or arrive there later.
+
+        Control records carry no sequence the broker could check, so after those only settling helps.
+        """
+        self.in_flight = False
+        self.abandoned = True
+        self._must_settle = self._must_settle or not sequenced
+
+    def looked(self, look: Look, now_ms: float, *, settled: bool) -> Place:
+        """Take a look at the log; `READY` sets `position` to its end.
+
+        `settled` says that the settling time has passed since the previous look, on a broker that answered it.
+        """
+        moved = look.log_end != self._last_end
+        self._last_end = look.log_end
+        # Readers of an earlier leader could make the high watermark larger than the end read before it, hence `<`.
+        if look.high_watermark < look.log_end:
+            return Place.WAIT
+        self._adopt(look)
+        guarded = self.is_live(now_ms) and not self._must_settle
+        if self.abandoned and not guarded and (moved or not settled):
+            return Place.SETTLE
+        self.abandoned = self._must_settle = False
+        self.truncated_from = self.position if look.log_end < self.position else None
+        self.position = look.log_end
+        return Place.READY
+
+    def _adopt(self, look: Look) -> None:
+        state = look.producer
+        if state is None or state.last_sequence < 0:
+            self._last_timestamp = -1
+            self.unsequenced = 0
+        else:
+            self._last_timestamp = state.last_timestamp
+            self.unsequenced = (look.log_end - 1 - state.last_sequence) & SEQUENCE_MASK

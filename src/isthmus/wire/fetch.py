@@ -1,0 +1,180 @@
+"""Fetch (API 1) with incremental sessions (KIP-227): a request carries only what changed since the last one.
+
+A thousand idle partitions then cost no more than one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.consumer import FetchRequest
+
+from isthmus.wire import codes
+from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
+
+_TOPIC_IDS_FROM: Final = 13
+_VERSION_MIN: Final = 7
+_CONSUMER: Final = -1
+_SESSIONLESS: Final = -1
+_FIRST_EPOCH: Final = 0
+_LAST_EPOCH: Final = 0x7FFFFFFF
+
+SESSION_LOST: Final = frozenset(
+    {
+        codes.FETCH_SESSION_ID_NOT_FOUND,
+        codes.INVALID_FETCH_SESSION_EPOCH,
+        codes.FETCH_SESSION_TOPIC_ID_ERROR,
+        codes.UNKNOWN_TOPIC_ID,
+        codes.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+
+class Want(NamedTuple):
+    """From where to read one partition. `fetched_epoch` is the leader epoch of the last batch read, or -1.
+
+    With it the broker tells when its log has diverged from what was read (KIP-320, from version 12 on).
+    """
+
+    topic_id: uuid.UUID
+    offset: int
+    leader_epoch: int
+    fetched_epoch: int
+
+
+class Fetched(NamedTuple):
+    """One partition's part of an answer. `offset` is what was asked for, `diverged_at` -1 unless the log diverged."""
+
+    key: PartitionKey
+    offset: int
+    error_code: int
+    stable_end: int
+    log_start: int
+    diverged_at: int
+    aborted: list[tuple[int, int]]
+    records: bytes
+
+
+class FetchSession:
+    """The session at one broker. Say what is wanted, build a request, give its answer back.
+
+    With `incremental=False` there is no session: every request stands alone.
+    """
+
+    def __init__(self, *, isolation: int = READ_COMMITTED, incremental: bool = True) -> None:
+        self._isolation = isolation
+        self._begin = _FIRST_EPOCH if incremental else _SESSIONLESS
+        self._wants: dict[PartitionKey, Want] = {}
+        self._changed: set[PartitionKey] = set()
+        self._forgotten: dict[PartitionKey, uuid.UUID] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self._asked: dict[PartitionKey, int] = {}
+        self._id = 0
+        self._epoch = self._begin
+
+    def __len__(self) -> int:
+        return len(self._wants)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._wants
+
+    def want(self, key: PartitionKey, want: Want) -> None:
+        """Read this partition from the next request on."""
+        self._wants[key] = want
+        self._names[want.topic_id] = key[0]
+        self._changed.add(key)
+        self._forgotten.pop(key, None)
+
+    def forget(self, key: PartitionKey) -> None:
+        """Do not read this partition any more."""
+        want = self._wants.pop(key, None)
+        self._changed.discard(key)
+        if want is not None and self._id:
+            self._forgotten[key] = want.topic_id
+
+    def reset(self) -> None:
+        """Begin a new session with the next request: the old one is lost or its connection was."""
+        self._id = 0
+        self._epoch = self._begin
+        self._forgotten.clear()
+        self._asked.clear()
+
+    def request(self, *, max_wait_ms: int, bytes_max: int, partition_bytes_max: int, by_topic_id: bool) -> FetchRequest:
+        """The next request. `by_topic_id` says that the broker knows topic ids (version 13) for all that is wanted."""
+        full = self._epoch <= _FIRST_EPOCH
+        keys = self._wants.keys() if full else self._changed
+        topics: dict[tuple[str, uuid.UUID], list[Any]] = {}
+        for key in keys:
+            want = self._wants[key]
+            self._asked[key] = want.offset
+            topics.setdefault((key[0], want.topic_id), []).append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=want.leader_epoch,
+                    fetch_offset=want.offset,
+                    last_fetched_epoch=want.fetched_epoch,
+                    log_start_offset=-1,
+                    partition_max_bytes=partition_bytes_max,
+                )
+            )
+        forgotten: dict[tuple[str, uuid.UUID], list[int]] = {}
+        for (topic, partition), topic_id in self._forgotten.items():
+            forgotten.setdefault((topic, topic_id), []).append(partition)
+        self._changed.clear()
+        self._forgotten.clear()
+        return FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=bytes_max,
+            isolation_level=self._isolation,
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=[
+                FetchRequest.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+                for (topic, topic_id), partitions in topics.items()
+            ],
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+                for (topic, topic_id), partitions in forgotten.items()
+            ],
+            rack_id="",
+            min_version=_VERSION_MIN,
+            max_version=None if by_topic_id else _TOPIC_IDS_FROM - 1,
+        )
+
+    def answered(self, answer: Any) -> int:
+        """Take the head of an answer; returns its error code. A lost session is reset, all else is the caller's."""
+        if answer.error_code in SESSION_LOST:
+            self.reset()
+        elif answer.error_code == codes.NONE:
+            self._id = answer.session_id
+            if self._id:
+                self._epoch = 1 if self._epoch in (_FIRST_EPOCH, _LAST_EPOCH) else self._epoch + 1
+            else:
+                # The broker has no room for a session: every request is a full one.
+                self.reset()
+        return int(answer.error_code)
+
+    def partitions(self, answer: Any) -> Iterator[Fetched]:
+        """The partitions of an answer, without those that were forgotten meanwhile."""
+        by_id = answer.API_VERSION >= _TOPIC_IDS_FROM
+        for topic in answer.responses:
+            name = self._names.get(topic.topic_id) if by_id else topic.topic
+            for p in topic.partitions:
+                key = (name or "", p.partition_index)
+                if key not in self._wants:
+                    continue
+                diverging = getattr(p, "diverging_epoch", None)
+                yield Fetched(
+                    key=key,
+                    offset=self._asked.get(key, -1),
+                    error_code=p.error_code,
+                    stable_end=p.last_stable_offset,
+                    log_start=p.log_start_offset,
+                    diverged_at=-1 if diverging is None or diverging.epoch < 0 else diverging.end_offset,
+                    aborted=[(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()],
+                    records=p.records or b"",
+                )

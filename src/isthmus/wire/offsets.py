@@ -1,0 +1,100 @@
+"""Where logs begin and end: ListOffsets (API 2) and OffsetForLeaderEpoch (API 23), many partitions per request."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.consumer import (
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
+
+from isthmus.wire.connection import Connection
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+CONSUMER: Final = -1
+
+PartitionKey = tuple[str, int]
+
+
+class Offset(NamedTuple):
+    """An offset a leader named, or -1 and the error code it answered instead."""
+
+    error_code: int
+    offset: int
+
+
+async def list_offsets(
+    connection: Connection,
+    epochs: Mapping[PartitionKey, int],
+    timestamp: int,
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    timeout_s: float = 3.0,
+) -> dict[PartitionKey, Offset]:
+    """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start).
+
+    `epochs` maps partitions to the leader epoch they are believed to be in (-1 for unknown); a leader of another epoch
+    answers FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+    """
+    topic_class = ListOffsetsRequest.ListOffsetsTopic
+    topics = [
+        topic_class(
+            name=name,
+            partitions=[
+                topic_class.ListOffsetsPartition(
+                    partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp
+                )
+                for partition, epoch in partitions
+            ],
+        )
+        for name, partitions in _by_topic(epochs).items()
+    ]
+    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation, topics=topics, min_version=4)
+    answer = await connection.call(request, timeout_s=timeout_s)
+    return {
+        (topic.name, p.partition_index): Offset(p.error_code, p.offset)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+async def log_ends(
+    connection: Connection, epochs: Mapping[PartitionKey, int], *, timeout_s: float = 3.0
+) -> dict[PartitionKey, Offset]:
+    """The log end offsets (not the high watermarks) of partitions led by this broker in exactly these epochs.
+
+    ListOffsets could tell too, but a follower would answer it with its own, stale log end.
+    """
+    topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topics = [
+        topic_class(
+            topic=name,
+            partitions=[
+                topic_class.OffsetForLeaderPartition(
+                    partition=partition, current_leader_epoch=epoch, leader_epoch=epoch
+                )
+                for partition, epoch in partitions
+            ],
+        )
+        for name, partitions in _by_topic(epochs).items()
+    ]
+    request = OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics, min_version=3)
+    answer: Any = await connection.call(request, timeout_s=timeout_s)
+    return {
+        (topic.topic, p.partition): Offset(p.error_code, p.end_offset)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+def _by_topic(epochs: Mapping[PartitionKey, int]) -> dict[str, list[tuple[int, int]]]:
+    topics: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for (topic, partition), epoch in epochs.items():
+        topics[topic].append((partition, epoch))
+    return topics
