@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.cluster.local.folders import write_atomic
-from isthmus.cluster.local.jars import Progress, class_path
-from isthmus.cluster.local.java import find_java
+from isthmus.cluster.local.jars import Progress
+from isthmus.cluster.local.jvm import jvm_for
 from isthmus.cluster.local.layout import HOST, Layout
-from isthmus.cluster.local.locks import load_lock
 from isthmus.cluster.local.ports import require_free
 from isthmus.cluster.local.probe import knows
 from isthmus.cluster.local.process import Guard, Process, State
@@ -38,8 +37,7 @@ class Launcher:
     @property
     def template(self) -> Template:
         if self._template is None:
-            java, lock = find_java(), load_lock("broker-4.4.0")
-            self._template = prepare(lock, java, class_path(lock, java, progress=self._progress))
+            self._template = prepare(jvm_for("broker-4.4.0", progress=self._progress))
         return self._template
 
     def launch(self, node_id: int) -> Process:
@@ -48,14 +46,11 @@ class Launcher:
         self.template.format(node / "data", node_id=node_id, cluster_id=layout.cluster_id)
         settings = node / "server.properties"
         write_atomic(settings, server_properties(layout, node_id, node), mode=0o600)
-        command = self.template.command(
-            "kafka.Kafka", str(settings), heap_mb=layout.heap_mb, fast_start=layout.fast_start
-        )
+        jvm = self.template.jvm
+        command = jvm.command("kafka.Kafka", str(settings), heap_mb=layout.heap_mb, fast_start=layout.fast_start)
         if self._guard is None:
             self._guard = Guard()
-        return self._guard.spawn(
-            command, environment=self.template.environment(), log=node / "server.log"
-        )
+        return self._guard.spawn(command, environment=jvm.environment, log=node / "server.log")
 
     def release(self) -> None:
         """Let the brokers started so far outlive this process."""
@@ -212,7 +207,5 @@ class LocalBroker:
             lines = self.log_file.read_text(errors="replace").splitlines()
         except FileNotFoundError:
             return ""
-        complaints = [
-            line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line
-        ]
+        complaints = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
         return f": {complaints[-1].strip()}" if complaints else ""

@@ -69,9 +69,7 @@ class LocalCluster:
     def __init__(self, launcher: Launcher, *, temporary: bool = False) -> None:
         self._launcher = launcher
         self._temporary = temporary
-        self.brokers = tuple(
-            LocalBroker(launcher, node) for node in range(1, len(launcher.layout.nodes) + 1)
-        )
+        self.brokers = tuple(LocalBroker(launcher, node) for node in range(1, len(launcher.layout.nodes) + 1))
 
     @classmethod
     def start(
@@ -108,11 +106,7 @@ class LocalCluster:
         """
         asked = _layout(name, brokers, base_port, dict(properties or {}), heap_mb, fast_start)
         temporary = data_dir is None and not detached
-        folder = data_dir or (
-            Path(tempfile.mkdtemp(prefix=f"isthmus-{name}-"))
-            if temporary
-            else state_folder() / name
-        )
+        folder = data_dir or (Path(tempfile.mkdtemp(prefix=f"isthmus-{name}-")) if temporary else state_folder() / name)
         lock = folder.with_name(f".{folder.name}.lock")
         with nullcontext() if temporary else exclusive(lock):
             layout = _settle(asked, folder, ports_matter=base_port is not None)
@@ -212,9 +206,7 @@ class LocalCluster:
         """The cluster as it is now."""
         layout = self._launcher.layout
         brokers = tuple(
-            BrokerStatus(
-                node_id=broker.node_id, address=broker.address, state=broker.state, pid=broker.pid
-            )
+            BrokerStatus(node_id=broker.node_id, address=broker.address, state=broker.state, pid=broker.pid)
             for broker in self.brokers
         )
         running = sum(broker.state == "running" for broker in brokers)
@@ -248,11 +240,7 @@ class LocalCluster:
 
 def status(names: Iterable[str] | None = None) -> list[ClusterStatus]:
     """The detached clusters of this user, or those of these names that exist, by name."""
-    wanted = (
-        sorted({file.parent.name for file in state_folder().glob("*/cluster.json")})
-        if names is None
-        else names
-    )
+    wanted = sorted({file.parent.name for file in state_folder().glob("*/cluster.json")}) if names is None else names
     found = (LocalCluster.find(name) for name in wanted)
     return [cluster.describe() for cluster in found if cluster is not None]
 
@@ -291,13 +279,9 @@ def _layout(
 def _ports(brokers: int, base_port: int | None) -> tuple[Ports, ...]:
     if base_port is None:
         free = free_ports(2 * brokers)
-        return tuple(
-            Ports(plaintext=free[2 * node], controller=free[2 * node + 1])
-            for node in range(brokers)
-        )
+        return tuple(Ports(plaintext=free[2 * node], controller=free[2 * node + 1]) for node in range(brokers))
     return tuple(
-        Ports(plaintext=base_port + node, controller=base_port + _CONTROLLER_PORT + node)
-        for node in range(brokers)
+        Ports(plaintext=base_port + node, controller=base_port + _CONTROLLER_PORT + node) for node in range(brokers)
     )
 
 
@@ -309,9 +293,7 @@ def _settle(asked: Layout, folder: Path, *, ports_matter: bool) -> Layout:
         kept = layout_from_json((folder / "cluster.json").read_text())
     except FileNotFoundError:
         kept = asked
-    wanted = replace(
-        asked, cluster_id=kept.cluster_id, nodes=asked.nodes if ports_matter else kept.nodes
-    )
+    wanted = replace(asked, cluster_id=kept.cluster_id, nodes=asked.nodes if ports_matter else kept.nodes)
     fixed = replace(kept, heap_mb=asked.heap_mb, fast_start=asked.fast_start)
     if wanted != fixed or len(asked.nodes) != len(kept.nodes):
         raise PlanRefused(

@@ -45,8 +45,7 @@ def find_java() -> Java:
             return java
         found.append(f"{candidate} is {'no Java' if java is None else f'Java {java.major}'}")
     raise JavaMissing(
-        f"Java {JAVA_MAJOR_MIN} or newer is needed"
-        + (f": {', '.join(found)}" if found else " and none was found"),
+        f"Java {JAVA_MAJOR_MIN} or newer is needed" + (f": {', '.join(found)}" if found else " and none was found"),
         hint="Install one (such as the package openjdk-17-jre-headless) or set JAVA_HOME.",
     )
 
@@ -74,6 +73,4 @@ def _inspect(executable: Path) -> Java | None:
     version, build = _VERSION.search(answer), _BUILD.search(answer)
     if version is None:
         return None
-    return Java(
-        executable=executable, major=int(version[1]), build=build[1] if build else version[1]
-    )
+    return Java(executable=executable, major=int(version[1]), build=build[1] if build else version[1])

@@ -24,9 +24,7 @@ class Ports:
 
     @property
     def all(self) -> tuple[int, ...]:
-        return tuple(
-            port for port in (self.plaintext, self.controller, self.sasl_ssl, self.ssl) if port
-        )
+        return tuple(port for port in (self.plaintext, self.controller, self.sasl_ssl, self.ssl) if port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

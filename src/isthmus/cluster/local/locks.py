@@ -36,9 +36,7 @@ class Jar:
 
     @property
     def path(self) -> PurePosixPath:
-        return PurePosixPath(
-            self.group, self.artifact, self.version, f"{self.artifact}-{self.version}.jar"
-        )
+        return PurePosixPath(self.group, self.artifact, self.version, f"{self.artifact}-{self.version}.jar")
 
     def __str__(self) -> str:
         return f"{self.group}:{self.artifact}:{self.version}"
@@ -65,19 +63,13 @@ def parse_lock(name: str, text: str) -> Lock:
             continue
         found = _LINE.fullmatch(line.strip())
         if found is None:
-            raise InvariantError(
-                f"{name}.lock line {number} is not `group:artifact:version sha256:HEX BYTES`"
-            )
+            raise InvariantError(f"{name}.lock line {number} is not `group:artifact:version sha256:HEX BYTES`")
         group, artifact, version, sha256, size = found.groups()
-        jar = Jar(
-            group=group, artifact=artifact, version=version, sha256=sha256, size_bytes=int(size)
-        )
+        jar = Jar(group=group, artifact=artifact, version=version, sha256=sha256, size_bytes=int(size))
         if jar.path in jars:
             raise InvariantError(f"{name}.lock line {number} lists {jar} twice")
         jars[jar.path] = jar
-    digest = hashlib.sha256(
-        "\n".join(f"{jar} {jar.sha256}" for jar in jars.values()).encode()
-    ).hexdigest()
+    digest = hashlib.sha256("\n".join(f"{jar} {jar.sha256}" for jar in jars.values()).encode()).hexdigest()
     return Lock(name=name, jars=tuple(jars.values()), digest=digest)
 
 

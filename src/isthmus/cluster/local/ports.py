@@ -55,6 +55,5 @@ def require_free(ports: Collection[int], cluster: str) -> None:
     if taken:
         raise PortBusy(
             f"{cluster} needs port {' and '.join(taken)} of {HOST} but something listens there",
-            hint=f"End it (`ss -ltnp 'sport = :{taken[0]}'` names it) or choose other ports "
-            "with --base-port.",
+            hint=f"End it (`ss -ltnp 'sport = :{taken[0]}'` names it) or choose other ports with --base-port.",
         )

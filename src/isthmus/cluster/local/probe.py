@@ -37,9 +37,7 @@ def ask(port: int, request: Any, *, cluster: str, timeout_s: float = 5.0) -> Any
             (size,) = _SIZE.unpack(_receive(sock, _SIZE.size))
             answer = _receive(sock, size)
         except OSError as error:
-            raise Unreachable(
-                f"{cluster} at {HOST}:{port} broke off: {error}", cluster=cluster
-            ) from error
+            raise Unreachable(f"{cluster} at {HOST}:{port} broke off: {error}", cluster=cluster) from error
     return decode_response(request, version, memoryview(answer), _CORRELATION)
 
 

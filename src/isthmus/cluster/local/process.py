@@ -87,9 +87,7 @@ class Guard:
         )
         self._end = weakref.finalize(self, _end, self._shell)
 
-    def spawn(
-        self, command: Sequence[str], *, environment: Mapping[str, str], log: Path
-    ) -> Process:
+    def spawn(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> Process:
         """Start `command` in the group, its output appended to `log`.
 
         :raises HostError: It could not be started.

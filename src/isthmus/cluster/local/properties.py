@@ -28,9 +28,7 @@ _SMALL: Final = {
 }
 
 
-def server_properties(
-    layout: Layout, node_id: int, folder: Path, security: Mapping[str, str] | None = None
-) -> str:
+def server_properties(layout: Layout, node_id: int, folder: Path, security: Mapping[str, str] | None = None) -> str:
     """`server.properties` of node `node_id`, its data below `folder`.
 
     `security` holds what the secured listeners need (see `security.broker_properties`).
@@ -62,9 +60,7 @@ def as_text(properties: Mapping[str, str]) -> str:
     """Properties as Java's `Properties.load` reads them: backslashes doubled, one `key=value` a
     line.
     """
-    return "".join(
-        f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items()
-    )
+    return "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
 
 
 def _listeners(ports: Ports) -> dict[str, int]:

@@ -1,0 +1,35 @@
+"""Kafka's own command line tools: an opinion that is not ours."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Final
+
+from isthmus.cluster.local.jvm import jvm_for
+
+_HEAP_MB: Final = 256
+
+
+def kafka_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run a tool of Kafka 4.3.1 and return what it printed; its exit code is for you to judge.
+
+        kafka_tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", servers)
+
+    Others are `consumer.ConsoleConsumer`, `DumpLogSegments`, `TopicCommand`, `AclCommand`,
+    `TransactionsCommand`, `DeleteRecordsCommand`, `LeaderElectionCommand`, `ProducerPerformance`
+    and `consumer.group.ConsumerGroupCommand`, all below `org.apache.kafka.tools`.
+
+    :raises JavaMissing: There is no Java 17 or newer.
+    :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
+    :raises subprocess.TimeoutExpired: The tool ran longer than `timeout_s`.
+    """
+    jvm = jvm_for("tools-4.3.1")
+    return subprocess.run(
+        jvm.command(main_class, *arguments, heap_mb=_HEAP_MB),
+        env=jvm.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
