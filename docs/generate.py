@@ -1,0 +1,134 @@
+"""Writes the generated pages of this folder; with --check only says whether they are up to date."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from isthmus.config import schema
+from isthmus.config.file import DEFAULT_NAME, SMALLEST, VARIABLE
+
+FOLDER = Path(__file__).parent
+TYPES: dict[object, str] = {
+    schema.Size: "size",
+    schema.Address: "host:port",
+    schema.Pattern: "pattern",
+    schema.Name: "name",
+    schema.Url: "address",
+    schema.Text: "text",
+    SecretStr: "secret",
+    str: "text",
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+}
+INTRODUCTION = f"""\
+# Configuration
+
+<!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
+
+Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIABLE}` names, else
+`./{DEFAULT_NAME}`. The smallest one is
+
+```yaml
+{SMALLEST}```
+
+An unknown key, a wrong type or a contradiction is an error that names the place, the line and what
+to write instead; `isthmus config check` tells all of them at once, and `isthmus config show` prints
+what the file amounts to, defaults included and secrets masked.
+
+**Secrets** belong outside the file. Any text may refer to one:
+
+| written | means |
+|---|---|
+| `${{env:NAME}}` | the environment variable `NAME` |
+| `${{file:/path}}` | what the file holds, without its last line ends |
+| `${{file:/path:key}}` | the value of `key` in a Java properties file |
+| `$${{` | a plain `${{` |
+
+A reference that leads nowhere is an error; a secret written out is a warning. Relative paths, here
+and for certificates, start at the folder of the configuration file.
+
+**Sizes** are numbers of bytes, or texts with a unit: `512 KiB`, `50 MiB`, `1.5 GB`.
+
+**Topic patterns** are names (`orders`), prefixes (`orders.*`, and `*` for all) or regular
+expressions between slashes (`/audit-[0-9]+/`), which have to match the whole name. Exclusion wins
+over inclusion, nothing matches by default, and names starting with `__` are never mirrored. Two
+links may not write the same topic of the same cluster.
+"""
+
+
+def page() -> str:
+    """The reference of the configuration file, in Markdown."""
+    return "\n".join([INTRODUCTION, *_sections(schema.FabricSection, "")])
+
+
+def _sections(section: type[schema.Section], path: str) -> Iterator[str]:
+    yield f"## `{path}`\n" if path else "## Top level\n"
+    yield f"{section.__doc__}\n"
+    yield "| key | type | default | |\n|---|---|---|---|"
+    hints = typing.get_type_hints(section, include_extras=True)
+    inner = {}
+    for name, field in section.model_fields.items():
+        described = (field.description or "").replace("|", "\\|")
+        yield f"| `{name}` | {_type(hints[name])} | {_default(field)} | {described} |"
+        held = schema.section_of(field.annotation)
+        if held is not None:
+            inner[_path(path, name, field.annotation)] = held
+    yield ""
+    for inner_path, held in inner.items():
+        yield from _sections(held, inner_path)
+
+
+def _path(path: str, name: str, annotation: object) -> str:
+    full = f"{path}.{name}" if path else name
+    origin = typing.get_origin(annotation)
+    return full + (".<alias>" if origin is dict else "[]" if origin is tuple else "")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value in ((), {}) or isinstance(value, schema.Section):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _type(annotation: object) -> str:
+    if annotation in TYPES:
+        return TYPES[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(arguments[0])
+    if origin is typing.Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin in (types.UnionType, typing.Union):
+        return _type(arguments[0])
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}".replace("section", "sections")
+    if origin is dict:
+        return f"map of {_type(arguments[1])}".replace("section", "sections")
+    return "section"
+
+
+def main() -> int:
+    """Write the pages, or compare them; the exit code says whether they were up to date."""
+    target, text = FOLDER / "configuration.md", page()
+    if "--check" not in sys.argv:
+        target.write_text(text, encoding="utf-8")
+        return 0
+    if target.is_file() and target.read_text(encoding="utf-8") == text:
+        return 0
+    sys.stderr.write(f"{target.name} is out of date: run make docs\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The command `isthmus`. Each command is a module of its own, loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.logging import RichHandler
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from isthmus import __version__
+from isthmus.cli.endings import listen_for_sigterm, told
+from isthmus.cli.options import VerboseOption
+from isthmus.cli.output import console
+
+
+class Command(NamedTuple):
+    """A module with a `typer.Typer` named `app`, and the line that stands for it in the help.
+
+    The module's `app` has either one command or a callback and several; it is made with
+    `add_completion=False`, completion being the whole command's.
+    """
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
+}
+"""All commands in the order of the help. The name is what people type."""
+
+
+class Commands(TyperGroup):
+    """Loads a command's module when it is called, so that help and completion need none.
+
+    Whatever the command ends in is told here, its loading included.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, command in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=command.summary))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in COMMANDS:
+            command = get_command(importlib.import_module(COMMANDS[name].module).app)
+            command.name = name
+        return name, command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        with told():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"isthmus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def isthmus(
+    _verbose: VerboseOption = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Mirrors Kafka topics between clusters: same offsets, same bytes, exactly once, on Spark."""
+
+
+def main() -> None:
+    """What the command `isthmus` runs; ends the process with the command's exit code."""
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(name)s: %(message)s",
+        handlers=[RichHandler(console=console, show_path=False, log_time_format="[%X]")],
+    )
+    listen_for_sigterm()
+    get_command(app)(prog_name="isthmus")

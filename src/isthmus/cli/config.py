@@ -1,0 +1,130 @@
+"""`isthmus config`: check the configuration file, or show what it amounts to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.text import Text
+
+from isthmus import config
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row, console, render
+from isthmus.model.cluster import Cluster, Secret, Security
+from isthmus.model.configuration import Configuration
+from isthmus.model.topics import TopicPattern
+
+# Spark's own default for spark.redaction.regex, and what it shows instead.
+_SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+_MASK: Final = str(Secret(""))
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def group() -> None:
+    """Check the configuration file, or show it resolved."""
+
+
+@app.command()
+def check(
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Tell every mistake in the file, or what it configures. No cluster is contacted."""
+    found = config.find(path)
+    configuration = config.load(found)
+    render(
+        {
+            "file": str(found),
+            "clusters": [cluster.alias for cluster in configuration.clusters],
+            "links": [link.name for link in configuration.links],
+            "warnings": configuration.warnings,
+        },
+        output,
+    )
+
+
+@app.command()
+def show(
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show the resolved configuration: references replaced, defaults filled in, secrets masked."""
+    document = resolved(configured(path))
+    if output is OutputFormat.TABLE:
+        leaves = _flat(document, "")
+        render([{"key": key, "value": value} for key, value in leaves if value is not None], output)
+    else:
+        render(document, output)
+
+
+def configured(path: Path | None) -> Configuration:
+    """The configuration a command works with; what is unwise in it is told on stderr.
+
+    :raises ConfigError: When there is none, or it cannot be used.
+    """
+    configuration = config.load(path)
+    for warning in configuration.warnings:
+        console.print(Text(f"Warning: {warning}", style="yellow"))
+    return configuration
+
+
+def resolved(configuration: Configuration) -> Row:
+    """The configuration in the form of the file, with every key and without secrets."""
+    return {
+        "clusters": {
+            cluster.alias: {
+                "bootstrap_servers": list(cluster.bootstrap_servers),
+                "security": _plain(cluster.security),
+            }
+            for cluster in configuration.clusters
+        },
+        "links": _plain(configuration.links),
+        "spark": {
+            **_fields(configuration.spark),
+            "conf": {
+                name: _MASK if _SECRET_PROPERTY.search(name) else value
+                for name, value in configuration.spark.conf.items()
+            },
+        },
+        "ledger": _plain(configuration.ledger),
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Cluster):
+        return value.alias
+    if isinstance(value, Secret | TopicPattern):
+        return str(value)
+    if is_dataclass(value):
+        return _fields(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _fields(value: object) -> dict[str, object]:
+    shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+    if isinstance(value, Security) and not value.protocol.endswith("SSL"):
+        # The defaults of TLS would contradict a protocol without TLS.
+        del shown["tls"]
+    return shown
+
+
+def _flat(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """The leaves with their dotted paths; a list of plain values is a leaf."""
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _flat(item, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for position, item in enumerate(value):
+            yield from _flat(item, f"{path}[{position}]")
+    else:
+        yield path, value

@@ -1,0 +1,74 @@
+"""How a command ends: whatever happens becomes one message on stderr and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.options import is_verbose
+from isthmus.cli.output import console, printable
+from isthmus.errors import InvariantError, IsthmusError
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived. What handles Ctrl-C handles this too, and only the exit code differs."""
+
+
+def listen_for_sigterm() -> None:
+    """From now on SIGTERM ends the main thread's work the way Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Runs a command; every way in which it may fail is told in one message.
+
+    :raises typer.Exit: With the exit code of what happened.
+    """
+    try:
+        yield
+        # Buffered results meet a closed pipe here, not when the interpreter is gone already.
+        sys.stdout.flush()
+    except (typer.Exit, typer.Abort, typer.TyperException):
+        # A command's own exit code, and usage errors, which typer tells with the usage line.
+        raise
+    except IsthmusError as error:
+        _tell(f"Error: {error}", error.hint)
+        raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as interrupt:
+        console.print("stopped")
+        signalled = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+        raise typer.Exit(128 + signalled) from interrupt
+    except BrokenPipeError as error:
+        # The reader of our output has left, `head` for example: nobody is there to be told, and
+        # what is still buffered must not fail again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(128 + signal.SIGPIPE) from error
+    except Exception as error:
+        if is_verbose():
+            console.print_exception()
+        _tell(
+            f"Error: {type(error).__name__}: {error}",
+            "This is a bug in Isthmus: please report it with what the command prints with -v.",
+        )
+        raise typer.Exit(InvariantError.exit_code) from error
+
+
+def _terminate(_: int, __: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def _tell(message: str, hint: str) -> None:
+    # As plain text: brackets in a message are no markup, and it may hold what a broker sent.
+    console.print(Text("\n".join(printable(line) for line in message.splitlines()), style="red"))
+    if hint:
+        lines = [printable(line) for line in hint.rstrip().splitlines()]
+        console.print(Text("\n".join([f"Suggestion: {lines[0]}", *lines[1:]])))

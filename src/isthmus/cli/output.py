@@ -1,0 +1,98 @@
+"""What commands print: results on stdout as a table, JSON or YAML, everything else on stderr."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import yaml
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, object]
+
+console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
+"""Messages and live progress: stderr."""
+
+# Where nobody looks at a screen nothing has to fit one: a table is as wide as its cells.
+_UNBOUNDED_WIDTH: Final = 100_000
+
+
+class OutputFormat(enum.StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def render(
+    data: Row | Sequence[Row],
+    output: OutputFormat,
+    *,
+    title: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Print rows, or one value with named fields, on stdout.
+
+    Keys are snake_case and stable: scripts read them. JSON and YAML hold everything; a table shows
+    `columns` in that order, or all keys, and nested values as JSON.
+    """
+    if output is OutputFormat.TABLE:
+        _print_table(data, title, columns)
+    elif output is OutputFormat.JSON:
+        sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+    else:
+        # Through JSON, so that both say the same and only plain values are left.
+        plain = json.loads(json.dumps(data, default=str))
+        sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, width=_UNBOUNDED_WIDTH))
+
+
+def printable(text: str) -> str:
+    """The text without control characters: a name or a message cannot move the cursor."""
+    return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
+
+
+def _is_shown(character: str) -> bool:
+    return not unicodedata.category(character).startswith("C")
+
+
+def _print_table(data: Row | Sequence[Row], title: str | None, columns: Sequence[str] | None) -> None:
+    if isinstance(data, Mapping):
+        rows: Sequence[Row] = [{"key": key, "value": value} for key, value in data.items()]
+    else:
+        rows = data
+    names = list(columns or dict.fromkeys(name for row in rows for name in row))
+    if not rows:
+        console.print("nothing to show")
+        return
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        numeric = all(_is_number(row.get(name)) for row in rows)
+        table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(name))) for name in names))
+    width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
+    Console(file=sys.stdout, width=width, highlight=False).print(table)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return printable(json.dumps(value, default=str))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(_cell(item) for item in value)
+    return printable(str(value))

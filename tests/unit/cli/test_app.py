@@ -1,0 +1,189 @@
+"""The command as people and scripts meet it: its help, its exit codes and its endings."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isthmus import __version__
+from isthmus.cli import app
+
+SOURCE = Path(__file__).parents[3] / "src"
+Start = Callable[..., "subprocess.Popen[str]"]
+
+# Runs the command with one more, `act`, whose body the test gives.
+PROGRAM = """\
+import sys
+from isthmus.cli import app
+app.COMMANDS["act"] = app.Command("acting", "Act.")
+app.main()
+"""
+ACTING = """\
+import os, sys, time, typer
+from isthmus.cli.options import VerboseOption
+from isthmus.errors import *
+
+app = typer.Typer(add_completion=False)
+
+@app.command()
+def act(_verbose: VerboseOption = False) -> None:
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts the command in a process of its own; `body` is what its command `act` does."""
+
+    def _start(
+        *arguments: str, body: str = "pass", stdout: int = subprocess.PIPE, **environment: str
+    ) -> subprocess.Popen[str]:
+        (tmp_path / "acting.py").write_text(ACTING + textwrap.indent(body, "    "))
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            cwd=tmp_path,
+            env={"PYTHONPATH": f"{SOURCE}:{tmp_path}", "PATH": os.environ["PATH"], **environment},
+            text=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        )
+
+    return _start
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """The exit code, stdout and stderr of a process, once it has ended."""
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def test_help_lists_every_command(start: Start) -> None:
+    """Help goes to stdout and names all commands with what they do."""
+    code, out, _ = ended(start("--help"))
+
+    assert code == 0
+    for name, command in app.COMMANDS.items():
+        assert name in out
+        assert command.summary.split()[0] in out
+
+
+def test_help_is_fast_because_it_loads_nothing_heavy(start: Start, tmp_path: Path) -> None:
+    """Neither Spark nor pandas, neither a Kafka client nor pydantic is needed to print help."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, sys\n"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'kafka', 'aiokafka', 'pydantic'}\n"
+        "atexit.register(lambda: sys.stderr.write(f'loaded: {heavy & set(sys.modules)}'))\n"
+    )
+
+    assert ended(start("--help"))[2] == "loaded: set()"
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_every_command_has_help(start: Start, name: str) -> None:
+    """What the overview lists can be loaded, and explains itself."""
+    code, out, err = ended(start(name, "--help"))
+
+    assert (code, err) == (0, "")
+    assert f"isthmus {name}" in out
+    assert "--install-completion" not in out
+
+
+def test_version(start: Start) -> None:
+    """--version prints the version alone."""
+    assert ended(start("--version")) == (0, f"isthmus {__version__}\n", "")
+
+
+def test_completion_knows_the_commands(start: Start) -> None:
+    """The shell can complete commands."""
+    completing = {"_ISTHMUS_COMPLETE": "complete_bash", "COMP_WORDS": "isthmus con", "COMP_CWORD": "1"}
+
+    assert ended(start(**completing))[1] == "config\n"
+
+
+def test_mistyped_command_is_a_usage_error(start: Start) -> None:
+    """Exit code 2, and the nearest command is named."""
+    code, out, err = ended(start("confg"))
+
+    assert (code, out) == (2, "")
+    assert "config" in err
+
+
+def test_known_error_is_one_message_with_a_suggestion(start: Start) -> None:
+    """Errors of Isthmus end with their own exit code, without a traceback and without markup."""
+    body = "raise Unreachable('no [bold]broker\\x1b[2J answered', hint='Start it.')"
+
+    assert ended(start("act", body=body)) == (
+        10,
+        "",
+        "Error: no [bold]broker[2J answered\nSuggestion: Start it.\n",
+    )
+
+
+def test_unexpected_error_is_one_line_that_asks_for_a_report(start: Start) -> None:
+    """A bug is told in one line; the traceback is there with -v."""
+    code, out, err = ended(start("act", body="1 / 0"))
+    assert (code, out) == (70, "")
+    assert err.startswith("Error: ZeroDivisionError: division by zero\nSuggestion: ")
+    assert "report" in err
+
+    assert "Traceback" in ended(start("act", "-v", body="1 / 0"))[2]
+    assert "Traceback" in ended(start("-v", "act", body="1 / 0"))[2]
+
+
+def test_commands_choose_their_exit_code(start: Start) -> None:
+    """A difference found by a verification is a result with a code of its own, not an error."""
+    assert ended(start("act", body="raise typer.Exit(4)")) == (4, "", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_stops_a_command_in_an_orderly_way(start: Start, number: signal.Signals, code: int) -> None:
+    """Ctrl-C and SIGTERM run what has to be cleaned up, say so and exit with 128 + the number."""
+    process = start(
+        "act",
+        body="""\
+try:
+    print("ready", flush=True)
+    time.sleep(30)
+finally:
+    print("cleaned up")
+""",
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+    process.send_signal(number)
+
+    assert ended(process) == (code, "cleaned up\n", "stopped\n")
+
+
+def test_reader_that_leaves_is_not_an_error_message(start: Start) -> None:
+    """`isthmus ... | head -1` ends quietly."""
+    reading, writing = os.pipe()
+    process = start("act", body="time.sleep(0.3); print('x' * 10)", stdout=writing)
+    os.close(writing)
+    os.close(reading)
+
+    code, _, err = ended(process)
+    assert (code, err) == (141, "")
+
+
+def test_help_takes_less_than_half_a_second(start: Start) -> None:
+    """Measured as processor time, the best of three: the machine may be busy with other things."""
+
+    def cpu_s() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    measured = []
+    for _ in range(3):
+        before = cpu_s()
+        ended(start("--help"))
+        measured.append(cpu_s() - before)
+    assert min(measured) < 0.5

@@ -1,0 +1,93 @@
+"""`isthmus config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from isthmus import config
+from isthmus.cli.config import check, configured, resolved, show
+from isthmus.cli.output import OutputFormat
+from isthmus.config.file import SMALLEST
+
+Capture = pytest.CaptureFixture[str]
+SECURED = """\
+clusters:
+  east:
+    bootstrap_servers: a:1
+    security: {mechanism: PLAIN, username: isthmus, password: hunter2, tls: {ca_file: /ca.pem}}
+  west: {bootstrap_servers: "b:1,c:2"}
+links:
+  - {name: east-west, source: east, target: west, topics: {include: [x, "/y+/"], exclude: ["x*"]}}
+spark: {conf: {spark.ssl.keyPassword: hunter3, spark.ui.enabled: true}}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A configuration file with secrets in it."""
+    written = tmp_path / "isthmus.yaml"
+    written.write_text(SECURED, encoding="utf-8")
+    return written
+
+
+def test_shown_configuration_can_be_read_again() -> None:
+    """What `show -o yaml` prints is a configuration file that means the same."""
+    configuration = config.parse(SMALLEST)
+
+    assert config.parse(yaml.safe_dump(resolved(configuration))) == configuration
+
+
+@pytest.mark.parametrize("output", OutputFormat)
+def test_show_masks_secrets(path: Path, capsys: Capture, output: OutputFormat) -> None:
+    """No output format shows a password, be it ours or one of Spark's properties."""
+    show(path, output)
+
+    out, err = capsys.readouterr()
+    assert "isthmus" in out
+    assert "***" in out
+    assert "hunter" not in out + err
+
+
+def test_show_has_every_key_in_the_form_of_the_file(path: Path, capsys: Capture) -> None:
+    """Defaults are filled in, and names are the file's."""
+    show(path, OutputFormat.JSON)
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["clusters"]["east"]["security"]["protocol"] == "SASL_SSL"
+    assert shown["clusters"]["west"]["bootstrap_servers"] == ["b:1", "c:2"]
+    assert shown["links"][0]["topics"] == {"include": ["x", "/y+/"], "exclude": ["x*"]}
+    assert shown["links"][0]["on_data_gap"] == "stop"
+    assert shown["spark"]["conf"]["spark.ui.enabled"] == "true"
+
+
+def test_table_shows_dotted_paths(path: Path, capsys: Capture) -> None:
+    """The table names values as the error messages do."""
+    show(path, OutputFormat.TABLE)
+
+    out = capsys.readouterr().out
+    assert "clusters.east.security.tls.ca_file" in out
+    assert "links[0].topics.include" in out
+
+
+def test_check_tells_what_is_configured_and_what_is_unwise(path: Path, capsys: Capture) -> None:
+    """A sound file gives its clusters and links, and the warnings as results."""
+    check(path, OutputFormat.JSON)
+
+    out, err = capsys.readouterr()
+    checked = json.loads(out)
+    assert (checked["clusters"], checked["links"]) == (["east", "west"], ["east-west"])
+    assert "clusters.east.security.password" in checked["warnings"][0]
+    assert err == ""
+
+
+def test_other_commands_warn_on_stderr(path: Path, capsys: Capture) -> None:
+    """Results and warnings do not mix."""
+    assert configured(path).link("east-west").target.alias == "west"
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Warning: ")

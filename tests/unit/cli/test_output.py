@@ -1,0 +1,109 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import enum
+import json
+import uuid
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isthmus.cli.output import OutputFormat, printable, render
+
+ROWS = [
+    {"topic": "flights", "lag_records": 12, "is_equal": True, "problem": None},
+    {"topic": "orders", "lag_records": 0, "is_equal": False, "problem": "gone"},
+]
+Capture = pytest.CaptureFixture[str]
+
+
+class State(enum.StrEnum):
+    """An enumeration as the model has them."""
+
+    ACTIVE = "ACTIVE"
+
+
+def test_json_is_the_data(capsys: Capture) -> None:
+    """Scripts get every key under its own name, and nothing else on stdout."""
+    render(ROWS, OutputFormat.JSON, title="Topics", columns=["topic"])
+
+    out, err = capsys.readouterr()
+    assert json.loads(out) == ROWS
+    assert err == ""
+
+
+def test_yaml_says_the_same_as_json(capsys: Capture) -> None:
+    """Enumerations, tuples and identifiers come out as plain values in both."""
+    data = {"state": State.ACTIVE, "topic_id": uuid.UUID(int=7), "reasons": ("a", "b")}
+
+    render(data, OutputFormat.JSON)
+    as_json = json.loads(capsys.readouterr().out)
+    render(data, OutputFormat.YAML)
+    as_yaml = yaml.safe_load(capsys.readouterr().out)
+
+    assert as_yaml == as_json
+    assert as_json == {"state": "ACTIVE", "topic_id": str(uuid.UUID(int=7)), "reasons": ["a", "b"]}
+
+
+def test_table_shows_the_columns_asked_for(capsys: Capture) -> None:
+    """Headers are words, truth values yes and no, and what is missing is blank."""
+    render(ROWS, OutputFormat.TABLE, columns=["topic", "lag_records", "is_equal", "problem"])
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0] == ["topic", "lag", "records", "is", "equal", "problem"]
+    assert lines[2:] == [["flights", "12", "yes"], ["orders", "0", "no", "gone"]]
+
+
+def test_table_of_one_value_lists_its_fields(capsys: Capture) -> None:
+    """A value with named fields is a table of two columns; nested values are short."""
+    render({"file": "x", "links": ("a", "b"), "limits": {"max": 1}}, OutputFormat.TABLE)
+
+    out = capsys.readouterr().out
+    assert "a, b" in out
+    assert '{"max": 1}' in out
+
+
+def test_table_is_never_cut_off_in_a_pipe(capsys: Capture) -> None:
+    """Where nobody looks at a screen, long cells stay whole and on one line."""
+    render([{"topic": "x" * 300, "problem": "y " * 200}], OutputFormat.TABLE)
+
+    assert any("x" * 300 in line and "y y y" in line for line in capsys.readouterr().out.split("\n"))
+
+
+def test_no_rows_leave_stdout_empty(capsys: Capture) -> None:
+    """A script that counts lines counts none; a person is told."""
+    render([], OutputFormat.TABLE)
+
+    assert capsys.readouterr() == ("", "nothing to show\n")
+
+
+@pytest.mark.parametrize("output", OutputFormat)
+def test_names_cannot_move_the_cursor(capsys: Capture, output: OutputFormat) -> None:
+    """Control characters never reach a terminal, and brackets are no markup."""
+    render([{"topic": "a\x1b[2Jb\u202ec\r", "problem": "[red]x[/red] \x07"}], output)
+
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\r", "\x07", "\u202e"} & set(out)
+    assert "[red]x[/red]" in out
+
+
+@given(st.text())
+def test_printable_text_has_no_control_characters(text: str) -> None:
+    """What is left prints on one line, and printable text stays as it is."""
+    shown = printable(text)
+
+    assert all(character.isprintable() or character.isspace() for character in shown)
+    assert printable(shown) == shown
+    assert "\n" not in shown
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.dictionaries(st.text(), st.none() | st.booleans() | st.text(), max_size=4)))
+def test_any_rows_can_be_rendered(capsys: Capture, rows: list[dict[str, object]]) -> None:
+    """Rows need not have the same keys, and keys and values may be any text."""
+    for output in OutputFormat:
+        render(rows, output)
+    capsys.readouterr()

@@ -1,0 +1,23 @@
+"""The reference page of the configuration file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_reference_is_up_to_date() -> None:
+    """docs/configuration.md is what the models say: `make docs` writes it."""
+    checked = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (checked.returncode, checked.stderr) == (0, "")
