@@ -18,7 +18,7 @@
     └── InvariantError                  70  a bug in Isthmus: please report it
 
 Interruption exits with 128 + the signal's number (130 for Ctrl-C, 143 for SIGTERM); a verification that found a
-difference exits with 4 and a plan with pending changes (`plan --detailed-exitcode`) with 3: both are results, not errors.
+difference exits with 4 and a plan with pending changes (`plan --detailed-exitcode`) with 3: results, not errors.
 """
 
 from __future__ import annotations

@@ -106,9 +106,7 @@ class _Walk:
 
     def _refusal(self, path: Path, message: str, hint: str) -> ConfigError:
         field, line = dotted(path), self._lines[path]
-        return ConfigError(
-            f"{self._name}:{line}: {field} {message}", field=field, line=line, hint=hint
-        )
+        return ConfigError(f"{self._name}:{line}: {field} {message}", field=field, line=line, hint=hint)
 
 
 def _line(error: yaml.MarkedYAMLError) -> int | None:

@@ -47,9 +47,7 @@ def find(given: str | Path | None = None, environment: Mapping[str, str] = os.en
     raise ConfigError(missing, hint=f"Write one, for example {DEFAULT_NAME} with:\n\n{SMALLEST}")
 
 
-def load(
-    given: str | Path | None = None, environment: Mapping[str, str] = os.environ
-) -> Configuration:
+def load(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Configuration:
     """Find and read the configuration file. `environment` answers `${env:...}` references.
 
     :raises ConfigError: With every problem found, each by its dotted path and line.

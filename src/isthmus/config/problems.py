@@ -77,9 +77,7 @@ def _unknown_key(path: Path) -> Problem:
     known = [] if section is None else list(section.model_fields)
     near = nearest(str(path[-1]), known)
     listed = f"Known here: {', '.join(known)}."
-    return Problem(
-        path, "is not a known key", listed if near is None else f"Did you mean {near}? {listed}"
-    )
+    return Problem(path, "is not a known key", listed if near is None else f"Did you mean {near}? {listed}")
 
 
 def _about(path: Path) -> str:

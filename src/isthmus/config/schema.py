@@ -102,25 +102,17 @@ class Section(BaseModel):
         # A key without a value (`spark:`) is one not given. An unknown one still has to be seen.
         if not isinstance(given, dict):
             return given
-        return {
-            key: value
-            for key, value in given.items()
-            if value is not None or key not in cls.model_fields
-        }
+        return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
 
 
 class TlsSection(Section):
     """Certificates, as PEM files. Relative paths start at the folder of the configuration file."""
 
-    ca_file: Text | None = Field(
-        None, description="Certificate authorities to trust; without it, those of the system."
-    )
+    ca_file: Text | None = Field(None, description="Certificate authorities to trust; without it, those of the system.")
     certificate_file: Text | None = Field(
         None, description="Our own certificate, for brokers that ask for one (mutual TLS)."
     )
-    key_file: Text | None = Field(
-        None, description="The certificate's key; without it, certificate_file holds both."
-    )
+    key_file: Text | None = Field(None, description="The certificate's key; without it, certificate_file holds both.")
     key_password: SecretStr | None = Field(None, description="The password of the key.")
     verify_hostname: bool = Field(
         True, description="Whether a broker's certificate has to name the host we connect to."
@@ -130,9 +122,7 @@ class TlsSection(Section):
 class OAuthSection(Section):
     """The client-credentials grant of OAUTHBEARER (KIP-768)."""
 
-    token_endpoint_url: Url = Field(
-        description="Where tokens are issued: an http or https address."
-    )
+    token_endpoint_url: Url = Field(description="Where tokens are issued: an http or https address.")
     client_id: Text = Field(description="The client id.")
     client_secret: SecretStr = Field(description="The client secret.")
     scope: Text | None = Field(None, description="The scope to ask for.")
@@ -167,12 +157,10 @@ class SecuritySection(Section):
 class ClusterSection(Section):
     """One Kafka cluster."""
 
-    bootstrap_servers: Annotated[
-        tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)
-    ] = Field(description="Brokers to ask first, as host:port; a list, or one text with commas.")
-    security: SecuritySection = Field(
-        SecuritySection(), description="Transport and login of this cluster."
+    bootstrap_servers: Annotated[tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)] = Field(
+        description="Brokers to ask first, as host:port; a list, or one text with commas."
     )
+    security: SecuritySection = Field(SecuritySection(), description="Transport and login of this cluster.")
 
 
 class TopicsSection(Section):
@@ -185,9 +173,7 @@ class TopicsSection(Section):
             "slashes that has to match the whole name. Nothing matches by default."
         ),
     )
-    exclude: tuple[Pattern, ...] = Field(
-        (), description="What to leave out, written in the same way. Exclusion wins."
-    )
+    exclude: tuple[Pattern, ...] = Field((), description="What to leave out, written in the same way. Exclusion wins.")
 
 
 class LimitsSection(Section):
@@ -243,8 +229,7 @@ class SparkSection(Section):
     conf: dict[str, Annotated[str, BeforeValidator(_conf_text)]] = Field(
         {},
         description=(
-            "Spark properties, passed on as they are. Never put secrets here: Spark shows its "
-            "properties in its UI."
+            "Spark properties, passed on as they are. Never put secrets here: Spark shows its properties in its UI."
         ),
     )
     slots: Annotated[int, Field(ge=1)] | None = Field(

@@ -28,10 +28,7 @@ def clusters_of(fabric: FabricSection, folder: Path) -> tuple[Cluster, ...]:
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...]) -> tuple[Link, ...]:
     """All links, holding the clusters at their ends."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    return tuple(
-        _link(section, by_alias[section.source], by_alias[section.target])
-        for section in fabric.links
-    )
+    return tuple(_link(section, by_alias[section.source], by_alias[section.target]) for section in fabric.links)
 
 
 def spark_of(fabric: FabricSection) -> SparkSettings:

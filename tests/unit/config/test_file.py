@@ -68,9 +68,7 @@ def test_smallest_document() -> None:
 
     east = Cluster(alias="east", bootstrap_servers=("127.0.0.1:9192",))
     west = Cluster(alias="west", bootstrap_servers=("127.0.0.1:9292",))
-    topics = TopicFilter(
-        include=(TopicPattern("literal", "flights"), TopicPattern("prefix", "orders."))
-    )
+    topics = TopicFilter(include=(TopicPattern("literal", "flights"), TopicPattern("prefix", "orders.")))
     assert configuration == Configuration(
         clusters=(east, west),
         links=(Link(name="east-west", source=east, target=west, topics=topics),),
@@ -177,9 +175,7 @@ def test_nothing_to_mirror_is_warned_of() -> None:
 
 def test_key_without_a_value_is_not_given() -> None:
     """An empty section is the same as none."""
-    assert config.parse(SMALLEST + "spark:\nledger: {replication_factor: null}\n") == config.parse(
-        SMALLEST
-    )
+    assert config.parse(SMALLEST + "spark:\nledger: {replication_factor: null}\n") == config.parse(SMALLEST)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +263,7 @@ def test_unset_reference_is_told_once() -> None:
     error = refused(SMALLEST.replace("127.0.0.1:9192", "${env:EAST}"))
 
     assert str(error) == (
-        "isthmus.yaml:2: clusters.east.bootstrap_servers"
-        " refers to the environment variable EAST, which is not set"
+        "isthmus.yaml:2: clusters.east.bootstrap_servers refers to the environment variable EAST, which is not set"
     )
 
 

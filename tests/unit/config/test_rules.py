@@ -73,8 +73,7 @@ def test_protocol_follows_from_what_is_given(security: str, protocol: str) -> No
         ("tls: {key_password: x}", "tls.key_password is of no use without certificate_file"),
         ("mechanism: GSSAPI", "mechanism must be 'PLAIN', 'SCRAM-SHA-256'"),
         (
-            "mechanism: OAUTHBEARER, oauth: {token_endpoint_url: 'file:///x', client_id: i, "
-            "client_secret: s}",
+            "mechanism: OAUTHBEARER, oauth: {token_endpoint_url: 'file:///x', client_id: i, client_secret: s}",
             "oauth.token_endpoint_url must be an http or https address",
         ),
     ],
@@ -95,9 +94,7 @@ def test_link_ends_are_clusters() -> None:
 
 def test_link_goes_from_one_cluster_into_another() -> None:
     """A cluster is not mirrored into itself."""
-    assert "links[0].target is the source itself" in refusal(
-        linked("name: l, source: a, target: a")
-    )
+    assert "links[0].target is the source itself" in refusal(linked("name: l, source: a, target: a"))
 
 
 def test_link_names_are_unique() -> None:

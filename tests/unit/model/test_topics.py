@@ -13,9 +13,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.topics import TopicFilter, TopicPattern
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "._-"
-names = st.text(NAME_CHARACTERS, min_size=1, max_size=20).filter(
-    lambda name: name not in (".", "..")
-)
+names = st.text(NAME_CHARACTERS, min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 patterns = st.one_of(
     names.map(lambda name: TopicPattern("literal", name)),
     st.text(NAME_CHARACTERS, max_size=4).map(lambda prefix: TopicPattern("prefix", prefix)),
@@ -77,9 +75,7 @@ def test_literals_are_the_names_that_have_to_exist() -> None:
     assert topics.literals == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    "text", ["", ".", "..", "/", "//", "/(/", "a*b", "**", "a b", "orders,flights", "x" * 250]
-)
+@pytest.mark.parametrize("text", ["", ".", "..", "/", "//", "/(/", "a*b", "**", "a b", "orders,flights", "x" * 250])
 def test_impossible_patterns_are_refused_with_a_hint(text: str) -> None:
     """What can never match a topic is an error that says what to write instead."""
     with pytest.raises(ConfigError) as caught:
@@ -101,9 +97,7 @@ def test_nothing_matches_by_default(name: str) -> None:
 
 
 @given(filters, names)
-def test_a_match_is_included_and_neither_excluded_nor_reserved(
-    topics: TopicFilter, name: str
-) -> None:
+def test_a_match_is_included_and_neither_excluded_nor_reserved(topics: TopicFilter, name: str) -> None:
     """The filter agrees with its definition, taken pattern by pattern."""
     included = any(pattern.matches(name) for pattern in topics.include)
     excluded = any(pattern.matches(name) for pattern in topics.exclude)
@@ -112,9 +106,7 @@ def test_a_match_is_included_and_neither_excluded_nor_reserved(
 
 
 @given(filters, patterns, names)
-def test_excluding_more_never_selects_more(
-    topics: TopicFilter, pattern: TopicPattern, name: str
-) -> None:
+def test_excluding_more_never_selects_more(topics: TopicFilter, pattern: TopicPattern, name: str) -> None:
     """Exclusion only takes away."""
     narrower = TopicFilter(include=topics.include, exclude=(*topics.exclude, pattern))
 
@@ -122,8 +114,6 @@ def test_excluding_more_never_selects_more(
 
 
 @given(filters, st.lists(names))
-def test_selection_does_not_depend_on_order_or_repetition(
-    topics: TopicFilter, topic_names: list[str]
-) -> None:
+def test_selection_does_not_depend_on_order_or_repetition(topics: TopicFilter, topic_names: list[str]) -> None:
     """The same topics in any order, listed twice, give the same selection."""
     assert topics.select(topic_names) == topics.select([*reversed(topic_names), *topic_names])
