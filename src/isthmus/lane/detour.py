@@ -72,7 +72,7 @@ class Detour:
         :raises ClusterError: A request failed; the log has to be looked at.
         :raises Refused: The lane is in another state now.
         """
-        while self._engine.may_write() and not run.is_over:
+        while self._engine.may_write() and run.is_placed and not run.is_over:
             if run.prefix_end > run.writer.position or run.prefix_undeleted:
                 await self._prefix(run)
                 continue
@@ -105,26 +105,24 @@ class Detour:
     def _rebatch(self, run: LaneRun, piece: Piece) -> None:
         batch, lane = piece.batch, run.lane
         try:
-            if batch.is_dense and batch.magic == 2 and batch.base_offset == run.writer.position:
-                if batch.size_bytes > lane.batch_bytes_max:
-                    batches = rebatch.split(batch, lane.batch_bytes_max)
-                else:
-                    batches = rebatch.dense(batch)
+            is_whole = batch.is_dense and batch.base_offset == run.writer.position
+            if is_whole and batch.size_bytes > lane.batch_bytes_max:
+                batches = rebatch.split(batch, lane.batch_bytes_max)
             else:
                 batches = rebatch.dense(batch, begin=run.writer.position)
         except ValueError as error:
             run.fail(
                 LaneState.BLOCKED,
-                f"source offset {batch.base_offset}: {error}; the target takes {lane.batch_bytes_max} bytes a batch",
-                "If the record is too large, raise max.message.bytes of the target topic; if its bytes are corrupt, "
-                "check the source's disk. The lane goes on by itself afterwards.",
+                str(error),
+                "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus tries again "
+                "every few seconds.",
             )
             raise Refused from error
         pieces = [Piece(part, not piece.is_aborted, piece.is_aborted) for part in batches]
         if not pieces:
             # Every record of the batch is gone or was copied before; its offsets remain to be filled.
             pieces = [Piece(_empty(batch), False, False)]
-        elif pieces[-1].batch.offset_end < batch.offset_end and batch.magic == 2:
+        elif pieces[-1].batch.offset_end < batch.offset_end:
             pieces.append(Piece(_empty(batch), False, False))
         self._engine.grown(run.replace_head(pieces))
 

@@ -105,9 +105,9 @@ def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Bat
 
 
 def split(batch: Batch, bytes_max: int) -> list[Batch]:
-    """A dense batch as several, each at most `bytes_max` long.
+    """A dense batch as several, each at most `bytes_max` long if it holds more than one record.
 
-    :raises ValueError: A single record is larger than that; the message names its offset.
+    A single record that is larger is passed on: whether it is too large is for the target to say.
     """
     records = records_of(batch)
     parts = -(-batch.size_bytes // bytes_max) + 1

@@ -15,7 +15,7 @@ from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.lane import rebatch
 from isthmus.lane.filler import is_filler
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.routes import GONE_AFTER_S, Routes, TopicGone, TopicRecreated
+from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.lane.run import LaneRun
 from isthmus.lane.source import Bounds, bounds
 from isthmus.lane.target import look, read_once, tails
@@ -78,10 +78,29 @@ class Resolver:
                 continue
             for run in due:
                 del self._due[run]
-            await self._resolve(due)
+            # While an answer is awaited the log moves under us, and the lane with it.
+            waiting = [run for run in due if run.writer.in_flight or run.is_busy]
+            for run in waiting:
+                self.add(run, RETRY_S / 10)
+            await self._resolve([run for run in due if run not in waiting])
+
+    async def warm_up(self, runs: list[LaneRun]) -> None:
+        """Learn who leads what and connect, so that the first look takes one round trip."""
+        await self._freshen_both(runs)
+        for routes in (self._source, self._target):
+            nodes = {leader.node_id for run in runs for leader in (self._leader(routes, run),) if leader is not None}
+            await asyncio.gather(*(routes.client.connection(node) for node in nodes), return_exceptions=True)
+
+    def _leader(self, routes: Routes, run: LaneRun) -> Leader | None:
+        return routes.leader(*(run.source if routes is self._source else run.target))
+
+    async def _freshen_both(self, runs: list[LaneRun]) -> None:
+        await asyncio.gather(self._freshen(self._source, runs, "source"), self._freshen(self._target, runs, "target"))
 
     async def _resolve(self, runs: list[LaneRun]) -> None:
-        await asyncio.gather(self._freshen(self._source, runs, "source"), self._freshen(self._target, runs, "target"))
+        if not runs:
+            return
+        await self._freshen_both(runs)
         runs = [run for run in runs if self._exists(run)]
         looks, limits = await asyncio.gather(
             self._ask(self._target, runs, lambda run: run.target, self._look, "target"),
