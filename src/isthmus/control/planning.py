@@ -1,0 +1,188 @@
+"""From what was observed to what is to be done, by rules alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.control.claims import Claim, Claims
+from isthmus.control.creation import creation, settled_policy
+from isthmus.control.observation import ObservedLink
+from isthmus.control.plan import Action, LinkPlan, TopicPlan
+from isthmus.lane.preflight import (
+    TopicDecision,
+    TopicPair,
+    batch_bytes_max,
+    number,
+    preflight,
+)
+from isthmus.model.lane import Lane, LaneState, Problem
+from isthmus.model.link import Link
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+EXPIRATION_MS_MAX: Final = 2**31 - 1
+"""The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
+_DAY_MS: Final = 86_400_000
+_START_ANEW: Final = "To mirror anew, delete the target topic, then run: isthmus resume {} --topic {}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIds:
+    """Which topics of one name were brought together when mirroring began."""
+
+    source: uuid.UUID
+    target: uuid.UUID
+
+
+def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, TopicIds] | None = None) -> LinkPlan:
+    """The plan of one link; `recorded` are the topic ids mirroring began with, from the ledger."""
+    link = observed.link
+    problem: Problem | None = None
+    topics: tuple[TopicPlan, ...] = ()
+    if observed.source_id == observed.target_id:
+        problem = Problem(
+            f"{link.source.alias} and {link.target.alias} are the same cluster ({observed.source_id})",
+            "Give the link two clusters: a topic cannot be mirrored into itself.",
+        )
+    else:
+        topics = tuple(
+            _topic(observed, name, claims, (recorded or {}).get(name))
+            for name in sorted({*observed.pairs, *observed.problems})
+        )
+    return LinkPlan(
+        link=link.name,
+        source=link.source.alias,
+        target=link.target.alias,
+        source_id=observed.source_id,
+        target_id=observed.target_id,
+        topics=topics,
+        recommendations=tuple(_recommendations(observed, topics)),
+        problem=problem,
+    )
+
+
+def _topic(observed: ObservedLink, name: str, claims: Claims, recorded: TopicIds | None) -> TopicPlan:
+    problem = observed.problems.get(name)
+    if problem is not None:
+        return _refused(name, problem, LaneState.SOURCE_UNAVAILABLE)
+    pair = observed.pairs[name]
+    problem = claims.grant(
+        Claim(
+            link=observed.link.name,
+            topic=name,
+            source_id=observed.source_id,
+            target_id=observed.target_id,
+        )
+    )
+    if problem is not None:
+        return _refused(name, problem, LaneState.REFUSED)
+    problem = _other_topic(observed.link, pair, recorded)
+    if problem is not None:
+        return _refused(name, problem, LaneState.TOPIC_RECREATED)
+    decision = preflight(pair, holes_max=observed.link.compaction_holes_max)
+    return _decided(observed, pair, decision)
+
+
+def _refused(name: str, problem: Problem, state: LaneState) -> TopicPlan:
+    return TopicPlan(topic=name, action=Action.REFUSE, reasons=(problem,), state=state)
+
+
+def _other_topic(link: Link, pair: TopicPair, recorded: TopicIds | None) -> Problem | None:
+    """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
+    if recorded is None:
+        return None
+    hint = _START_ANEW.format(link.name, pair.source.name)
+    if _differ(recorded.source, pair.source.topic_id):
+        return Problem("the source topic was deleted and created again", hint)
+    if pair.target is None:
+        return Problem("the target topic was deleted", hint)
+    if _differ(recorded.target, pair.target.topic_id):
+        return Problem("the target topic was deleted and created again", hint)
+    return None
+
+
+def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
+    return NO_TOPIC_ID not in (recorded, found) and recorded != found
+
+
+def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> TopicPlan:
+    source, target = pair.source, pair.target
+    created, notes, settles = None, decision.notes, {}
+    action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
+    if target is None:
+        action = Action.CREATE
+        wanted = creation(
+            source,
+            defaults=observed.defaults.get(source.name, {}),
+            brokers=observed.target_brokers,
+            has_prefix=any(p.prefix for p in decision.partitions),
+        )
+        created, notes = wanted.topic, (*notes, *wanted.notes)
+    else:
+        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
+    refused = bool(decision.refusals)
+    return TopicPlan(
+        topic=source.name,
+        action=Action.REFUSE if refused else action,
+        partition_count=source.partition_count,
+        partitions=decision.partitions,
+        reasons=decision.refusals,
+        notes=notes,
+        state=LaneState.REFUSED if refused else LaneState.STARTING,
+        creation=None if refused else created,
+        settles={} if refused else settles,
+        lanes=() if refused else tuple(_lanes(observed.link, pair, decision)),
+    )
+
+
+def _lanes(link: Link, pair: TopicPair, decision: TopicDecision) -> Iterator[Lane]:
+    """A lane for each partition both sides have and nothing speaks against."""
+    target = pair.target
+    if target is None:
+        return
+    for p in decision.partitions:
+        if p.refusal is None and p.partition < target.partition_count:
+            yield Lane(
+                source_topic=pair.source.name,
+                source_topic_id=pair.source.topic_id,
+                target_topic=target.name,
+                target_topic_id=target.topic_id,
+                partition=p.partition,
+                batch_bytes_max=batch_bytes_max(target),
+                is_compacted=decision.is_compacted,
+                keeps_append_time=decision.keeps_append_time,
+                holes_max=link.compaction_holes_max,
+                continues_after_gap=link.on_data_gap == "continue",
+            )
+
+
+def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
+    """What would make the link safer or faster, but is the operator's to decide."""
+    copied = [topic.topic for topic in topics if not topic.reasons]
+    current = observed.expiration_ms
+    if current is None or not copied:
+        return
+    wanted = max(_record_age_ms(observed.pairs[name]) for name in copied)
+    if wanted <= current:
+        return
+    yield Problem(
+        f"{observed.link.target.alias} forgets a producer whose last record is older than "
+        f"{_days(current)}, and source topics hold records of up to {_days(wanted)}",
+        f"Set producer.id.expiration.ms={wanted} on the target's brokers (dynamic, all brokers). "
+        "Then old records are copied several batches at a time, and a broken connection costs no "
+        "waiting: the brokers themselves refuse what was written already.",
+    )
+
+
+def _record_age_ms(pair: TopicPair) -> int:
+    retention_ms = number(pair.source, "retention.ms", -1)
+    policy = (pair.source.value("cleanup.policy") or "delete").split(",")
+    if retention_ms < 0 or "delete" not in policy:
+        return EXPIRATION_MS_MAX
+    return min(retention_ms, EXPIRATION_MS_MAX)
+
+
+def _days(ms: int) -> str:
+    return f"{ms / _DAY_MS:.3g} days"

@@ -1,0 +1,271 @@
+"""What becomes of a topic, decided from what was observed, before the first byte is written.
+
+A topic is mirrored with the same offsets (`identity`) or refused with reasons; so is each of its
+partitions. Nothing here asks a cluster: the same observations give the same decision.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from isthmus.cluster.offsets import LogRange
+from isthmus.cluster.topics import TopicDescription
+from isthmus.model.lane import LaneState, Problem
+
+LONG_MAX: Final = 2**63 - 1
+PREFIX_OFFSETS_MAX: Final = 100_000_000_000
+"""Offsets to fill before the first record: 0.6 bytes each, ten million a second."""
+_PREFIX_NOTED: Final = 100_000_000
+_PREFIX_OFFSETS_PER_S: Final = 9_000_000
+_BATCH_BYTES_DEFAULT: Final = 1_048_588
+
+
+class Mode(enum.StrEnum):
+    """How a topic is mirrored."""
+
+    IDENTITY = "identity"
+    """Every record at its own offset."""
+    REFUSED = "refused"
+    """Not at all, for the reasons given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPair:
+    """What was observed of one topic on both sides. `target` is `None` where it does not exist.
+
+    Ranges are by partition and lack those whose leader did not answer; the target's were read
+    before the source's. `holes` are counts of `uncounted` stretches.
+    """
+
+    source: TopicDescription
+    target: TopicDescription | None
+    source_ranges: Mapping[int, LogRange] = field(default_factory=dict)
+    target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
+    holes: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDecision:
+    """One partition: what is there, how many offsets precede the first record, and any refusal.
+
+    Offsets are -1 while unknown. `state` is the state to report when there is a refusal.
+    """
+
+    partition: int
+    source: LogRange | None
+    target_end: int
+    refusal: Problem | None = None
+    state: LaneState = LaneState.STARTING
+
+    @property
+    def lag_records(self) -> int:
+        """Offsets that hold records still to be copied, -1 while unknown."""
+        if self.source is None or self.target_end < 0:
+            return -1
+        return max(self.source.stable_end - max(self.target_end, self.source.start), 0)
+
+    @property
+    def prefix(self) -> int:
+        """Offsets without records before the first one: they are filled and deleted again."""
+        if self.source is None or self.target_end < 0:
+            return 0
+        return max(self.source.start - self.target_end, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDecision:
+    """What becomes of one topic: refused where there are `refusals`; `notes` are good to know.
+
+    `partitions_missing` is how many the target lacks, 0 where it does not exist.
+    """
+
+    refusals: tuple[Problem, ...]
+    notes: tuple[Problem, ...]
+    partitions: tuple[PartitionDecision, ...]
+    partitions_missing: int
+    is_compacted: bool
+    keeps_append_time: bool
+
+    @property
+    def mode(self) -> Mode:
+        return Mode.REFUSED if self.refusals else Mode.IDENTITY
+
+
+def preflight(pair: TopicPair, *, holes_max: int) -> TopicDecision:
+    """Decide about a topic; `holes_max` is the most missing offsets of a partition to be filled."""
+    source, target = pair.source, pair.target
+    partitions = tuple(_partition(pair, partition, holes_max) for partition in range(source.partition_count))
+    refusals = [] if target is None else list(_refusals(pair, target, partitions))
+    notes = [*_source_notes(source), *([] if target is None else _target_notes(source, target))]
+    notes.extend(_prefix_notes(partitions))
+    target_count = source.partition_count if target is None else target.partition_count
+    return TopicDecision(
+        refusals=tuple(refusals),
+        notes=tuple(notes),
+        partitions=partitions,
+        partitions_missing=max(source.partition_count - target_count, 0),
+        is_compacted=is_compacted(source),
+        keeps_append_time=stamps_append_time(source),
+    )
+
+
+def uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:
+    """Stretches `[begin, end)` by partition in which the source's holes have to be counted.
+
+    A log cleaned of more than `holes_max` offsets cannot be shorter than that.
+    """
+    if not is_compacted(pair.source):
+        return {}
+    stretches = {}
+    for partition, log in pair.source_ranges.items():
+        begin = max(log.start, _target_end(pair, partition))
+        if log.stable_end - begin > holes_max:
+            stretches[partition] = (begin, log.stable_end)
+    return stretches
+
+
+def is_compacted(topic: TopicDescription) -> bool:
+    """Whether the log cleaner works on the topic, so that offsets may be missing."""
+    return "compact" in (topic.value("cleanup.policy") or "").split(",")
+
+
+def stamps_append_time(topic: TopicDescription) -> bool:
+    """Whether the broker stamps records with its own clock (LogAppendTime)."""
+    return topic.value("message.timestamp.type") == "LogAppendTime"
+
+
+def number(topic: TopicDescription, config: str, default: int) -> int:
+    """A numeric configuration, or `default` where the broker does not know it."""
+    value = topic.value(config)
+    return default if value is None else int(value)
+
+
+def batch_bytes_max(topic: TopicDescription) -> int:
+    """The largest record batch a topic takes (`max.message.bytes`)."""
+    return number(topic, "max.message.bytes", _BATCH_BYTES_DEFAULT)
+
+
+def _target_end(pair: TopicPair, partition: int) -> int:
+    log = pair.target_ranges.get(partition)
+    if log is not None:
+        return log.end
+    is_new = pair.target is None or partition >= pair.target.partition_count
+    return 0 if is_new else -1
+
+
+def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDecision:
+    log, target_end = pair.source_ranges.get(partition), _target_end(pair, partition)
+    state, refusal = LaneState.STARTING, None
+    if log is not None and target_end > log.end:
+        state = LaneState.DIVERGED
+        refusal = Problem(
+            f"the target's log ends at offset {target_end}, the source's already at {log.end}",
+            "Either somebody else writes to the target topic, or the source lost records it had. "
+            "To mirror anew, delete the target topic.",
+        )
+    elif pair.holes.get(partition, 0) > holes_max:
+        state = LaneState.REFUSED
+        refusal = Problem(
+            f"compaction left more than {holes_max:,} offsets without a record",
+            "Raise compaction_holes_max of the link: each such offset costs a control record of 78 bytes.",
+        )
+    elif log is not None and log.start - target_end > PREFIX_OFFSETS_MAX:
+        state = LaneState.REFUSED
+        refusal = Problem(
+            f"the source's log starts at offset {log.start:,}; filling that many would take hours",
+            "Same offsets are not practical for this partition.",
+        )
+    return PartitionDecision(partition=partition, source=log, target_end=target_end, refusal=refusal, state=state)
+
+
+def _refusals(
+    pair: TopicPair, target: TopicDescription, partitions: tuple[PartitionDecision, ...]
+) -> Iterator[Problem]:
+    source = pair.source
+    if target.partition_count > source.partition_count:
+        yield Problem(
+            f"the target topic has {target.partition_count} partitions, the source {source.partition_count}",
+            "Kafka cannot take partitions away: delete the target topic and let it be created.",
+        )
+    if target.value("compression.type") not in (None, "producer"):
+        yield Problem(
+            f"the target topic has compression.type={target.value('compression.type')}, so its "
+            "brokers would compress every batch anew",
+            "Set compression.type=producer on the target topic.",
+        )
+    if stamps_append_time(target):
+        yield Problem(
+            "the target topic has message.timestamp.type=LogAppendTime, so records would lose their timestamps",
+            "Set message.timestamp.type=CreateTime on the target topic: Isthmus writes the "
+            "source's timestamps, whichever kind they are.",
+        )
+    if is_compacted(target) and not is_compacted(source):
+        yield Problem(
+            "the target topic is compacted and the source is not, so the target would lose records",
+            f"Set the target's cleanup.policy to the source's: {source.value('cleanup.policy') or 'delete'}.",
+        )
+    if any(p.prefix for p in partitions) and "delete" not in _policy(target):
+        yield Problem(
+            "the source's log starts above offset 0, and in the target topic the offsets before "
+            "cannot be filled and deleted: its cleanup.policy has no delete",
+            "Set cleanup.policy=compact,delete with retention.ms=-1 and retention.bytes=-1 on the "
+            "target topic, or delete it and let it be created.",
+        )
+
+
+def _policy(topic: TopicDescription) -> list[str]:
+    return (topic.value("cleanup.policy") or "delete").split(",")
+
+
+def _source_notes(source: TopicDescription) -> Iterator[Problem]:
+    if stamps_append_time(source):
+        yield Problem(
+            "the source stamps LogAppendTime: its timestamps are written into the records, so "
+            "batches are taken apart and put together again",
+            "The target topic keeps message.timestamp.type=CreateTime.",
+        )
+
+
+def _target_notes(source: TopicDescription, target: TopicDescription) -> Iterator[Problem]:
+    ours, theirs = batch_bytes_max(target), batch_bytes_max(source)
+    if ours < theirs:
+        yield Problem(
+            f"the target takes batches of {ours:,} bytes, the source of {theirs:,}: larger ones "
+            "are split, and a single record that is larger waits",
+            f"Set max.message.bytes={theirs} on the target topic.",
+        )
+    for config in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        if number(target, config, LONG_MAX) < number(source, config, LONG_MAX):
+            yield Problem(
+                f"the target has {config}={target.value(config)}, less than the source: records "
+                "with timestamps beyond are refused by its brokers",
+                f"Set {config}={LONG_MAX} on the target topic.",
+            )
+    if is_compacted(source) and not is_compacted(target):
+        yield Problem(
+            "the source is compacted and the target is not: the target keeps old values, and "
+            "drops all of them by its retention",
+            f"Set cleanup.policy={source.value('cleanup.policy')} on the target topic.",
+        )
+
+
+def _prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem]:
+    started = [p for p in partitions if p.target_end > 0 and p.prefix and p.refusal is None]
+    for p in started:
+        yield Problem(
+            f"partition {p.partition}: the target's log ends at {p.target_end:,}, the source's "
+            f"starts at {p.target_end + p.prefix:,}",
+            "What lies between was deleted at the source: a gap in the data, unless it was never "
+            "copied because the mirror was just being started.",
+        )
+    offsets = sum(p.prefix for p in partitions if p.refusal is None)
+    if offsets > _PREFIX_NOTED:
+        minutes = offsets / _PREFIX_OFFSETS_PER_S / 60
+        yield Problem(
+            f"{offsets:,} offsets before the first records are filled and deleted first",
+            f"This takes about {minutes:.0f} min and up to {offsets * 6 // 10_000_000:,} MB of "
+            "disk per replica until it is done.",
+        )
