@@ -65,10 +65,10 @@ test: check java ## check, then the whole suite
 	@$(BIN)/pytest
 
 demo: env java ## two real clusters, real flights, mirrored and verified
-	@$(BIN)/python demo
+	@PYTHONPATH=$(CURDIR) $(BIN)/python demo
 
 bench: env java ## side by side with MirrorMaker 2 on the same brokers
-	@$(BIN)/python bench
+	@PYTHONPATH=$(CURDIR) $(BIN)/python bench
 
 docs: env ## write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py
