@@ -77,11 +77,8 @@ class TargetAppender:
         connection: Connection | None = None
         try:
             while True:
-                if not self._ready or not self._engine.may_write():
-                    self._wake.clear()
-                    await self._wake.wait()
-                    continue
                 try:
+                    # Connected before there is anything to send: the first batch shall not wait for a handshake.
                     if connection is None or connection.closed or connection.due_for_renewal:
                         if connection is not None:
                             connection.close()
@@ -94,7 +91,11 @@ class TargetAppender:
                     self._engine.append_lost(runs, error)
                     await asyncio.sleep(_RETRY_S)
                     continue
-                await self._send(connection)
+                if self._ready and self._engine.may_write():
+                    await self._send(connection)
+                else:
+                    self._wake.clear()
+                    await self._wake.wait()
         finally:
             if connection is not None:
                 connection.close()

@@ -105,6 +105,19 @@ class Engine:
         self._spawn(self._resolver.run())
         self._spawn(self._route())
         self._spawn(self._keep_house())
+        if not self._writable:
+            self._spawn(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        """Do all that can be done before writing is ours, so that taking over takes a few round trips only."""
+        runs = list(self._runs.values())
+        await self._resolver.warm_up(runs)
+        for run in runs:
+            source, target = self._source_routes.leader(*run.source), self._target_routes.leader(*run.target)
+            if source is not None:
+                self._reader(source.node_id)
+            if target is not None:
+                self._appender(target.node_id)
 
     def add(self, lanes: Iterable[Lane]) -> None:
         """Run more lanes; those that run already are not disturbed."""
@@ -229,6 +242,9 @@ class Engine:
                 f"Grant READ on topic {run.lane.source_topic}; the lane goes on by itself.",
             )
             self._resolver.add(run, DENIED_RETRY_S)
+        elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
+            self._source_routes.forget(*run.source)
+            self._resolver.add(run, RETRY_S)
         else:
             if code not in SESSION_LOST:
                 run.fail(
@@ -280,19 +296,28 @@ class Engine:
                 if leader is None:
                     continue
                 self._unrouted.discard(run)
-                reader = self._readers.get(leader.node_id)
-                if reader is None:
-                    reader = SourceReader(leader.node_id, self, self._source.dial)
-                    self._readers[leader.node_id] = reader
-                    self._spawn(reader.run())
-                reader.add(run, leader.epoch)
+                self._reader(leader.node_id).add(run, leader.epoch)
             if self._unrouted:
                 # Without a leader for now. The resolver also tells deleted from merely leaderless.
                 for run in list(self._unrouted):
                     self._unrouted.discard(run)
                     self._resolver.add(run, _ROUTE_RETRY_S)
 
+    def _reader(self, node_id: int) -> SourceReader:
+        reader = self._readers.get(node_id)
+        if reader is None:
+            reader = self._readers[node_id] = SourceReader(node_id, self, self._source.dial)
+            self._spawn(reader.run())
+        return reader
+
     # Writing
+
+    def _appender(self, node_id: int) -> TargetAppender:
+        appender = self._appenders.get(node_id)
+        if appender is None:
+            appender = self._appenders[node_id] = TargetAppender(node_id, self, self._target.dial)
+            self._spawn(appender.run())
+        return appender
 
     def place(self, run: LaneRun) -> None:
         """The lane's place is known: read from there on, and write."""
@@ -336,12 +361,7 @@ class Engine:
         if leader is None:
             self._resolver.add(run)
             return
-        appender = self._appenders.get(leader.node_id)
-        if appender is None:
-            appender = TargetAppender(leader.node_id, self, self._target.dial)
-            self._appenders[leader.node_id] = appender
-            self._spawn(appender.run())
-        appender.offer(run)
+        self._appender(leader.node_id).offer(run)
 
     def appended(self, run: LaneRun, parcel: Parcel, answer: Appended) -> None:
         """A leader has answered an append of the fast path."""
@@ -453,12 +473,15 @@ class Engine:
     # Tasks
 
     async def _keep_house(self) -> None:
-        """Refresh what is known of both clusters now and then; a changed leader or topic id shows there too."""
+        """Refresh what is known of both clusters now and then: lanes of a topic that is another one now are told."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             for routes in (self._source_routes, self._target_routes):
                 if routes.is_stale:
                     await routes.refresh()
+                    for run in self._runs.values():
+                        if not self._resolver.exists(run):
+                            self._stop_reading(run)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from isthmus.errors import ClusterError
 from isthmus.lane.pieces import AbortedTransaction, pieces
+from isthmus.lane.rebatch import dense
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes
@@ -86,16 +87,16 @@ class SourceReader:
         connection: Connection | None = None
         try:
             while True:
-                if not len(self._session):
-                    self._wake.clear()
-                    await self._wake.wait()
-                await self._engine.wait_for_room()
                 try:
                     if connection is None or connection.closed or connection.due_for_renewal:
                         if connection is not None:
                             connection.close()
                         self._session.reset()
                         connection = await self._dial(self.node_id)
+                    if not len(self._session):
+                        self._wake.clear()
+                        await self._wake.wait()
+                    await self._engine.wait_for_room()
                     size = await self._poll(connection)
                 except ClusterError as error:
                     self._engine.source_lost(list(self._lanes.values()), error)
@@ -164,7 +165,12 @@ class SourceReader:
     def _offer(self, run: LaneRun, fetched: Fetched) -> int:
         if not fetched.records:
             return 0
-        batches = list(scan(fetched.records))
+        batches = [
+            part
+            for batch in scan(fetched.records)
+            # Message sets from before Kafka 0.11 are brought to magic 2 here, so that nothing behind knows of them.
+            for part in ((batch,) if batch.magic == 2 else dense(batch))
+        ]
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
@@ -182,7 +188,7 @@ class SourceReader:
 
 def _check(batches: list[Batch]) -> None:
     for batch in batches:
-        if batch.magic == 2 and not crc_ok(batch):
+        if not crc_ok(batch):
             raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatch
 
-from isthmus.wire.batch import HEADER_BYTES, Batch, scan
+from isthmus.wire.batch import Batch, scan
 
 Headers = list[tuple[str, bytes | None]]
 _BUILDER_BYTES: Final = 1 << 30
@@ -116,10 +116,8 @@ def split(batch: Batch, bytes_max: int) -> list[Batch]:
     iterator = iter(records)
     while run := list(islice(iterator, size)):
         piece = encode(run, batch.codec)
-        if piece.size_bytes <= bytes_max:
+        if piece.size_bytes <= bytes_max or len(run) == 1:
             out.append(piece)
-        elif len(run) == 1:
-            raise ValueError(f"the record at offset {run[0].offset} takes {piece.size_bytes - HEADER_BYTES} bytes")
         else:
             out += split(piece, bytes_max)
     return out

@@ -101,7 +101,7 @@ class Resolver:
         if not runs:
             return
         await self._freshen_both(runs)
-        runs = [run for run in runs if self._exists(run)]
+        runs = [run for run in runs if self.exists(run)]
         looks, limits = await asyncio.gather(
             self._ask(self._target, runs, lambda run: run.target, self._look, "target"),
             self._ask(self._source, runs, lambda run: run.source, bounds, "source"),
@@ -125,7 +125,10 @@ class Resolver:
         if routes.is_stale or any(routes.leader(*key) is None for key in keys):
             await routes.refresh()
 
-    def _exists(self, run: LaneRun) -> bool:
+    def exists(self, run: LaneRun) -> bool:
+        """Whether both topics are those the lane was planned for and have leaders; else the lane says what is wrong."""
+        if run.is_over:
+            return False
         for routes, (topic, partition), topic_id, side, state in (
             (self._source, run.source, run.lane.source_topic_id, "source", LaneState.SOURCE_UNAVAILABLE),
             (self._target, run.target, run.lane.target_topic_id, "target", LaneState.TARGET_UNAVAILABLE),

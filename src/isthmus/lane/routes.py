@@ -13,7 +13,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
 
-REFRESH_S: Final = 60.0
+REFRESH_S: Final = 30.0
 REFRESH_PAUSE_S: Final = 0.1
 GONE_AFTER_S: Final = 5.0
 
