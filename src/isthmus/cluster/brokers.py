@@ -80,7 +80,7 @@ async def topic_operations(client: Client, names: Collection[str]) -> dict[str, 
     )
     answer = await client.any(request)
     return {
-        topic.name: _operations(topic.topic_authorized_operations)
+        topic.name: _operations(topic.authorized_operations)
         for topic in answer.topics
         if topic.error_code == codes.NONE
     }

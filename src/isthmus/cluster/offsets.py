@@ -65,25 +65,19 @@ def _may_pass(error: ClusterError) -> bool:
     return error.retryable or (isinstance(error, BrokerRefused) and error.code in _PASSING)
 
 
-async def _attempt(
-    client: Client, wanted: Collection[PartitionKey]
-) -> Outcomes[PartitionKey, LogRange]:
+async def _attempt(client: Client, wanted: Collection[PartitionKey]) -> Outcomes[PartitionKey, LogRange]:
     metadata = await client.metadata(sorted({topic for topic, _ in wanted}))
-    leaders, without = _leaders(metadata, wanted)
+    leaders, without = leaders_of(metadata, wanted)
     values: dict[PartitionKey, LogRange] = {}
     errors = {key: _refusal(client, key, code) for key, code in without.items()}
-    answers = await asyncio.gather(
-        *(_ask(client, leader, epochs) for leader, epochs in leaders.items())
-    )
+    answers = await asyncio.gather(*(_ask(client, leader, epochs) for leader, epochs in leaders.items()))
     for answer in answers:
         values.update(answer.values)
         errors.update(answer.errors)
     return Outcomes(values, errors)
 
 
-async def _ask(
-    client: Client, leader: int, epochs: Mapping[PartitionKey, int]
-) -> Outcomes[PartitionKey, LogRange]:
+async def _ask(client: Client, leader: int, epochs: Mapping[PartitionKey, int]) -> Outcomes[PartitionKey, LogRange]:
     try:
         connection = await client.connection(leader)
         # A broker answers one connection's requests in order: no end is read before its start.
@@ -106,13 +100,11 @@ async def _ask(
     return Outcomes(values, errors)
 
 
-def _leaders(
+def leaders_of(
     metadata: Metadata, wanted: Iterable[PartitionKey]
 ) -> tuple[dict[int, dict[PartitionKey, int]], dict[PartitionKey, int]]:
     """What to ask each leader for, with the epochs, and error codes of partitions without one."""
-    known = {
-        (name, p.partition): p for name, topic in metadata.topics.items() for p in topic.partitions
-    }
+    known = {(name, p.partition): p for name, topic in metadata.topics.items() for p in topic.partitions}
     leaders: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
     without: dict[PartitionKey, int] = {}
     for key in wanted:

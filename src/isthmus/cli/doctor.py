@@ -1,0 +1,28 @@
+"""`isthmus doctor`: examine everything a configuration needs, and say what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, render
+from isthmus.control.doctor import examine
+from isthmus.control.findings import Level
+
+app = typer.Typer()
+
+
+@app.command()
+def doctor(
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
+    findings = asyncio.run(examine(configured(path)))
+    render([finding.as_dict() for finding in findings], output)
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise typer.Exit(1)

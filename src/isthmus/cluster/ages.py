@@ -1,0 +1,64 @@
+"""When the record at an offset was made: the timestamp in the header of the batch that holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from isthmus.cluster.offsets import leaders_of
+from isthmus.errors import ClusterError
+from isthmus.wire import codes
+from isthmus.wire.batch import scan
+from isthmus.wire.client import Client
+from isthmus.wire.fetch import FetchSession, Want
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
+
+_ONE_BATCH: Final = 1
+"""Fewer bytes than any batch has: the broker then sends exactly the first one (KIP-74)."""
+_UNKNOWN: Final = -1
+
+
+async def record_times(client: Client, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
+    """Timestamps (ms) of the batches that hold these offsets; without those that cannot be told.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    if not offsets:
+        return {}
+    metadata = await client.metadata(sorted({topic for topic, _ in offsets}))
+    leaders, _ = leaders_of(metadata, offsets)
+    answers = await asyncio.gather(
+        *(_ask(client, metadata, leader, {key: offsets[key] for key in epochs}) for leader, epochs in leaders.items())
+    )
+    return {key: timestamp for answer in answers for key, timestamp in answer.items()}
+
+
+async def _ask(
+    client: Client, metadata: Metadata, leader: int, offsets: Mapping[PartitionKey, int]
+) -> dict[PartitionKey, int]:
+    times: dict[PartitionKey, int] = {}
+    try:
+        connection = await client.connection(leader)
+        for key, offset in offsets.items():
+            topic_id = metadata.topics[key[0]].topic_id
+            session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
+            session.want(key, Want(topic_id, offset, _UNKNOWN, _UNKNOWN))
+            request = session.request(
+                max_wait_ms=0,
+                bytes_max=_ONE_BATCH,
+                partition_bytes_max=_ONE_BATCH,
+                by_topic_id=topic_id != NO_TOPIC_ID,
+            )
+            answer = await connection.call(request)
+            for fetched in session.partitions(answer):
+                batch = next(scan(fetched.records), None)
+                if fetched.error_code == codes.NONE and batch is not None and batch.magic == 2:
+                    # The broker stamps a LogAppendTime batch in its last timestamp only.
+                    is_stamped = batch.is_log_append_time
+                    times[key] = batch.max_timestamp if is_stamped else batch.base_timestamp
+    except ClusterError:
+        # An age is nice to know; what keeps the leader from answering is told elsewhere.
+        pass
+    return times

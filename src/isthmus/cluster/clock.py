@@ -1,0 +1,53 @@
+"""The clock of a cluster's controller, the one clock a cluster tells without anything being written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from isthmus.errors import UnsupportedByBroker
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+_METADATA_TOPIC = "__cluster_metadata"
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockReading:
+    """How far the controller's clock is ahead of ours, give or take `uncertainty_ms`."""
+
+    ahead_ms: float
+    uncertainty_ms: float
+
+
+async def controller_clock(client: Client) -> ClockReading | None:
+    """The clock of the active KRaft controller; `None` where the cluster has none or does not tell.
+
+    DescribeQuorum (KIP-836, from Kafka 3.3 on) says when each replica of the metadata log caught
+    up, and for the leader itself that is the moment of the answer. Needs DESCRIBE on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises Unreachable: No broker answered.
+    """
+    partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
+    topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
+    asked = time.time() * _MS_PER_S
+    try:
+        answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1))
+    except UnsupportedByBroker:
+        return None
+    answered = time.time() * _MS_PER_S
+    what = "describing the quorum of controllers"
+    codes.raise_for_code(answer.error_code, what, cluster=client.cluster.alias)
+    for described in (p for t in answer.topics for p in t.partitions):
+        for replica in described.current_voters:
+            if replica.replica_id == described.leader_id and replica.last_caught_up_timestamp > 0:
+                middle = (asked + answered) / 2
+                return ClockReading(
+                    ahead_ms=replica.last_caught_up_timestamp - middle,
+                    uncertainty_ms=(answered - asked) / 2,
+                )
+    return None

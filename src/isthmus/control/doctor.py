@@ -1,0 +1,265 @@
+"""Examines everything a configuration needs before it is used.
+
+Rights are probed, not guessed: with the operations a cluster says we may do (KIP-430), and with
+requests that ask for validation only. The one thing left behind is an unused producer id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from isthmus.cluster.brokers import (
+    ClusterDescription,
+    broker_version,
+    describe_cluster,
+    topic_operations,
+)
+from isthmus.cluster.changes import NewTopic, create_topics
+from isthmus.cluster.clock import ClockReading, controller_clock
+from isthmus.cluster.local.java import find_java
+from isthmus.control import rights
+from isthmus.control.claims import Claims
+from isthmus.control.findings import Finding, Level
+from isthmus.control.observation import ObservedLink, observe
+from isthmus.control.plan import LinkPlan, TopicPlan
+from isthmus.control.planning import plan_link
+from isthmus.errors import ClusterError, IsthmusError, JavaMissing
+from isthmus.lane.preflight import number
+from isthmus.lane.producer import allocate_producer
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.lane import Problem
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+LEDGER_TOPIC: Final = "__isthmus.ledger"
+_CLOCK_AHEAD_MS_MAX: Final = 5_000
+_RETENTION_MS_MIN: Final = 3_600_000
+_HOST: Final = "host"
+
+
+async def examine(configuration: Configuration) -> list[Finding]:
+    """Everything that was found, the host first, then clusters, then links."""
+    async with AsyncExitStack() as stack:
+        clients = {
+            cluster.alias: await stack.enter_async_context(Client(cluster)) for cluster in configuration.clusters
+        }
+        findings = [*_host(), *_configuration(configuration)]
+        examined = await asyncio.gather(*(_cluster(client) for client in clients.values()))
+        reached: dict[str, ClusterDescription] = {}
+        for alias, (description, found) in zip(clients, examined, strict=True):
+            findings.extend(found)
+            if description is not None:
+                reached[alias] = description
+        claims = Claims()
+        for link in configuration.links:
+            if link.source.alias in reached and link.target.alias in reached:
+                ends = clients[link.source.alias], clients[link.target.alias]
+                findings.extend(await _link(link, *ends, reached[link.target.alias], claims))
+        return findings
+
+
+def _host() -> Iterator[Finding]:
+    yield _ok(_HOST, "python", f"Python {platform.python_version()}")
+    try:
+        yield _ok(_HOST, "spark", f"Spark {version('pyspark')}")
+    except PackageNotFoundError:
+        yield Finding(
+            level=Level.ERROR,
+            subject=_HOST,
+            check="spark",
+            message="pyspark is not installed",
+            hint="Install Isthmus with its dependencies: pip install isthmus.",
+        )
+    try:
+        java = find_java()
+        yield _ok(_HOST, "java", f"Java {java.major} at {java.executable}")
+    except JavaMissing as error:
+        yield _error(_HOST, "java", error)
+
+
+def _configuration(configuration: Configuration) -> Iterator[Finding]:
+    for warning in configuration.warnings:
+        yield Finding(level=Level.WARN, subject=_HOST, check="configuration", message=warning)
+
+
+async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Finding]]:
+    alias = client.cluster.alias
+    try:
+        description = await describe_cluster(client)
+    except ClusterError as error:
+        return None, [_error(alias, "reachability", error)]
+    brokers = description.brokers
+    findings = [_ok(alias, "reachability", f"cluster id {description.cluster_id}, {len(brokers)} broker(s)")]
+    versions = await asyncio.gather(*(_version(client, node_id) for node_id in brokers))
+    findings.extend(finding for finding in versions if isinstance(finding, Finding))
+    known = sorted({number for number in versions if not isinstance(number, Finding)})
+    if known:
+        spans = " to ".join(".".join(map(str, number)) for number in dict.fromkeys((known[0], known[-1])))
+        findings.append(_ok(alias, "version", f"the brokers offer what Kafka {spans} offers"))
+    findings.extend(_security(client.cluster))
+    findings.append(await _clock(client))
+    return description, findings
+
+
+async def _version(client: Client, node_id: int) -> tuple[int, ...] | Finding:
+    try:
+        return await broker_version(client, node_id)
+    except ClusterError as error:
+        return _error(client.cluster.alias, f"broker {node_id}", error)
+
+
+def _security(cluster: Cluster) -> Iterator[Finding]:
+    if cluster.security.protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and not all(
+        server.startswith(("127.", "localhost:", "[::1]")) for server in cluster.bootstrap_servers
+    ):
+        yield Finding(
+            level=Level.WARN,
+            subject=cluster.alias,
+            check="security",
+            message=f"records travel unencrypted ({cluster.security.protocol})",
+            hint="Use SSL or SASL_SSL where the network is not yours alone.",
+        )
+
+
+async def _clock(client: Client) -> Finding:
+    alias = client.cluster.alias
+    try:
+        reading = await controller_clock(client)
+    except ClusterError as error:
+        return Finding(level=Level.WARN, subject=alias, check="clock", message=error.message, hint=error.hint)
+    return clock_finding(alias, reading)
+
+
+def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
+    """What a reading of a controller's clock means. Nothing but `lag_seconds` depends on clocks."""
+    if reading is None:
+        return _ok(subject, "clock", "not examined: only KRaft controllers tell their clock")
+    ahead_ms = reading.ahead_ms
+    beyond = abs(ahead_ms) - reading.uncertainty_ms > _CLOCK_AHEAD_MS_MAX
+    told = f"the controller's clock is {abs(ahead_ms):.0f} ms {'ahead of' if ahead_ms > 0 else 'behind'} ours"
+    return Finding(
+        level=Level.WARN if beyond else Level.OK,
+        subject=subject,
+        check="clock",
+        message=f"{told} (±{reading.uncertainty_ms:.0f} ms)",
+        hint="Let the hosts keep their time by NTP: lag in seconds is wrong by as much." if beyond else "",
+    )
+
+
+async def _link(
+    link: Link, source: Client, target: Client, cluster: ClusterDescription, claims: Claims
+) -> list[Finding]:
+    try:
+        observed = await observe(link, source, target)
+        plan = plan_link(observed, claims)
+        if plan.problem is not None:
+            return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]
+        there = [name for name, pair in observed.pairs.items() if pair.target is not None]
+        at_source = await topic_operations(source, list(observed.pairs))
+        at_target = await topic_operations(target, there)
+        ledger = await _ledger(link, target)
+    except ClusterError as error:
+        return [_error(link.name, "topics", error)]
+    return [
+        *topic_plan_findings(plan),
+        *retention_findings(observed),
+        *rights.topic_findings(link.name, link.source.alias, rights.SOURCE_TOPIC, at_source),
+        *rights.topic_findings(link.name, link.target.alias, rights.TARGET_TOPIC, at_target),
+        *rights.cluster_findings(link.name, link.target.alias, cluster.operations),
+        *ledger,
+        *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),
+    ]
+
+
+async def _ledger(link: Link, target: Client) -> list[Finding]:
+    """Whether the ledger may be kept at the target, and whether we get a producer id."""
+    findings: list[Finding] = []
+    allowed = await topic_operations(target, [LEDGER_TOPIC])
+    if allowed:
+        alias = link.target.alias
+        found = rights.topic_findings(link.name, alias, rights.LEDGER_TOPIC, allowed)
+        findings.extend(finding for finding in found if finding.level is not Level.OK)
+    else:
+        new = NewTopic(name=LEDGER_TOPIC, partition_count=1)
+        imagined = await create_topics(target, [new], validate_only=True)
+        findings.extend(_error(link.name, "ledger", error) for error in imagined.errors.values())
+    for check, asked in (
+        ("producer id", allocate_producer(target)),
+        ("ledger", target.find_coordinator("transaction", f"isthmus.{link.name}.controller")),
+    ):
+        try:
+            await asked
+        except ClusterError as error:
+            findings.append(_error(link.name, check, error))
+    return findings
+
+
+def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
+    """What the plan of a link says about its topics."""
+    sound = [topic for topic in plan.topics if not topic.reasons]
+    for topic in plan.topics:
+        yield from _topic(f"{plan.link}/{topic.topic}", topic)
+    if sound:
+        yield _ok(plan.link, "topics", f"{len(sound)} topics can be mirrored with the same offsets")
+    if not plan.topics:
+        yield Finding(
+            level=Level.WARN,
+            subject=plan.link,
+            check="topics",
+            message="the link selects no topic that is there",
+            hint="Look at topics.include of the link, and whether DESCRIBE on the topics is granted.",
+        )
+
+
+def retention_findings(observed: ObservedLink) -> Iterator[Finding]:
+    """How long the link may be down before the source deletes records that were not copied."""
+    kept = {
+        name: number(pair.source, "retention.ms", -1)
+        for name, pair in observed.pairs.items()
+        if "delete" in (pair.source.value("cleanup.policy") or "delete").split(",")
+    }
+    finite = {name: retention_ms for name, retention_ms in kept.items() if retention_ms >= 0}
+    if not finite:
+        return
+    name = min(finite, key=lambda topic: finite[topic])
+    hours = finite[name] / 3_600_000
+    is_short = finite[name] < _RETENTION_MS_MIN
+    yield Finding(
+        level=Level.WARN if is_short else Level.OK,
+        subject=observed.link.name,
+        check="retention",
+        message=f"the source keeps records for {hours:.3g} h or more (least: topic {name})",
+        hint="A longer standstill loses records: raise retention.ms of the topic." if is_short else "",
+    )
+
+
+def _topic(subject: str, topic: TopicPlan) -> Iterator[Finding]:
+    for problem in topic.reasons:
+        yield _of_problem(Level.ERROR, subject, "preflight", problem)
+    for partition in topic.partitions:
+        if partition.refusal is not None:
+            problem = Problem(
+                f"partition {partition.partition}: {partition.refusal.message}",
+                partition.refusal.hint,
+            )
+            yield _of_problem(Level.ERROR, subject, "preflight", problem)
+    for problem in topic.notes:
+        yield _of_problem(Level.WARN, subject, "preflight", problem)
+
+
+def _of_problem(level: Level, subject: str, check: str, problem: Problem) -> Finding:
+    return Finding(level=level, subject=subject, check=check, message=problem.message, hint=problem.hint)
+
+
+def _error(subject: str, check: str, error: IsthmusError) -> Finding:
+    return Finding(level=Level.ERROR, subject=subject, check=check, message=error.message, hint=error.hint)
+
+
+def _ok(subject: str, check: str, message: str) -> Finding:
+    return Finding(level=Level.OK, subject=subject, check=check, message=message)

@@ -1,0 +1,37 @@
+"""What an examination finds: a level, what it is about, what was found, and what to do about it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Level(enum.StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    WARN = "warn"
+    """It works, but not as well as it could, or not in every case."""
+    ERROR = "error"
+    """Something that is asked for cannot work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding. `subject` is a cluster, a link, a topic (`link/topic`) or the host."""
+
+    level: Level
+    subject: str
+    check: str
+    message: str
+    hint: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """Plain values under stable names."""
+        return {
+            "level": str(self.level),
+            "subject": self.subject,
+            "check": self.check,
+            "message": self.message,
+            "hint": self.hint,
+        }
