@@ -4,7 +4,7 @@ things out.
 
 from __future__ import annotations
 
-from isthmus.cluster.local.broker import LocalBroker
-from isthmus.cluster.local.cluster import BrokerStatus, ClusterStatus, LocalCluster, status
+from isthmus.cluster.local.broker import BrokerStatus, LocalBroker
+from isthmus.cluster.local.cluster import ClusterStatus, LocalCluster, status
 
 __all__ = ["BrokerStatus", "ClusterStatus", "LocalBroker", "LocalCluster", "status"]

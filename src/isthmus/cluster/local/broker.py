@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +16,22 @@ from isthmus.cluster.local.ports import require_free
 from isthmus.cluster.local.probe import knows
 from isthmus.cluster.local.process import Guard, Process, State
 from isthmus.cluster.local.properties import server_properties
+from isthmus.cluster.local.security import Credentials
 from isthmus.cluster.local.template import Template, prepare
 from isthmus.errors import HostError, PortBusy
 
 READY_TERM_S: Final = 90.0
 _STOP_TERM_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    """One broker as it is now."""
+
+    node_id: int
+    address: str
+    state: State
+    pid: int | None
 
 
 class Launcher:
@@ -45,12 +57,24 @@ class Launcher:
         layout, node = self.layout, self.folder / f"node-{node_id}"
         self.template.format(node / "data", node_id=node_id, cluster_id=layout.cluster_id)
         settings = node / "server.properties"
-        write_atomic(settings, server_properties(layout, node_id, node), mode=0o600)
+        text = server_properties(layout, node_id, node, self._security())
+        write_atomic(settings, text, mode=0o600)
         jvm = self.template.jvm
         command = jvm.command("kafka.Kafka", str(settings), heap_mb=layout.heap_mb, fast_start=layout.fast_start)
         if self._guard is None:
             self._guard = Guard()
         return self._guard.spawn(command, environment=jvm.environment, log=node / "server.log")
+
+    @property
+    def credentials(self) -> Credentials:
+        """The users of a secured cluster; made when its first broker starts."""
+        return Credentials(self.folder / "security")
+
+    def _security(self) -> dict[str, str]:
+        if not self.layout.secure:
+            return {}
+        self.credentials.make(self.template.jvm.java)
+        return self.credentials.broker_properties(self.layout.client_ca_file)
 
     def release(self) -> None:
         """Let the brokers started so far outlive this process."""
@@ -111,6 +135,16 @@ class LocalBroker:
     def state(self) -> State:
         process = self._process
         return "gone" if process is None else process.state
+
+    def describe(self) -> BrokerStatus:
+        """The broker as it is now."""
+        process = self._process
+        return BrokerStatus(
+            node_id=self.node_id,
+            address=self.address,
+            state="gone" if process is None else process.state,
+            pid=None if process is None else process.pid,
+        )
 
     def start(self, *, wait: bool = True) -> None:
         """Start the broker, and with `wait` until it serves clients; do nothing when it runs.

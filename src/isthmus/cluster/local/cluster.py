@@ -6,44 +6,33 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from isthmus.cluster.local.broker import READY_TERM_S, Launcher, LocalBroker
+from isthmus.cluster.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
 from isthmus.cluster.local.folders import exclusive, state_folder, write_atomic
 from isthmus.cluster.local.jars import Progress
-from isthmus.cluster.local.layout import HOST, Layout, Ports, layout_from_json
-from isthmus.cluster.local.ports import free_ports
-from isthmus.cluster.local.process import State
+from isthmus.cluster.local.layout import HOST, Layout, layout_from_json
+from isthmus.cluster.local.ports import choose_ports
+from isthmus.cluster.local.security import Credentials, User, admit_users
 from isthmus.cluster.local.template import new_id
-from isthmus.errors import ConfigError, PlanRefused
-from isthmus.model.cluster import Cluster
+from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
+from isthmus.model.cluster import Cluster, SaslMechanism
 
 KAFKA_VERSION: Final = "4.4.0"
 BROKERS_MAX: Final = 9
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_CONTROLLER_PORT: Final = 50
+_DESCRIPTION: Final = "cluster.json"
 _FREE_PORT_TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerStatus:
-    """One broker as it is now."""
-
-    node_id: int
-    address: str
-    state: State
-    pid: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """One local cluster as it is now: `running` with all of its brokers, `stopped` with none, else
-    `degraded`.
-    """
+    """One local cluster now: `running` with all its brokers, `stopped` with none, or `degraded`."""
 
     name: str
     state: Literal["running", "degraded", "stopped"]
@@ -67,9 +56,10 @@ class LocalCluster:
     """
 
     def __init__(self, launcher: Launcher, *, temporary: bool = False) -> None:
+        nodes = range(1, len(launcher.layout.nodes) + 1)
+        self.brokers = tuple(LocalBroker(launcher, node) for node in nodes)
         self._launcher = launcher
         self._temporary = temporary
-        self.brokers = tuple(LocalBroker(launcher, node) for node in range(1, len(launcher.layout.nodes) + 1))
 
     @classmethod
     def start(
@@ -78,6 +68,8 @@ class LocalCluster:
         *,
         brokers: int = 3,
         base_port: int | None = None,
+        secure: bool = False,
+        client_ca_file: Path | None = None,
         properties: Mapping[str, str] | None = None,
         data_dir: Path | None = None,
         heap_mb: int = 512,
@@ -86,46 +78,64 @@ class LocalCluster:
         wait: bool = True,
         progress: Progress | None = None,
     ) -> Self:
-        """Start a cluster, or what is missing of one that is there already, and wait until clients
-        are served.
+        """Start a cluster, or what is missing of one that is there already, and wait for it.
 
-        Brokers listen on `base_port`, `base_port + 1` and so on, controllers 50 above; without
-        `base_port` on free ports. `properties` go into every broker's `server.properties`.
-        `data_dir` holds the cluster's data and description: by default a folder in the user's state
-        folder when `detached`, else a temporary one that goes with the cluster. `fast_start` limits
-        the JVM to its quick compiler: right for tests, wrong for benchmarks. With `wait=False` call
-        `wait_until_ready` yourself, and `detach` after it for a detached cluster. `progress` is
-        called while jars are fetched.
+        Clients reach the brokers on `base_port`, `base_port + 1` and so on, other listeners lie
+        within 60 ports above; without `base_port` all are free ports. `secure` asks for SASL_SSL
+        and an authorizer (see `isthmus.cluster.local.security`), and `client_ca_file`, a PEM
+        file, for a listener with mutual TLS besides. `properties` go into every
+        `server.properties`. `fast_start` holds the JVM back to its quick compiler: right for
+        tests, wrong for benchmarks.
 
+        `data_dir` holds data and description of the cluster: by default a folder in the user's
+        state folder for a `detached` cluster, else a temporary one that goes when it stops.
+        With `wait=False` call `wait_until_ready`, and `detach` after it for a detached cluster.
+        `progress` is called while jars are fetched.
+
+        :raises ConfigError: The name or the number of brokers cannot be used.
         :raises JavaMissing: There is no Java 17 or newer.
         :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
         :raises PortBusy: A port asked for is taken.
-        :raises PlanRefused: A cluster of this name is there already and differs from what is asked
-            for.
+        :raises PlanRefused: A cluster of this name is there already, other than asked for.
         :raises HostError: A broker ended while it started, or was not ready in time.
         """
-        asked = _layout(name, brokers, base_port, dict(properties or {}), heap_mb, fast_start)
+        ports = partial(choose_ports, _checked_count(brokers), base_port, secure, bool(client_ca_file))
+        asked = Layout(
+            name=_checked_name(name),
+            cluster_id=new_id(),
+            kafka_version=KAFKA_VERSION,
+            nodes=ports(),
+            secure=secure,
+            client_ca_file=str(client_ca_file.resolve()) if client_ca_file else None,
+            properties=dict(properties or {}),
+            heap_mb=heap_mb,
+            fast_start=fast_start,
+        )
         temporary = data_dir is None and not detached
-        folder = data_dir or (Path(tempfile.mkdtemp(prefix=f"isthmus-{name}-")) if temporary else state_folder() / name)
-        lock = folder.with_name(f".{folder.name}.lock")
-        with nullcontext() if temporary else exclusive(lock):
-            layout = _settle(asked, folder, ports_matter=base_port is not None)
-            cluster = cls(Launcher(layout, folder, progress), temporary=temporary)
-            try:
-                cluster._start_all(wait=wait, detached=detached)
-            except BaseException:
-                cluster.stop(wipe=temporary)
-                raise
-        return cluster
+        folder = data_dir or _folder(name, temporary=temporary)
+        lock = nullcontext() if temporary else exclusive(folder.with_name(f".{folder.name}.lock"))
+        tries = 1 if base_port is not None else _FREE_PORT_TRIES
+        with lock:
+            while True:
+                fresh = not (folder / _DESCRIPTION).exists()
+                layout = _settle(asked, folder, ports_matter=base_port is not None)
+                cluster = cls(Launcher(layout, folder, progress), temporary=temporary)
+                try:
+                    cluster._bring_up(fresh=fresh, wait=wait, detached=detached)
+                    return cluster
+                except PortBusy:
+                    tries -= 1
+                    if not tries:
+                        raise
+                # Somebody was quicker to listen on a port that had been free.
+                asked = replace(asked, nodes=ports())
 
     @classmethod
     def find(cls, name: str, *, data_dir: Path | None = None) -> Self | None:
-        """The cluster of this name that was started before, running or not; `None` if there is
-        none.
-        """
-        folder = data_dir or state_folder() / name
+        """The cluster of this name that was started before, running or not; `None` without one."""
+        folder = data_dir or state_folder() / _checked_name(name)
         try:
-            text = (folder / "cluster.json").read_text()
+            text = (folder / _DESCRIPTION).read_text()
         except FileNotFoundError:
             return None
         return cls(Launcher(layout_from_json(text), folder))
@@ -134,10 +144,7 @@ class LocalCluster:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
 
@@ -158,62 +165,85 @@ class LocalCluster:
         return self._launcher.folder
 
     @property
+    def credentials(self) -> Credentials:
+        """The users of a secured cluster: where their passwords and the certificate are."""
+        return self._launcher.credentials
+
+    @property
     def bootstrap_servers(self) -> str:
         """The addresses clients are meant to use, separated by commas."""
         return ",".join(broker.address for broker in self.brokers)
 
     @property
     def admin_bootstrap_servers(self) -> str:
-        """The PLAINTEXT listeners, on which everybody is a super user; the same as above in an open
-        cluster.
-        """
+        """The PLAINTEXT listeners, where everybody is a super user; in an open cluster as above."""
         return ",".join(f"{HOST}:{broker.admin_port}" for broker in self.brokers)
 
-    def cluster(self) -> Cluster:
-        """How Isthmus reaches this cluster."""
-        return Cluster(alias=self.name, bootstrap_servers=tuple(self.bootstrap_servers.split(",")))
+    @property
+    def mutual_tls_bootstrap_servers(self) -> str:
+        """The SSL listeners, which ask for a client certificate; empty if there are none."""
+        nodes = self._launcher.layout.nodes
+        return ",".join(f"{HOST}:{ports.ssl}" for ports in nodes if ports.ssl)
+
+    def cluster(self, *, user: User = "isthmus", mechanism: SaslMechanism = "SCRAM-SHA-512") -> Cluster:
+        """How Isthmus reaches this cluster: as this user, where the cluster is secured."""
+        servers = tuple(self.bootstrap_servers.split(","))
+        if not self._launcher.layout.secure:
+            return Cluster(alias=self.name, bootstrap_servers=servers)
+        security = self.credentials.security(user, mechanism)
+        return Cluster(alias=self.name, bootstrap_servers=servers, security=security)
+
+    def admin_cluster(self) -> Cluster:
+        """How Isthmus reaches this cluster as a super user."""
+        return Cluster(alias=self.name, bootstrap_servers=tuple(self.admin_bootstrap_servers.split(",")))
 
     def broker(self, node_id: int) -> LocalBroker:
         """The broker with this node id (1-based)."""
         return self.brokers[node_id - 1]
 
     def wait_until_ready(self, *, term_s: float = READY_TERM_S) -> None:
-        """Wait until every broker answers clients and knows all the others.
+        """Wait until every broker answers clients and knows all the others, and users can log in.
 
         :raises HostError: A broker ended, or the term passed.
         """
         for broker in self.brokers:
             broker.wait_until_ready(peers=len(self.brokers), term_s=term_s)
+        # Once only: whoever takes a right away later means it.
+        admitted = self.credentials.folder / "admitted"
+        if self._launcher.layout.secure and not admitted.exists():
+            admit_users([broker.admin_port for broker in self.brokers], self.credentials, cluster=self.name)
+            admitted.touch()
 
     def detach(self) -> None:
         """Let the brokers outlive this process."""
         self._launcher.release()
 
     def stop(self, *, wipe: bool = False) -> None:
-        """End all brokers: in order when the data is kept, at once when it is wiped. Returns when
-        all are gone.
+        """End all brokers and return when they are gone.
+
+        In order when the data is kept; at once when it is wiped, as that of a temporary cluster is.
         """
         wipe = wipe or self._temporary
         if not wipe:
-            self._terminate_all()
+            for broker in self.brokers:
+                broker.terminate(wait=False)
+            for broker in self.brokers:
+                broker.terminate()
         for broker in self.brokers:
             broker.kill()
         self._launcher.end()
         if wipe:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._wipe()
 
     def describe(self) -> ClusterStatus:
         """The cluster as it is now."""
         layout = self._launcher.layout
-        brokers = tuple(
-            BrokerStatus(node_id=broker.node_id, address=broker.address, state=broker.state, pid=broker.pid)
-            for broker in self.brokers
-        )
-        running = sum(broker.state == "running" for broker in brokers)
+        brokers = tuple(broker.describe() for broker in self.brokers)
+        running = all(broker.state == "running" for broker in brokers)
         stopped = all(broker.state == "gone" for broker in brokers)
         return ClusterStatus(
             name=layout.name,
-            state="running" if running == len(brokers) else "stopped" if stopped else "degraded",
+            state="running" if running else "stopped" if stopped else "degraded",
             cluster_id=layout.cluster_id,
             kafka_version=layout.kafka_version,
             secure=layout.secure,
@@ -223,82 +253,75 @@ class LocalCluster:
             brokers=brokers,
         )
 
-    def _start_all(self, *, wait: bool, detached: bool) -> None:
-        for broker in self.brokers:
-            broker.start(wait=False)
-        if wait:
-            self.wait_until_ready()
-            if detached:
-                self.detach()
+    def _bring_up(self, *, fresh: bool, wait: bool, detached: bool) -> None:
+        try:
+            for broker in self.brokers:
+                broker.start(wait=False)
+            if wait:
+                self.wait_until_ready()
+                if detached:
+                    self.detach()
+        except BaseException as error:
+            self._launcher.end()
+            # What explains a failure is kept; an interrupted first start leaves nothing behind.
+            if fresh and (isinstance(error, PortBusy) or not isinstance(error, HostError)):
+                self._wipe()
+            raise
 
-    def _terminate_all(self) -> None:
-        for broker in self.brokers:
-            broker.terminate(wait=False)
-        for broker in self.brokers:
-            broker.terminate()
+    def _wipe(self) -> None:
+        """Remove what is ours, and the folder if nothing else is in it."""
+        (self.folder / _DESCRIPTION).unlink(missing_ok=True)
+        for folder in (*(broker.folder for broker in self.brokers), self.credentials.folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
 
 def status(names: Iterable[str] | None = None) -> list[ClusterStatus]:
-    """The detached clusters of this user, or those of these names that exist, by name."""
-    wanted = sorted({file.parent.name for file in state_folder().glob("*/cluster.json")}) if names is None else names
-    found = (LocalCluster.find(name) for name in wanted)
+    """The detached clusters of this user, by name; only those of these names if some are given."""
+    if names is None:
+        names = sorted(file.parent.name for file in state_folder().glob(f"*/{_DESCRIPTION}"))
+    found = (LocalCluster.find(name) for name in names)
     return [cluster.describe() for cluster in found if cluster is not None]
 
 
-def _layout(
-    name: str,
-    brokers: int,
-    base_port: int | None,
-    properties: dict[str, str],
-    heap_mb: int,
-    fast_start: bool,
-) -> Layout:
+def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} cannot name a local cluster",
             field="name",
             hint="Use lower-case letters, digits, dots and dashes.",
         )
+    return name
+
+
+def _checked_count(brokers: int) -> int:
     if not 1 <= brokers <= BROKERS_MAX:
         raise ConfigError(
-            f"{brokers} brokers were asked for",
+            f"a local cluster cannot have {brokers} brokers",
             field="brokers",
             hint=f"Ask for 1 to {BROKERS_MAX}.",
         )
-    return Layout(
-        name=name,
-        cluster_id=new_id(),
-        kafka_version=KAFKA_VERSION,
-        nodes=_ports(brokers, base_port),
-        properties=properties,
-        heap_mb=heap_mb,
-        fast_start=fast_start,
-    )
+    return brokers
 
 
-def _ports(brokers: int, base_port: int | None) -> tuple[Ports, ...]:
-    if base_port is None:
-        free = free_ports(2 * brokers)
-        return tuple(Ports(plaintext=free[2 * node], controller=free[2 * node + 1]) for node in range(brokers))
-    return tuple(
-        Ports(plaintext=base_port + node, controller=base_port + _CONTROLLER_PORT + node) for node in range(brokers)
-    )
+def _folder(name: str, *, temporary: bool) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"isthmus-{name}-")) if temporary else state_folder() / name
 
 
 def _settle(asked: Layout, folder: Path, *, ports_matter: bool) -> Layout:
-    """The layout to run: the one in `folder` if it agrees with what is asked for, else `asked`,
-    written down there.
-    """
+    """The layout to run: that in `folder` if it agrees with `asked`, else `asked`, written down."""
     try:
-        kept = layout_from_json((folder / "cluster.json").read_text())
+        kept = layout_from_json((folder / _DESCRIPTION).read_text())
     except FileNotFoundError:
         kept = asked
-    wanted = replace(asked, cluster_id=kept.cluster_id, nodes=asked.nodes if ports_matter else kept.nodes)
-    fixed = replace(kept, heap_mb=asked.heap_mb, fast_start=asked.fast_start)
-    if wanted != fixed or len(asked.nodes) != len(kept.nodes):
+    nodes = asked.nodes if ports_matter else kept.nodes
+    wanted = replace(asked, cluster_id=kept.cluster_id, nodes=nodes)
+    same = replace(kept, heap_mb=asked.heap_mb, fast_start=asked.fast_start)
+    if wanted != same or len(asked.nodes) != len(kept.nodes):
         raise PlanRefused(
             f"a local cluster {asked.name} is there already, other than asked for",
             hint=f"Remove it first: `isthmus local down --clusters {asked.name} --wipe`.",
         )
-    write_atomic(folder / "cluster.json", wanted.to_json(), mode=0o600)
+    write_atomic(folder / _DESCRIPTION, wanted.to_json(), mode=0o600)
     return wanted

@@ -1,4 +1,4 @@
-"""Free loopback ports that stay free."""
+"""Loopback ports: free ones that stay free, and which broker gets which."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
-from isthmus.cluster.local.layout import HOST
+from isthmus.cluster.local.layout import HOST, Ports
 from isthmus.errors import HostError, PortBusy
 
 # From 32768 on the kernel hands ports out to outgoing connections: a listener there can find its
@@ -15,6 +15,8 @@ from isthmus.errors import HostError, PortBusy
 _FREE_BEGIN: Final = 10_000
 _FREE_END: Final = 32_768
 _TRIES: Final = 1_000
+# How far above the port of the first broker's clients its other listeners lie.
+_MUTUAL_TLS, _ADMIN, _CONTROLLER = 10, 20, 50
 
 
 def is_free(port: int) -> bool:
@@ -30,8 +32,9 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """`count` different free ports below the kernel's own range, chosen at random so that two
-    callers rarely meet.
+    """`count` different free ports, chosen at random so that two callers rarely meet.
+
+    :raises HostError: There are not as many.
     """
     chosen: dict[int, None] = {}
     for _ in range(_TRIES):
@@ -46,6 +49,32 @@ def free_ports(count: int) -> tuple[int, ...]:
     )
 
 
+def choose_ports(brokers: int, base_port: int | None, secure: bool, mutual_tls: bool) -> tuple[Ports, ...]:
+    """The ports of all brokers: clients' from `base_port` upwards, or free ones without it."""
+    if base_port is not None:
+        return tuple(_above(base_port + node, secure, mutual_tls) for node in range(brokers))
+    listeners = 2 + secure + mutual_tls
+    free = iter(free_ports(brokers * listeners))
+    return tuple(
+        Ports(
+            plaintext=next(free),
+            controller=next(free),
+            sasl_ssl=next(free) if secure else 0,
+            ssl=next(free) if mutual_tls else 0,
+        )
+        for _ in range(brokers)
+    )
+
+
+def _above(port: int, secure: bool, mutual_tls: bool) -> Ports:
+    return Ports(
+        plaintext=port + _ADMIN if secure else port,
+        controller=port + _CONTROLLER,
+        sasl_ssl=port if secure else 0,
+        ssl=port + _MUTUAL_TLS if mutual_tls else 0,
+    )
+
+
 def require_free(ports: Collection[int], cluster: str) -> None:
     """Refuse ports that something listens on.
 
@@ -54,6 +83,6 @@ def require_free(ports: Collection[int], cluster: str) -> None:
     taken = [str(port) for port in ports if not is_free(port)]
     if taken:
         raise PortBusy(
-            f"{cluster} needs port {' and '.join(taken)} of {HOST} but something listens there",
+            f"{cluster} needs port {' and '.join(taken)} of {HOST}, but something listens there",
             hint=f"End it (`ss -ltnp 'sport = :{taken[0]}'` names it) or choose other ports with --base-port.",
         )

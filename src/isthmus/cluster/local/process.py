@@ -19,6 +19,7 @@ State = Literal["running", "paused", "gone"]
 
 _POLL_S: Final = 0.01
 _ASK_S: Final = 0.05
+_END_TERM_S: Final = 10.0
 # Reads one line from its owner and leaves the group alone; without one its owner has died, and the
 # group dies too.
 _GUARD: Final = "read -r released && exit 0; kill -KILL 0"
@@ -85,6 +86,7 @@ class Guard:
             stderr=subprocess.DEVNULL,
             process_group=0,
         )
+        self._children: list[Process] = []
         self._end = weakref.finalize(self, _end, self._shell)
 
     def spawn(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> Process:
@@ -117,6 +119,7 @@ class Guard:
         process = Process.with_pid(pid)
         if process is None:
             raise HostError(f"{command[0]} ended at once", hint=f"Its output is in {log}.")
+        self._children.append(process)
         return process
 
     def release(self) -> None:
@@ -129,8 +132,10 @@ class Guard:
         self._shell.wait()
 
     def end(self) -> None:
-        """Kill the group."""
+        """Kill the group and return when all of it is gone."""
         self._end()
+        for child in self._children:
+            child.wait_gone(_END_TERM_S)
 
 
 def _end(shell: subprocess.Popen[bytes]) -> None:

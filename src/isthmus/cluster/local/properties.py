@@ -24,7 +24,7 @@ _SMALL: Final = {
     "broker.heartbeat.interval.ms": "500",
     # The default of a second is for networks; between processes of one machine it only delays the
     # start.
-    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.election.timeout.ms": "500",
 }
 
 
