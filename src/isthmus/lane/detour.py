@@ -16,6 +16,7 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from isthmus.errors import ClusterError, NotAuthorized, Unreachable
 from isthmus.lane import rebatch
+from isthmus.lane.faults import Faults
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.pieces import COMMIT, Piece, control_type
 from isthmus.lane.producer import ProducerIdentity
@@ -26,7 +27,7 @@ from isthmus.lane.transaction import Transaction
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
+from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import log_ends
@@ -45,11 +46,11 @@ class Careful(Protocol):
 
     producer: ProducerIdentity
     link: str
+    faults: Faults
 
     def may_write(self) -> bool: ...
     def advanced(self, run: LaneRun, pieces: int) -> None: ...
     def grown(self, size_bytes: int) -> None: ...
-    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None) -> None: ...
 
 
 class Refused(Exception):
@@ -104,6 +105,10 @@ class Detour:
 
     def _rebatch(self, run: LaneRun, piece: Piece) -> None:
         batch, lane = piece.batch, run.lane
+        if piece.stored > 1:
+            parts = [piece._replace(batch=part, stored=1) for part in scan(batch.view)]
+            self._engine.grown(run.replace_head(parts))
+            return
         try:
             is_whole = batch.is_dense and batch.base_offset == run.writer.position
             if is_whole and batch.size_bytes > lane.batch_bytes_max:
@@ -243,7 +248,7 @@ class Detour:
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, append, transaction.transactional_id)
         if code != codes.NONE:
-            self._engine.judged(run, run.writer.answered(code, -1, 0, -1), code, message)
+            self._engine.faults.judged(run, run.writer.answered(code, -1, 0, -1), code, message)
             raise Refused
         transaction.sequence += batch.record_count
         run.writer.advanced_unsequenced(batch.record_count)
@@ -279,7 +284,7 @@ class Detour:
             code, message, base = await self._append_at(run, append, None)
             verdict = run.writer.answered(code, base, batch.record_count, batch.max_timestamp)
             if verdict is not Verdict.ADVANCED:
-                self._engine.judged(run, verdict, code, message)
+                self._engine.faults.judged(run, verdict, code, message)
                 raise Refused
         if run.writer.position == run.prefix_end and self._engine.may_write():
             await self._delete_prefix(run)
@@ -311,7 +316,7 @@ class Detour:
     ) -> tuple[int, str | None]:
         code, message, base = await self._append_at(run, append, transactional_id)
         if code == codes.NONE and base != run.writer.position:
-            self._engine.judged(run, Verdict.BROKEN, code, f"base offset {base}")
+            self._engine.faults.judged(run, Verdict.BROKEN, code, f"base offset {base}")
             raise Refused
         return code, message
 

@@ -12,26 +12,28 @@ The readers and appenders are one per broker, never one per lane, so a thousand 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
+from isthmus.errors import ClusterError
 from isthmus.lane.appender import Parcel, TargetAppender
 from isthmus.lane.detour import Detour, Refused
+from isthmus.lane.faults import Faults
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
-from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
+from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict, Writer
-from isthmus.model.lane import Gap, Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
-from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.fetch import SESSION_LOST, Fetched
 from isthmus.wire.produce import Appended
+
+log = logging.getLogger(__name__)
 
 DEFAULT_BYTES_IN_FLIGHT: Final = 48 << 20
 DEFAULT_EXPIRATION_MS: Final = 86_400_000
@@ -83,6 +85,7 @@ class Engine:
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
         self._detour = Detour(self, target, self._target_routes)
+        self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self._runs: dict[LaneKey, LaneRun] = {}
         self._by_source: dict[tuple[str, int], LaneRun] = {}
         self._readers: dict[int, SourceReader] = {}
@@ -138,7 +141,7 @@ class Engine:
             run = self._runs.get(key)
             if run is not None:
                 run.fail(LaneState.STOPPED, "stopped as asked")
-                self._stop_reading(run)
+                self.stop_reading(run)
 
     def allow_writes(self) -> None:
         """Writing is ours now (again)."""
@@ -211,75 +214,13 @@ class Engine:
         if not self.has_room():
             self._room.clear()
 
-    def misread(self, run: LaneRun, fetched: Fetched) -> None:
-        """The lane cannot be read where it is read now. The reader has dropped it or is about to."""
-        code = fetched.error_code
-        self._stop_reading(run)
-        if run.is_over:
-            return
-        if fetched.diverged_at >= 0:
-            run.fail(
-                LaneState.DIVERGED,
-                f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
-                f"[{fetched.diverged_at}, {run.read_offset}) that were read are gone there",
-                "Delete the target topic to mirror the source as it is now, or keep it and exclude the topic.",
-            )
-        elif code == codes.OFFSET_OUT_OF_RANGE:
-            # Either end may be the reason; looking at both logs tells which.
-            self._out_of_range(run, fetched)
-        elif code == codes.CORRUPT_MESSAGE:
-            if run.state is not LaneState.BLOCKED:
-                run.fail(
-                    LaneState.BLOCKED,
-                    f"the source cannot read its own log at offset {run.read_offset}: CORRUPT_MESSAGE",
-                    "Check the source broker's disk; Isthmus goes on by itself when the batch can be read.",
-                )
-            self._resolver.add(run, DENIED_RETRY_S)
-        elif code in codes.AUTHORIZATION:
-            run.fail(
-                LaneState.NOT_AUTHORIZED,
-                f"the source does not allow reading topic {run.lane.source_topic}",
-                f"Grant READ on topic {run.lane.source_topic}; the lane goes on by itself.",
-            )
-            self._resolver.add(run, DENIED_RETRY_S)
-        elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
-            self._source_routes.forget(*run.source)
-            self._resolver.add(run, RETRY_S)
-        else:
-            if code not in SESSION_LOST:
-                run.fail(
-                    LaneState.SOURCE_UNAVAILABLE, f"the source's leader of {run.lane.key} says {codes.name_of(code)}"
-                )
-            self._source_routes.forget(*run.source)
-            self._reroute(run)
-
-    def _out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
-        if 0 <= run.read_offset < fetched.log_start and run.writer.position >= fetched.log_start:
-            run.read_from(run.writer.position)
-        elif not run.pending and fetched.log_start > run.read_offset and not run.lane.continues_after_gap:
-            # What was read before the records went can still be written, so this waits until nothing is pending.
-            pass_gap(run, Gap(run.writer.position, fetched.log_start))
-            return
-        self._resolver.add(run, RETRY_S)
-
-    def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
-        """A source broker does not answer."""
-        for run in runs:
-            self._stop_reading(run)
-            if isinstance(error, AuthenticationFailed | NotAuthorized):
-                run.fail(LaneState.NOT_AUTHORIZED, str(error), error.hint)
-            else:
-                run.fail(LaneState.SOURCE_UNAVAILABLE, str(error), error.hint)
-            self._source_routes.forget(*run.source)
-            self._reroute(run)
-
-    def _stop_reading(self, run: LaneRun) -> None:
+    def stop_reading(self, run: LaneRun) -> None:
         for reader in self._readers.values():
             if run in reader:
                 reader.remove(run)
         self._unrouted.discard(run)
 
-    def _reroute(self, run: LaneRun) -> None:
+    def reroute(self, run: LaneRun) -> None:
         if run.read_offset >= 0 and not run.is_over:
             self._unrouted.add(run)
             self._rerouting.set()
@@ -329,11 +270,15 @@ class Engine:
         self._drop_written(run)
         head = run.pending[0].batch if run.pending else None
         begin = max(position, run.source_start)
-        if head is None or head.base_offset > position or run.writer.truncated_from is not None:
+        truncated_from = run.writer.truncated_from
+        if truncated_from is not None:
+            log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
+        if head is None or head.base_offset > position or truncated_from is not None:
+            run.is_cut = False
             self._shrunk(run, run.read_from(begin))
-            self._stop_reading(run)
-        if not any(run in reader for reader in self._readers.values()):
-            self._reroute(run)
+            self.stop_reading(run)
+        if not run.is_cut and not any(run in reader for reader in self._readers.values()):
+            self.reroute(run)
         if run.prefix_end >= 0:
             self.needs_care(run)
         self._offer(run)
@@ -372,7 +317,7 @@ class Engine:
             self.advanced(run, parcel.pieces)
             self._offer(run)
         else:
-            self.judged(run, verdict, answer.error_code, answer.error_message)
+            self.faults.judged(run, verdict, answer.error_code, answer.error_message)
 
     def advanced(self, run: LaneRun, pieces: int) -> None:
         """The first pieces of the lane are durable."""
@@ -381,72 +326,8 @@ class Engine:
         run.size_bytes += size
         self._shrunk(run, size)
         run.heal()
-
-    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None) -> None:
-        """An append was not what was hoped for."""
-        name = codes.name_of(error_code)
-        said = f"{name}: {message}" if message else name
-        match verdict:
-            case Verdict.BROKEN:
-                run.fail(
-                    LaneState.FOREIGN_WRITE,
-                    f"a batch for target offset {run.writer.position} was appended elsewhere ({said}): somebody else "
-                    "writes to the partition",
-                    "Deny WRITE on the target topic to all but Isthmus, delete the topic and run again.",
-                )
-            case Verdict.RECREATED:
-                self._target_routes.forget(*run.target)
-                self._resolver.add(run, RETRY_S)
-            case Verdict.DENIED:
-                run.fail(
-                    LaneState.NOT_AUTHORIZED,
-                    f"the target does not allow writing to topic {run.lane.target_topic} ({said})",
-                    f"Grant WRITE on topic {run.lane.target_topic}; the lane goes on by itself.",
-                )
-                self._resolver.add(run, DENIED_RETRY_S)
-            case Verdict.TOO_LARGE:
-                self._too_large(run, said)
-            case Verdict.REFUSED:
-                run.fail(
-                    LaneState.BLOCKED,
-                    f"the target refuses the batch at offset {run.writer.position} ({said})",
-                    "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds.",
-                )
-                self._resolver.add(run, DENIED_RETRY_S)
-            case _:
-                if error_code == codes.NOT_ENOUGH_REPLICAS:
-                    run.fail(
-                        LaneState.TARGET_UNAVAILABLE,
-                        f"the target has too few in-sync replicas for {run.lane.key}",
-                        "Bring its brokers back; the lane goes on by itself.",
-                    )
-                self._target_routes.forget(*run.target)
-                self._resolver.add(run, RETRY_S if error_code == codes.NOT_ENOUGH_REPLICAS else 0.0)
-
-    def _too_large(self, run: LaneRun, said: str) -> None:
-        batch = run.pending[0].batch if run.pending else None
-        if batch is None or batch.record_count <= 1:
-            size = 0 if batch is None else batch.size_bytes
-            run.fail(
-                LaneState.BLOCKED,
-                f"the record at offset {run.writer.position} ({size} bytes) is too large for the target ({said})",
-                f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
-            )
-            self._resolver.add(run, DENIED_RETRY_S)
-            return
-        # The limit was lowered, or compression differs: halve what this lane sends until it fits.
-        run.lane = run.lane.with_batch_bytes_max(max(batch.size_bytes // 2, 1))
-        run.pending[0] = run.pending[0]._replace(is_plain=False)
-        self.needs_care(run)
-
-    def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
-        """A target broker does not answer: whether the bytes are in the log is for the log to say."""
-        for run in runs:
-            if isinstance(error, AuthenticationFailed | NotAuthorized):
-                run.fail(LaneState.NOT_AUTHORIZED, str(error), error.hint)
-            else:
-                run.fail(LaneState.TARGET_UNAVAILABLE, str(error), error.hint)
-            self._target_routes.forget(*run.target)
+        if run.is_cut and not run.pending:
+            run.is_cut = False
             self._resolver.add(run)
 
     def needs_care(self, run: LaneRun) -> None:
@@ -462,10 +343,7 @@ class Engine:
             if run.is_placed and not run.is_over:
                 self._resolver.add(run, DENIED_RETRY_S)
         except ClusterError as error:
-            state = LaneState.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else LaneState.TARGET_UNAVAILABLE
-            run.fail(state, str(error), error.hint)
-            self._target_routes.forget(*run.target)
-            self._resolver.add(run, DENIED_RETRY_S if state is LaneState.NOT_AUTHORIZED else RETRY_S)
+            self.faults.write_failed(run, error)
         finally:
             run.is_busy = False
         self._offer(run)
@@ -481,7 +359,7 @@ class Engine:
                     await routes.refresh()
                     for run in self._runs.values():
                         if not self._resolver.exists(run):
-                            self._stop_reading(run)
+                            self.stop_reading(run)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

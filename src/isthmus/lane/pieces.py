@@ -12,11 +12,15 @@ COMMIT: Final = 1
 
 
 class Piece(NamedTuple):
-    """A batch of the source. `is_plain`: may go out as the bytes it is. `is_aborted`: of an aborted transaction."""
+    """A batch of the source, or a run of `stored` tiny ones that has to be joined before it can go out.
+
+    `is_plain`: no more is to be done than that. `is_aborted`: of an aborted transaction.
+    """
 
     batch: Batch
     is_plain: bool
     is_aborted: bool
+    stored: int = 1
 
 
 class AbortedTransaction(NamedTuple):
@@ -35,16 +39,23 @@ def control_type(batch: Batch) -> int:
 
 
 def pieces(
-    batches: Iterable[Batch], aborted: Collection[AbortedTransaction], *, bytes_max: int, keeps_append_time: bool
+    batches: Iterable[tuple[Batch, int]],
+    aborted: Collection[AbortedTransaction],
+    *,
+    bytes_max: int,
+    keeps_append_time: bool,
 ) -> Iterator[Piece]:
-    """Classify batches of one fetch as the consumer does: an abort list sorted by offset, closed by abort markers."""
+    """Classify batches of one fetch, each with the number of stored ones it stands for.
+
+    Aborted data is told as the consumer does: by a list sorted by offset, closed by abort markers.
+    """
     if not aborted:
-        for batch in batches:
-            yield Piece(batch, _is_plain(batch, bytes_max, keeps_append_time), False)
+        for batch, stored in batches:
+            yield Piece(batch, _is_plain(batch, bytes_max, keeps_append_time), False, stored)
         return
     waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     open_ids: set[int] = set()
-    for batch in batches:
+    for batch, stored in batches:
         while waiting and waiting[-1].first_offset < batch.offset_end:
             open_ids.add(waiting.pop().producer_id)
         if batch.is_control:
@@ -53,7 +64,8 @@ def pieces(
             yield Piece(batch, False, False)
             continue
         is_aborted = batch.is_transactional and batch.producer_id in open_ids
-        yield Piece(batch, not is_aborted and _is_plain(batch, bytes_max, keeps_append_time), is_aborted)
+        is_plain = not is_aborted and _is_plain(batch, bytes_max, keeps_append_time)
+        yield Piece(batch, is_plain, is_aborted, stored)
 
 
 def _is_plain(batch: Batch, bytes_max: int, keeps_append_time: bool) -> bool:

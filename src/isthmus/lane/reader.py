@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from isthmus.errors import ClusterError
+from isthmus.lane.faults import Faults
 from isthmus.lane.pieces import AbortedTransaction, pieces
 from isthmus.lane.rebatch import dense
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes
-from isthmus.wire.batch import Batch, crc_ok, scan
+from isthmus.wire.batch import spans
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, FetchSession, Want
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -22,6 +23,8 @@ SHORT_POLL_MS: Final = 5
 RESPONSE_BYTES: Final = 8 << 20
 PARTITION_BYTES: Final = 4 << 20
 LANE_BYTES_MAX: Final = 16 << 20
+TINY_BYTES: Final = 2 << 10
+SPAN_BYTES: Final = 64 << 10
 _ANSWER_S: Final = 15.0
 _RETRY_S: Final = 0.2
 
@@ -29,12 +32,12 @@ _RETRY_S: Final = 0.2
 class Reading(Protocol):
     """What a reader needs of its engine."""
 
+    faults: Faults
+
     def has_room(self) -> bool: ...
     async def wait_for_room(self) -> None: ...
     async def throttle(self, size_bytes: int) -> None: ...
     def received(self, run: LaneRun, size_bytes: int) -> None: ...
-    def misread(self, run: LaneRun, fetched: Fetched) -> None: ...
-    def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None: ...
 
 
 class SourceReader:
@@ -99,7 +102,7 @@ class SourceReader:
                     await self._engine.wait_for_room()
                     size = await self._poll(connection)
                 except ClusterError as error:
-                    self._engine.source_lost(list(self._lanes.values()), error)
+                    self._engine.faults.source_lost(list(self._lanes.values()), error)
                     await asyncio.sleep(_RETRY_S)
                 else:
                     await self._engine.throttle(size)
@@ -120,7 +123,7 @@ class SourceReader:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
         if self._session.answered(answer) != codes.NONE:
             for run in list(self._lanes.values()):
-                self._engine.misread(run, _no_data(run, answer.error_code))
+                self._engine.faults.misread(run, _no_data(run, answer.error_code))
             return 0
         size = 0
         for fetched in self._session.partitions(answer):
@@ -133,13 +136,13 @@ class SourceReader:
     def _take(self, run: LaneRun, fetched: Fetched) -> int:
         if fetched.error_code != codes.NONE or fetched.diverged_at >= 0:
             self.remove(run)
-            self._engine.misread(run, fetched)
+            self._engine.faults.misread(run, fetched)
             return 0
         run.source_end = fetched.stable_end
         run.source_start = fetched.log_start
         if fetched.log_start > run.read_offset:
             self.remove(run)
-            self._engine.misread(run, fetched._replace(error_code=codes.OFFSET_OUT_OF_RANGE))
+            self._engine.faults.misread(run, fetched._replace(error_code=codes.OFFSET_OUT_OF_RANGE))
             return 0
         try:
             size = self._offer(run, fetched)
@@ -151,7 +154,7 @@ class SourceReader:
                 "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus reads again "
                 "every few seconds and goes on when the bytes are whole.",
             )
-            self._engine.misread(run, fetched._replace(error_code=codes.CORRUPT_MESSAGE))
+            self._engine.faults.misread(run, fetched._replace(error_code=codes.CORRUPT_MESSAGE))
             return 0
         if size:
             if run.pending_bytes >= LANE_BYTES_MAX:
@@ -165,16 +168,17 @@ class SourceReader:
     def _offer(self, run: LaneRun, fetched: Fetched) -> int:
         if not fetched.records:
             return 0
+        # Runs are told apart by offset only, so with aborted data in sight every batch stands alone.
+        tiny_bytes = 0 if fetched.aborted else TINY_BYTES
         batches = [
             part
-            for batch in scan(fetched.records)
+            for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES)
             # Message sets from before Kafka 0.11 are brought to magic 2 here, so that nothing behind knows of them.
-            for part in ((batch,) if batch.magic == 2 else dense(batch))
+            for part in (((batch, stored),) if batch.magic == 2 else ((part, 1) for part in dense(batch)))
         ]
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
-        _check(batches)
         aborted = [AbortedTransaction(*transaction) for transaction in fetched.aborted]
         return run.offer(
             pieces(
@@ -184,12 +188,6 @@ class SourceReader:
                 keeps_append_time=run.lane.keeps_append_time,
             )
         )
-
-
-def _check(batches: list[Batch]) -> None:
-    for batch in batches:
-        if not crc_ok(batch):
-            raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:

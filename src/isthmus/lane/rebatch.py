@@ -6,18 +6,25 @@ timestamps, keys, values and headers stay, the batch around them changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gzip
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+import cramjam
+from aiokafka.codec import snappy_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
 
-from isthmus.wire.batch import Batch, scan
+from isthmus.wire.batch import HEADER_BYTES, Batch, compressed, scan
 
 Headers = list[tuple[str, bytes | None]]
 _BUILDER_BYTES: Final = 1 << 30
 _MAGIC: Final = 2
+_GZIP_LEVEL: Final = 6
+_LZ4_LEVEL: Final = 1
+_ZSTD_LEVEL: Final = 3
 
 
 class Record(NamedTuple):
@@ -53,37 +60,64 @@ def _legacy_records(batch: Batch) -> list[Record]:
 
 def encode(records: Sequence[Record], codec: int) -> Batch:
     """One dense batch of magic 2 from records whose offsets follow one another."""
-    builder = DefaultRecordBatchBuilder(_MAGIC, codec, 0, -1, -1, -1, _BUILDER_BYTES)
+    builder = _builder()
     append = builder.append
     for delta, (_, timestamp, key, value, headers) in enumerate(records):
         append(delta, timestamp, key, value, headers)
-    return _built(builder, records[0].offset)
+    return _built(builder, records[0].offset, codec)
 
 
-def _built(builder: DefaultRecordBatchBuilder, base_offset: int) -> Batch:
-    batch = next(scan(bytes(builder.build())))
-    return batch._replace(base_offset=base_offset, offset_end=base_offset + batch.record_count)
+def _builder() -> DefaultRecordBatchBuilder:
+    # Uncompressed: its own LZ4 takes the slowest level, so records are compressed here.
+    return DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _BUILDER_BYTES)
 
 
-def join(batches: Iterable[Batch]) -> Batch:
-    """Dense batches that follow one another, of one codec, as one batch.
+def _built(builder: DefaultRecordBatchBuilder, base_offset: int, codec: int) -> Batch:
+    plain = memoryview(builder.build())
+    batch = next(scan(plain))._replace(base_offset=base_offset)
+    batch = batch._replace(offset_end=base_offset + batch.record_count)
+    if codec == 0:
+        return batch
+    return compressed(batch, codec, _COMPRESS[codec](bytes(plain[HEADER_BYTES:])))
+
+
+def _gzip(data: bytes) -> bytes:
+    return gzip.compress(data, compresslevel=_GZIP_LEVEL, mtime=0)
+
+
+def _lz4(data: bytes) -> bytes:
+    # Brokers do not read linked blocks (KIP-57).
+    compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def _zstd(data: bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+
+
+def _snappy(data: bytes) -> bytes:
+    return bytes(snappy_encode(data))
+
+
+_COMPRESS: Final[dict[int, Callable[[bytes], bytes]]] = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Dense batches (or runs of them, see `wire.batch.spans`) that follow one another, of one codec, as one batch.
 
     The inner loop does as little as possible: this is what makes sources of tiny batches fast.
     """
-    builder: DefaultRecordBatchBuilder | None = None
-    base_offset = 0
+    builder = _builder()
+    append = builder.append
     delta = 0
     for batch in batches:
-        if builder is None:
-            base_offset = batch.base_offset
-            builder = DefaultRecordBatchBuilder(_MAGIC, batch.codec, 0, -1, -1, -1, _BUILDER_BYTES)
-        append = builder.append
-        for record in DefaultRecordBatch(bytes(batch.view)):
-            append(delta, record.timestamp, record.key, record.value, record.headers)
-            delta += 1
-    if builder is None:
-        raise ValueError("nothing to join")
-    return _built(builder, base_offset)
+        stored = MemoryRecords(bytes(batch.view))
+        while (records := stored.next_batch()) is not None:
+            for record in records:
+                append(delta, record.timestamp, record.key, record.value, record.headers)
+                delta += 1
+    return _built(builder, batches[0].base_offset, batches[0].codec)
 
 
 def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Batch]:

@@ -322,7 +322,8 @@ class Resolver:
             )
             return
         self._doubts.pop(run, None)
-        if position < run.source_start and not self._pass_gap(run):
+        is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
+        if position < run.source_start and not is_held and not self._pass_gap(run):
             return
         self._engine.place(run)
 

@@ -27,7 +27,8 @@ class LaneRun:
     `pending` holds what was read and is not yet durable at the target, in offset order. `read_offset` is the next
     offset to fetch, -1 until the target's log was looked at. `prefix_end` is where fillers end that stand for what the
     source has deleted, -1 when there are none; `prefix_undeleted` that they are in the log. `is_placed` says that
-    the writer knows its place and the fast path may send, `is_busy` that the slow path owns the lane for the moment.
+    the writer knows its place and the fast path may send, `is_busy` that the slow path owns it for the
+    moment, `is_cut` that the source has deleted what comes after `pending`.
     """
 
     lane: Lane
@@ -43,6 +44,7 @@ class LaneRun:
     is_placed: bool = False
     is_busy: bool = False
     is_queued: bool = False
+    is_cut: bool = False
     tail_checked: bool = False
     holes: int = 0
     prefix_end: int = -1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -35,6 +35,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+_NOT_ORDINARY: Final = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 
@@ -132,6 +133,75 @@ def scan(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
         position += size
 
 
+def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would double its cost
+    records: bytes | bytearray | memoryview, *, tiny_bytes: int, span_bytes: int
+) -> Iterator[tuple[Batch, int]]:
+    """The whole batches in a fetched record set, checked; runs of tiny ones count as a single `Batch`.
+
+    Yields batches and how many stored batches the view of each covers. Only batches of magic 2 below `tiny_bytes` that
+    hold ordinary records, follow one another without a hole and share a codec make a run; a run ends at `span_bytes`.
+    A source of one-record batches would otherwise cost an object and several calls for every record.
+
+    :raises ValueError: A checksum is wrong, or the bytes cannot be record batches.
+    """
+    view = memoryview(records)
+    run: tuple[int, ...] = ()
+    begin = parts = run_end = run_count = run_max = 0
+    codec = -1
+    position, end = 0, len(view)
+    while end - position >= HEADER_BYTES:
+        fields = HEADER.unpack_from(view, position)
+        base, length, _, magic, crc, attributes, last_delta, _, max_timestamp, _, _, _, count = fields
+        size = length + _FRAME_BYTES
+        if size > end - position or magic != 2:
+            break
+        if crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
+            raise ValueError(f"the checksum of the batch at offset {base} is wrong")
+        if size < tiny_bytes and not attributes & _NOT_ORDINARY and count == last_delta + 1:
+            if parts and base == run_end and attributes & CODEC_MASK == codec and position - begin < span_bytes:
+                parts += 1
+                run_end = base + count
+                run_count += count
+                if max_timestamp > run_max:
+                    run_max = max_timestamp
+            else:
+                if parts:
+                    yield _span(run, run_end, run_max, run_count, view[begin:position]), parts
+                run, begin, parts = fields, position, 1
+                run_end, run_count, run_max, codec = base + count, count, max_timestamp, attributes & CODEC_MASK
+        else:
+            if parts:
+                yield _span(run, run_end, run_max, run_count, view[begin:position]), parts
+                parts = 0
+            yield _span(fields, base + last_delta + 1, max_timestamp, count, view[position : position + size]), 1
+        position += size
+    if parts:
+        yield _span(run, run_end, run_max, run_count, view[begin:position]), parts
+    for batch in scan(view[position:]):
+        if batch.magic == 2 and not crc_ok(batch):
+            raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
+        yield batch, 1
+
+
+def _span(fields: Any, offset_end: int, max_timestamp: int, count: int, view: memoryview) -> Batch:
+    base, _, epoch, magic, crc, attributes, _, base_timestamp, _, producer_id, producer_epoch, sequence, _ = fields
+    return Batch(
+        base,
+        offset_end,
+        epoch,
+        magic,
+        crc,
+        attributes,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence,
+        count,
+        view,
+    )
+
+
 def _legacy(view: memoryview, offset: int, magic: int) -> Batch:
     if magic not in (0, 1) or len(view) < 26:
         raise ValueError(f"the bytes at offset {offset} are no record batch (magic {magic})")
@@ -143,6 +213,25 @@ def _legacy(view: memoryview, offset: int, magic: int) -> Batch:
 def crc_ok(batch: Batch) -> bool:
     """Whether the stored CRC32C fits the bytes (magic 2 only)."""
     return bool(crc32c(batch.view[_CHECKED_BEGIN:]) == batch.crc)
+
+
+def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
+    """An uncompressed batch with `records` (its own, compressed) behind a header that says so."""
+    attributes = batch.attributes & ~CODEC_MASK | codec
+    checked = _CHECKED.pack(
+        attributes,
+        batch.record_count - 1,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.record_count,
+    )
+    crc = crc32c(records, crc32c(checked))
+    frame = _FRAME.pack(batch.base_offset, HEADER_BYTES - _FRAME_BYTES + len(records), batch.leader_epoch, 2)
+    view = memoryview(b"".join((frame, _CRC.pack(crc), checked, records)))
+    return batch._replace(attributes=attributes, crc=crc, view=view)
 
 
 def stamp(batch: Batch, producer_id: int, producer_epoch: int, sequence: int, *, transactional: bool = False) -> bytes:

@@ -1,0 +1,173 @@
+"""What goes wrong with a lane, what state that is, and how it heals.
+
+Three outcomes only: look at the logs again (`Resolver`), read elsewhere (`reroute`), or a terminal state that an
+operator has to see. Nothing here sends anything.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
+from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Verdict
+from isthmus.model.lane import Gap, LaneState
+from isthmus.wire import codes
+from isthmus.wire.fetch import SESSION_LOST, Fetched
+
+
+class Faulty(Protocol):
+    """What the faults need of their engine."""
+
+    def stop_reading(self, run: LaneRun) -> None: ...
+    def reroute(self, run: LaneRun) -> None: ...
+    def needs_care(self, run: LaneRun) -> None: ...
+
+
+class Faults:
+    """Decides for every failure of reading or writing what becomes of the lane."""
+
+    def __init__(self, engine: Faulty, resolver: Resolver, source: Routes, target: Routes) -> None:
+        self._engine = engine
+        self._resolver = resolver
+        self._source = source
+        self._target = target
+
+    # Reading
+
+    def misread(self, run: LaneRun, fetched: Fetched) -> None:
+        """The lane cannot be read where it is read now."""
+        code = fetched.error_code
+        self._engine.stop_reading(run)
+        if run.is_over:
+            return
+        if fetched.diverged_at >= 0:
+            run.fail(
+                LaneState.DIVERGED,
+                f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
+                f"[{fetched.diverged_at}, {run.read_offset}) that were read are gone there",
+                "Delete the target topic to mirror the source as it is now, or keep it and exclude the topic.",
+            )
+        elif code == codes.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(run, fetched)
+        elif code == codes.CORRUPT_MESSAGE:
+            if run.state is not LaneState.BLOCKED:
+                run.fail(
+                    LaneState.BLOCKED,
+                    f"the source cannot read its own log at offset {run.read_offset}: CORRUPT_MESSAGE",
+                    "Check the source broker's disk; Isthmus goes on by itself when the batch can be read.",
+                )
+            self._resolver.add(run, DENIED_RETRY_S)
+        elif code in codes.AUTHORIZATION:
+            run.fail(
+                LaneState.NOT_AUTHORIZED,
+                f"the source does not allow reading topic {run.lane.source_topic}",
+                f"Grant READ on topic {run.lane.source_topic}; the lane goes on by itself.",
+            )
+            self._resolver.add(run, DENIED_RETRY_S)
+        elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
+            self._source.forget(*run.source)
+            self._resolver.add(run, RETRY_S)
+        else:
+            if code not in SESSION_LOST:
+                reason = f"the source's leader of {run.lane.key} says {codes.name_of(code)}"
+                run.fail(LaneState.SOURCE_UNAVAILABLE, reason)
+            self._source.forget(*run.source)
+            self._engine.reroute(run)
+
+    def _out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
+        if run.pending:
+            # What was read before the records went can still be written; the gap begins behind it.
+            run.is_cut = True
+        elif fetched.log_start > run.read_offset == run.writer.position and not run.lane.continues_after_gap:
+            pass_gap(run, Gap(run.writer.position, fetched.log_start))
+        else:
+            # Either end of the source's log may be the reason; looking at both logs tells which.
+            self._resolver.add(run, RETRY_S)
+
+    def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
+        """A source broker does not answer."""
+        for run in runs:
+            self._engine.stop_reading(run)
+            run.fail(_state_of(error, LaneState.SOURCE_UNAVAILABLE), str(error), error.hint)
+            self._source.forget(*run.source)
+            self._engine.reroute(run)
+
+    # Writing
+
+    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None) -> None:
+        """An append was not what was hoped for."""
+        name = codes.name_of(error_code)
+        said = f"{name}: {message}" if message else name
+        match verdict:
+            case Verdict.BROKEN:
+                run.fail(
+                    LaneState.FOREIGN_WRITE,
+                    f"a batch for target offset {run.writer.position} was appended elsewhere ({said}): somebody else "
+                    "writes to the partition",
+                    "Deny WRITE on the target topic to all but Isthmus, delete the topic and run again.",
+                )
+            case Verdict.DENIED:
+                run.fail(
+                    LaneState.NOT_AUTHORIZED,
+                    f"the target does not allow writing to topic {run.lane.target_topic} ({said})",
+                    f"Grant WRITE on topic {run.lane.target_topic}; the lane goes on by itself.",
+                )
+                self._resolver.add(run, DENIED_RETRY_S)
+            case Verdict.TOO_LARGE:
+                self._too_large(run, said)
+            case Verdict.REFUSED:
+                run.fail(
+                    LaneState.BLOCKED,
+                    f"the target refuses the batch at offset {run.writer.position} ({said})",
+                    "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds.",
+                )
+                self._resolver.add(run, DENIED_RETRY_S)
+            case _:
+                self._look_again(run, error_code)
+
+    def _look_again(self, run: LaneRun, error_code: int) -> None:
+        delay_s = 0.0
+        if error_code == codes.NOT_ENOUGH_REPLICAS:
+            run.fail(
+                LaneState.TARGET_UNAVAILABLE,
+                f"the target has too few in-sync replicas for {run.lane.key}",
+                "Bring its brokers back; the lane goes on by itself.",
+            )
+            delay_s = RETRY_S
+        self._target.forget(*run.target)
+        self._resolver.add(run, delay_s)
+
+    def _too_large(self, run: LaneRun, said: str) -> None:
+        batch = run.pending[0].batch if run.pending else None
+        if batch is None or batch.record_count <= 1:
+            size_bytes = 0 if batch is None else batch.size_bytes
+            run.fail(
+                LaneState.BLOCKED,
+                f"the record at offset {run.writer.position} ({size_bytes} bytes) is too large for the target ({said})",
+                f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
+            )
+            self._resolver.add(run, DENIED_RETRY_S)
+            return
+        # The limit was lowered, or compression differs: halve what this lane sends until it fits.
+        run.lane = run.lane.with_batch_bytes_max(max(batch.size_bytes // 2, 1))
+        run.pending[0] = run.pending[0]._replace(is_plain=False)
+        self._engine.needs_care(run)
+
+    def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
+        """A target broker does not answer: whether the bytes are in the log is for the log to say."""
+        for run in runs:
+            self.write_failed(run, error)
+
+    def write_failed(self, run: LaneRun, error: ClusterError) -> None:
+        """A request for one lane failed at the target."""
+        state = _state_of(error, LaneState.TARGET_UNAVAILABLE)
+        run.fail(state, str(error), error.hint)
+        self._target.forget(*run.target)
+        self._resolver.add(run, DENIED_RETRY_S if state is LaneState.NOT_AUTHORIZED else 0.0)
+
+
+def _state_of(error: ClusterError, otherwise: LaneState) -> LaneState:
+    return LaneState.NOT_AUTHORIZED if isinstance(error, AuthenticationFailed | NotAuthorized) else otherwise
