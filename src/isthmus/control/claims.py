@@ -7,7 +7,7 @@ configuration keeps the topic, so that adding a link never stops one that runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from isthmus.model.lane import Problem
@@ -45,12 +45,6 @@ class Claims:
             )
         self._granted[claim.target_id, claim.topic] = claim
         return None
-
-    def release(self, link: str, topics: Sequence[str]) -> None:
-        """A link no longer wants these topics."""
-        for key, claim in list(self._granted.items()):
-            if claim.link == link and claim.topic in topics:
-                del self._granted[key]
 
     def _path(self, claim: Claim) -> Iterator[str]:
         """The links by which the claim's source gets the topic from the claim's target, if any."""

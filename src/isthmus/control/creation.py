@@ -86,8 +86,7 @@ def settled_policy(
 
     `None` stands for the broker's default.
     """
-    is_filling = all(target.own_configs.get(name) == value for name, value in _FILLING.items())
-    if not is_filling or _policy(source) == _FILLING["cleanup.policy"]:
+    if not is_filling(source, target):
         return {}
     if not all(
         _is_past_prefix(source_ranges.get(partition), target_ranges.get(partition))
@@ -97,6 +96,14 @@ def settled_policy(
     own = source.own_configs
     wanted = {name: own.get(name) for name in _FILLING} | {"cleanup.policy": _policy(source)}
     return {name: value for name, value in wanted.items() if value != _FILLING[name]}
+
+
+def is_filling(source: TopicDescription, target: TopicDescription) -> bool:
+    """Whether a target still has the configuration it was created with for filling."""
+    own = target.own_configs
+    return _policy(source) != _FILLING["cleanup.policy"] and all(
+        own.get(name) == value for name, value in _FILLING.items()
+    )
 
 
 def _is_past_prefix(source: LogRange | None, target: LogRange | None) -> bool:

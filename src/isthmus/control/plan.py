@@ -27,8 +27,9 @@ class TopicPlan:
 
     `partition_count` is the source's. `state` is what the topic's lanes report while it is refused,
     which it is where there are `reasons`. `lanes` are those that can run as things are; after a
-    creation plan again. `settles` are configurations the target topic gets now that its prefix is
-    filled, `None` standing for the broker's default.
+    creation plan again. A target that `is_filling` still has the configuration it was created with
+    for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
+    for the broker's default.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class TopicPlan:
     state: LaneState = LaneState.STARTING
     creation: NewTopic | None = None
     settles: Mapping[str, str | None] = field(default_factory=dict)
+    is_filling: bool = False
     lanes: tuple[Lane, ...] = ()
 
     @property

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from isthmus.cluster.topics import TopicDescription
 from isthmus.control.claims import Claim, Claims
-from isthmus.control.creation import creation, settled_policy
+from isthmus.control.creation import creation, is_filling, settled_policy
 from isthmus.control.observation import ObservedLink
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.lane.preflight import (
@@ -25,7 +26,10 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 EXPIRATION_MS_MAX: Final = 2**31 - 1
 """The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
 _DAY_MS: Final = 86_400_000
-_START_ANEW: Final = "To mirror anew, delete the target topic, then run: isthmus resume {} --topic {}"
+_START_ANEW: Final = (
+    "Decide which data is right. To mirror from the beginning, delete the target topic if it is "
+    "there, and start isthmus run again."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,23 @@ class TopicIds:
 
     source: uuid.UUID
     target: uuid.UUID
+
+
+def at_start(observed: ObservedLink, recorded: Mapping[str, TopicIds]) -> dict[str, TopicIds]:
+    """What still counts of the recorded ids when a run begins.
+
+    Where the target topic is not the one that was written, nothing is left that could be mixed up:
+    mirroring begins anew. While a run lasts, a target topic that goes away stops its lanes instead.
+    """
+    return {
+        name: ids
+        for name, ids in recorded.items()
+        if name not in observed.pairs or _is_target(observed.pairs[name].target, ids)
+    }
+
+
+def _is_target(target: TopicDescription | None, ids: TopicIds) -> bool:
+    return target is not None and not _differ(ids.target, target.topic_id)
 
 
 def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, TopicIds] | None = None) -> LinkPlan:
@@ -78,7 +99,7 @@ def _topic(observed: ObservedLink, name: str, claims: Claims, recorded: TopicIds
     )
     if problem is not None:
         return _refused(name, problem, LaneState.REFUSED)
-    problem = _other_topic(observed.link, pair, recorded)
+    problem = _other_topic(pair, recorded)
     if problem is not None:
         return _refused(name, problem, LaneState.TOPIC_RECREATED)
     decision = preflight(pair, holes_max=observed.link.compaction_holes_max)
@@ -89,17 +110,16 @@ def _refused(name: str, problem: Problem, state: LaneState) -> TopicPlan:
     return TopicPlan(topic=name, action=Action.REFUSE, reasons=(problem,), state=state)
 
 
-def _other_topic(link: Link, pair: TopicPair, recorded: TopicIds | None) -> Problem | None:
+def _other_topic(pair: TopicPair, recorded: TopicIds | None) -> Problem | None:
     """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
     if recorded is None:
         return None
-    hint = _START_ANEW.format(link.name, pair.source.name)
     if _differ(recorded.source, pair.source.topic_id):
-        return Problem("the source topic was deleted and created again", hint)
+        return Problem("the source topic was deleted and created again", _START_ANEW)
     if pair.target is None:
-        return Problem("the target topic was deleted", hint)
+        return Problem("the target topic was deleted", _START_ANEW)
     if _differ(recorded.target, pair.target.topic_id):
-        return Problem("the target topic was deleted and created again", hint)
+        return Problem("the target topic was deleted and created again", _START_ANEW)
     return None
 
 
@@ -133,6 +153,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         state=LaneState.REFUSED if refused else LaneState.STARTING,
         creation=None if refused else created,
         settles={} if refused else settles,
+        is_filling=not refused and target is not None and is_filling(source, target),
         lanes=() if refused else tuple(_lanes(observed.link, pair, decision)),
     )
 

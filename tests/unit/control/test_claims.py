@@ -44,14 +44,6 @@ def test_longer_circle_is_refused_and_names_its_links() -> None:
     assert "ab, bc" in problem.message
 
 
-def test_released_topic_is_free() -> None:
-    """What a link gives up another may have."""
-    claims = Claims()
-    assert claims.grant(claim("one", "a", "c")) is None
-    claims.release("one", ["orders"])
-    assert claims.grant(claim("two", "b", "c")) is None
-
-
 clusters = st.sampled_from("abcde")
 
 
