@@ -29,6 +29,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
+    "local": Command("isthmus.cli.local", "Start, stop and show real Kafka clusters on this machine."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
 }
 """All commands in the order of the help. The name is what people type."""

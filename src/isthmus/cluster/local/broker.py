@@ -134,7 +134,7 @@ class LocalBroker:
     @property
     def state(self) -> State:
         process = self._process
-        return "gone" if process is None else process.state
+        return "stopped" if process is None else process.state
 
     def describe(self) -> BrokerStatus:
         """The broker as it is now."""
@@ -142,7 +142,7 @@ class LocalBroker:
         return BrokerStatus(
             node_id=self.node_id,
             address=self.address,
-            state="gone" if process is None else process.state,
+            state="stopped" if process is None else process.state,
             pid=None if process is None else process.pid,
         )
 
@@ -152,7 +152,7 @@ class LocalBroker:
         :raises PortBusy: Something else took one of its ports.
         :raises HostError: The JVM ended, or the broker was not ready in time.
         """
-        if self.state == "gone":
+        if self.state == "stopped":
             require_free(self._ports.all, self._launcher.layout.name)
             process = self._launcher.launch(self.node_id)
             document = {"pid": process.pid, "started_ticks": process.started_ticks}
@@ -183,7 +183,7 @@ class LocalBroker:
         if process is not None:
             process.send(signal.SIGTERM)
             process.send(signal.SIGCONT)
-            if wait and not process.wait_gone(_STOP_TERM_S):
+            if wait and not process.wait_stopped(_STOP_TERM_S):
                 self.kill()
 
     def kill(self) -> None:
@@ -191,7 +191,7 @@ class LocalBroker:
         process = self._process
         if process is not None:
             process.send(signal.SIGKILL)
-            process.wait_gone(_STOP_TERM_S)
+            process.wait_stopped(_STOP_TERM_S)
 
     def pause(self) -> None:
         """Freeze the broker (SIGSTOP): its connections stay open and nothing answers. Returns when
@@ -219,12 +219,12 @@ class LocalBroker:
         except FileNotFoundError:
             return None
         process = Process(pid=document["pid"], started_ticks=document["started_ticks"])
-        return None if process.state == "gone" else process
+        return None if process.state == "stopped" else process
 
     def _failure(self, term_s: float) -> HostError:
         who = f"broker {self.node_id} of {self._launcher.layout.name}"
         said = self._last_complaint()
-        if self.state != "gone":
+        if self.state != "stopped":
             return HostError(
                 f"{who} was not ready after {term_s:.0f} s{said}",
                 hint=f"Its log is {self.log_file}. On a busy machine start fewer brokers.",

@@ -32,7 +32,10 @@ _FREE_PORT_TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """One local cluster now: `running` with all its brokers, `stopped` with none, or `degraded`."""
+    """One local cluster now: `running` with all its brokers, `stopped` with none, or `degraded`.
+
+    `password_file` is that of the user `isthmus`, and both files exist in a secured cluster only.
+    """
 
     name: str
     state: Literal["running", "degraded", "stopped"]
@@ -42,6 +45,8 @@ class ClusterStatus:
     bootstrap_servers: str
     admin_bootstrap_servers: str
     folder: str
+    password_file: str | None
+    ca_file: str | None
     brokers: tuple[BrokerStatus, ...]
 
 
@@ -218,6 +223,10 @@ class LocalCluster:
         """Let the brokers outlive this process."""
         self._launcher.release()
 
+    def abandon(self) -> None:
+        """End at once the brokers that this process started and has not detached."""
+        self._launcher.end()
+
     def stop(self, *, wipe: bool = False) -> None:
         """End all brokers and return when they are gone.
 
@@ -240,7 +249,7 @@ class LocalCluster:
         layout = self._launcher.layout
         brokers = tuple(broker.describe() for broker in self.brokers)
         running = all(broker.state == "running" for broker in brokers)
-        stopped = all(broker.state == "gone" for broker in brokers)
+        stopped = all(broker.state == "stopped" for broker in brokers)
         return ClusterStatus(
             name=layout.name,
             state="running" if running else "stopped" if stopped else "degraded",
@@ -250,6 +259,8 @@ class LocalCluster:
             bootstrap_servers=self.bootstrap_servers,
             admin_bootstrap_servers=self.admin_bootstrap_servers,
             folder=str(self.folder),
+            password_file=str(self.credentials.password_file("isthmus")) if layout.secure else None,
+            ca_file=str(self.credentials.ca_file) if layout.secure else None,
             brokers=brokers,
         )
 
@@ -262,7 +273,7 @@ class LocalCluster:
                 if detached:
                     self.detach()
         except BaseException as error:
-            self._launcher.end()
+            self.abandon()
             # What explains a failure is kept; an interrupted first start leaves nothing behind.
             if fresh and (isinstance(error, PortBusy) or not isinstance(error, HostError)):
                 self._wipe()

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from isthmus.errors import HostError
 
-State = Literal["running", "paused", "gone"]
+State = Literal["running", "paused", "stopped"]
 
 _POLL_S: Final = 0.01
 _ASK_S: Final = 0.05
@@ -43,22 +43,22 @@ class Process:
         """A zombie counts as gone once its last thread ended: it holds no ports or files then."""
         found = _stat(self.pid)
         if found is None or found.started_ticks != self.started_ticks:
-            return "gone"
+            return "stopped"
         if found.letter in "ZX" and found.threads <= 1:
             with contextlib.suppress(ChildProcessError):  # it is somebody else's to bury
                 os.waitpid(self.pid, os.WNOHANG)
-            return "gone"
+            return "stopped"
         return "paused" if found.letter in "Tt" else "running"
 
     def send(self, number: signal.Signals) -> None:
         """Signal the process if it is still the same one; do nothing otherwise."""
-        if self.state != "gone":
+        if self.state != "stopped":
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def wait_gone(self, term_s: float) -> bool:
+    def wait_stopped(self, term_s: float) -> bool:
         """Whether the process was gone within `term_s`."""
-        return _within(term_s, lambda: self.state == "gone", _POLL_S)
+        return _within(term_s, lambda: self.state == "stopped", _POLL_S)
 
     def wait_paused(self, term_s: float) -> bool:
         """Whether the process stood still (or was gone) within `term_s`."""
@@ -66,8 +66,8 @@ class Process:
 
     def wait_until(self, condition: Callable[[], bool], term_s: float) -> bool:
         """Whether `condition`, asked every 50 ms, came true in `term_s` while the process lived."""
-        _within(term_s, lambda: self.state == "gone" or condition(), _ASK_S)
-        return self.state != "gone" and condition()
+        _within(term_s, lambda: self.state == "stopped" or condition(), _ASK_S)
+        return self.state != "stopped" and condition()
 
 
 class Guard:
@@ -135,7 +135,7 @@ class Guard:
         """Kill the group and return when all of it is gone."""
         self._end()
         for child in self._children:
-            child.wait_gone(_END_TERM_S)
+            child.wait_stopped(_END_TERM_S)
 
 
 def _end(shell: subprocess.Popen[bytes]) -> None:

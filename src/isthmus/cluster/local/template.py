@@ -120,7 +120,7 @@ def _make_archive(template: Template, archive: Path) -> None:
             broker = guard.spawn(command, environment=template.jvm.environment, log=Path(draft, "server.log"))
             broker.wait_until(lambda: knows(plaintext, 1, cluster=layout.name) > 0, _TRAINING_TERM_S)
             broker.send(signal.SIGTERM)
-            broker.wait_gone(_TRAINING_TERM_S)
+            broker.wait_stopped(_TRAINING_TERM_S)
         finally:
             guard.end()
         made.replace(archive)

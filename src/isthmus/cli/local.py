@@ -1,0 +1,155 @@
+"""`isthmus local`: real Kafka clusters on this machine, to try things on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from isthmus.cli.options import OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, render
+from isthmus.cluster.local import ClusterStatus, LocalCluster, status
+
+_BASE_PORT: Final = 9192
+_PORTS_APART: Final = 100
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+NamesOption = Annotated[str, typer.Option("--clusters", metavar="NAMES", help="Their names, separated by commas.")]
+KnownNamesOption = Annotated[
+    str,
+    typer.Option("--clusters", metavar="NAMES", help="Only these, separated by commas.", show_default="all"),
+]
+
+
+@app.callback()
+def group() -> None:
+    """Start, stop and show real Kafka clusters on this machine."""
+
+
+@app.command()
+def up(
+    clusters: NamesOption = "east,west",
+    brokers: Annotated[int, typer.Option(help="Brokers per cluster.")] = 3,
+    secure: Annotated[bool, typer.Option("--secure", help="SASL_SSL, SCRAM users and an authorizer.")] = False,
+    base_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port of the first broker; the next cluster starts 100 above.",
+            show_default=str(_BASE_PORT),
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Start clusters, or what is missing of them, and wait until they serve clients.
+
+    The broker jars are fetched into the user's cache the first time.
+    """
+    started: list[LocalCluster] = []
+    names = _split(clusters)
+    try:
+        with _progress(f"starting {' and '.join(names)}") as progress:
+            for position, name in enumerate(names):
+                started.append(
+                    LocalCluster.start(
+                        name,
+                        brokers=brokers,
+                        base_port=_base_port(name, position, base_port),
+                        secure=secure,
+                        detached=True,
+                        wait=False,
+                        progress=progress,
+                    )
+                )
+            for cluster in started:
+                cluster.wait_until_ready()
+    except BaseException:
+        # Whatever ended this, Ctrl-C included: nothing that it began is left running.
+        for cluster in started:
+            cluster.abandon()
+        raise
+    for cluster in started:
+        cluster.detach()
+    _show([cluster.describe() for cluster in started], output)
+
+
+@app.command()
+def down(
+    clusters: KnownNamesOption = "",
+    wipe: Annotated[bool, typer.Option("--wipe/--keep", help="Remove the data, or keep it for the next `up`.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Stop clusters."""
+    found = [LocalCluster.find(known.name) for known in status(_split(clusters) or None)]
+    stopping = [cluster for cluster in found if cluster is not None]
+    if not wipe:
+        # All at once: brokers that leave in order take their time.
+        for cluster in stopping:
+            for broker in cluster.brokers:
+                broker.terminate(wait=False)
+    for cluster in stopping:
+        cluster.stop(wipe=wipe)
+    state = "wiped" if wipe else "stopped"
+    render([{"name": cluster.name, "state": state} for cluster in stopping], output)
+
+
+@app.command(name="status")
+def show(
+    clusters: KnownNamesOption = "",
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show clusters and their brokers."""
+    _show(status(_split(clusters) or None), output)
+
+
+def _split(names: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+
+
+def _base_port(name: str, position: int, asked: int | None) -> int | None:
+    # A cluster that is there already keeps its ports unless others are asked for.
+    if asked is None and LocalCluster.find(name) is not None:
+        return None
+    return (asked or _BASE_PORT) + position * _PORTS_APART
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows what takes time; gives what is to be told how many jars are there, and needed."""
+    with Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), console=console, transient=True
+    ) as bars:
+        bars.add_task(doing, total=None)
+        fetching = bars.add_task("fetching broker jars", visible=False)
+
+        def fetched(there: int, needed: int) -> None:
+            bars.update(fetching, completed=there, total=needed, visible=there < needed)
+
+        yield fetched
+
+
+def _show(clusters: list[ClusterStatus], output: OutputFormat) -> None:
+    if output is not OutputFormat.TABLE:
+        render([asdict(cluster) for cluster in clusters], output)
+        return
+    render([{"cluster": cluster.name, **asdict(broker)} for cluster in clusters for broker in cluster.brokers], output)
+    secured = [cluster for cluster in clusters if cluster.secure]
+    if secured:
+        console.print("To log in to the secured clusters, configure:\n", "\n".join(map(_login, secured)), sep="")
+
+
+def _login(cluster: ClusterStatus) -> str:
+    return f"""  {cluster.name}:
+    bootstrap_servers: {cluster.bootstrap_servers}
+    security:
+      mechanism: SCRAM-SHA-512
+      username: isthmus
+      password: ${{file:{cluster.password_file}}}
+      tls: {{ca_file: {cluster.ca_file}}}"""
