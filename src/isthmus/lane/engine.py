@@ -15,7 +15,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from isthmus.errors import ClusterError
@@ -30,25 +29,17 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
+from isthmus.model.link import Limits
 from isthmus.wire.client import Client
 from isthmus.wire.produce import Appended
 
 log = logging.getLogger(__name__)
 
-DEFAULT_BYTES_IN_FLIGHT: Final = 48 << 20
 DEFAULT_EXPIRATION_MS: Final = 86_400_000
 DEFAULT_SETTLE_S: Final = 2.0
 _ROUTE_RETRY_S: Final = 0.1
 _HOUSEKEEPING_S: Final = 1.0
 _DRAIN_PAUSE_S: Final = 0.005
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """`bytes_per_s` bounds what is read from the source, `bytes_in_flight` what is held in memory."""
-
-    bytes_per_s: int | None = None
-    bytes_in_flight: int = DEFAULT_BYTES_IN_FLIGHT
 
 
 class Engine:
