@@ -58,7 +58,7 @@ class Engine:
         target: Client,
         producer: ProducerIdentity,
         link: str,
-        limits: Limits = Limits(),
+        limits: Limits,
         writable: bool = True,
         abandoned: bool = True,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
