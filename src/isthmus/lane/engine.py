@@ -35,6 +35,7 @@ from isthmus.wire.produce import Appended
 
 log = logging.getLogger(__name__)
 
+DEFAULT_LIMITS: Final = Limits()
 DEFAULT_EXPIRATION_MS: Final = 86_400_000
 DEFAULT_SETTLE_S: Final = 2.0
 _ROUTE_RETRY_S: Final = 0.1
@@ -58,7 +59,7 @@ class Engine:
         target: Client,
         producer: ProducerIdentity,
         link: str,
-        limits: Limits,
+        limits: Limits = DEFAULT_LIMITS,
         writable: bool = True,
         abandoned: bool = True,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
