@@ -1,0 +1,1 @@
+"""What Isthmus remembers: documents in a compacted topic of the target cluster."""

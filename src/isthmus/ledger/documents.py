@@ -1,0 +1,251 @@
+"""What the ledger remembers: one JSON document per key, of which the newest counts.
+
+    link/east-west                the two clusters and the producer ids of the link
+    topic/east-west/orders        which topics, by id, a target topic is made of, and how it stands
+    gap/east-west/orders-3/120    records the source deleted before they were copied
+    pause/east-west[/orders]      an operator paused the link, or one topic of it
+    stop/east-west                an operator wants the controller to end
+    controller/east-west          who controls the link, and that it is alive
+    lease/east-west/0             what the controller lets the tasks of a slot do
+    task/east-west/0              what the newest task of a slot says of itself
+    progress/east-west/0          how far its lanes are, for people to look at
+
+None of it is trusted over the logs of the target. Losing it costs no record.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from isthmus.errors import PlanRefused
+from isthmus.ledger.encoding import plain, revived
+from isthmus.model.lane import Lane, LaneKey, LaneReport, Problem
+
+SCHEMA_VERSION: Final = 1
+_VERSION_FIELD: Final = "schema_version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What all documents share: they belong to a link, and `key` names them within the ledger."""
+
+    KIND: ClassVar[str] = ""
+
+    link: str
+
+    @property
+    def key(self) -> str:
+        return "/".join([self.KIND, self.link, *self._path()])
+
+    def _path(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkDocument(Document):
+    """The identity of a link. Producer ids belong to the target cluster named here and to no other."""
+
+    KIND: ClassVar[str] = "link"
+
+    source_cluster_id: str
+    target_cluster_id: str
+    producer_id: int
+    marker_producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDocument(Document):
+    """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none."""
+
+    KIND: ClassVar[str] = "topic"
+
+    source_topic: str
+    source_topic_id: uuid.UUID
+    target_topic: str
+    target_topic_id: uuid.UUID
+    state: str
+    problem: Problem | None = None
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.target_topic,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapDocument(Document):
+    """Source offsets `[offset_begin, offset_end)` that were gone before they were copied."""
+
+    KIND: ClassVar[str] = "gap"
+
+    topic: str
+    partition: int
+    offset_begin: int
+    offset_end: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(LaneKey(self.topic, self.partition)), str(self.offset_begin))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseDocument(Document):
+    """Copying is paused by an operator: the whole link, or one target topic. Deleting the document resumes."""
+
+    KIND: ClassVar[str] = "pause"
+
+    topic: str | None = None
+    since_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return () if self.topic is None else (self.topic,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopDocument(Document):
+    """An operator wants the controller of the link to end."""
+
+    KIND: ClassVar[str] = "stop"
+
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerDocument(Document):
+    """The controller of a link, written every few seconds with another `beat`.
+
+    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is a wall clock
+    time for people.
+    """
+
+    KIND: ClassVar[str] = "controller"
+
+    generation: int
+    beat: int
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseDocument(Document):
+    """The controller's word on a slot, whose tasks follow one another as `generation` 1, 2, 3 ...
+
+    `generation` is the newest that was started and `revision` grows with every change. `lanes` are what the tasks of
+    the slot shall run from now on. Tasks up to `revoked_through` shall end. Tasks up to `ended_through` are known to
+    have ended; `is_clean` says that they left no request on its way to the target.
+    """
+
+    KIND: ClassVar[str] = "lease"
+
+    slot: int
+    controller: int
+    generation: int
+    revision: int
+    lanes: tuple[Lane, ...]
+    revoked_through: int = 0
+    ended_through: int = 0
+    is_clean: bool = True
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(self.slot),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDocument(Document):
+    """A task's word on itself. First it says that it is there and waits; with `ended_through` its own generation it
+    says that it, and so every task of the slot before it, will never write again.
+    """
+
+    KIND: ClassVar[str] = "task"
+
+    slot: int
+    controller: int
+    generation: int
+    ended_through: int
+    is_clean: bool
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(self.slot),)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ended_through >= self.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressDocument(Document):
+    """Where the lanes of a lease stand: those that moved since its last document, now and then all (`is_full`).
+
+    `latency` holds the pairs (bucket, count) of the lease's histogram so far, without the empty buckets.
+    """
+
+    KIND: ClassVar[str] = "progress"
+
+    slot: int
+    controller: int
+    generation: int
+    is_full: bool
+    reports: tuple[LaneReport, ...]
+    latency: tuple[tuple[int, int], ...] = ()
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(self.slot),)
+
+
+_KINDS: Final[dict[str, type[Document]]] = {
+    kind.KIND: kind
+    for kind in (
+        LinkDocument,
+        TopicDocument,
+        GapDocument,
+        PauseDocument,
+        StopDocument,
+        ControllerDocument,
+        LeaseDocument,
+        TaskDocument,
+        ProgressDocument,
+    )
+}
+
+
+def encoded(document: Document) -> bytes:
+    """A document as it is stored."""
+    return json.dumps({_VERSION_FIELD: SCHEMA_VERSION, **plain(document)}, separators=(",", ":")).encode()
+
+
+def decoded(key: str, value: bytes) -> Document | None:
+    """The document stored under `key`; `None` for a kind that is unknown here and for what is no document at all.
+
+    :raises PlanRefused: A newer Isthmus wrote it in a way this one cannot understand.
+    """
+    kind = _KINDS.get(kind_of(key))
+    if kind is None:
+        return None
+    try:
+        fields: Any = json.loads(value)
+        version = int(fields[_VERSION_FIELD])
+        if version > SCHEMA_VERSION:
+            raise PlanRefused(
+                f"the ledger's document {key} has schema version {version}; this Isthmus knows {SCHEMA_VERSION}",
+                hint="A newer Isthmus wrote it: upgrade this one to the same release.",
+            )
+        document: Document = revived(kind, fields)
+    except (ValueError, KeyError, TypeError):
+        # Somebody else wrote to the ledger. What is not a document cannot say anything, so it is passed over.
+        return None
+    return document
+
+
+OTHERS: Final = frozenset({PauseDocument.KIND, StopDocument.KIND, TaskDocument.KIND, ProgressDocument.KIND})
+"""The kinds that tasks and operators write; all others belong to the controller."""
+
+
+def kind_of(key: str) -> str:
+    """The kind of document a key names."""
+    return key.split("/", 1)[0]
+
+
+def link_of(key: str) -> str:
+    """The link a key belongs to, "" where it names none."""
+    return key.partition("/")[2].partition("/")[0]

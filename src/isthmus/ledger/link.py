@@ -1,0 +1,208 @@
+"""The ledger of one link, as its controller keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+from isthmus.errors import ClusterError, Fenced
+from isthmus.ledger.documents import (
+    OTHERS,
+    ControllerDocument,
+    Document,
+    ProgressDocument,
+    TaskDocument,
+    decoded,
+    kind_of,
+    link_of,
+)
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.log import RETRY_S, LedgerTail
+from isthmus.ledger.records import Change, Entry
+from isthmus.ledger.topic import ensure_topic, is_missing
+from isthmus.wire.client import Client
+
+BEAT_S: Final = 2.0
+Listener = Callable[[str, Document | None], None]
+
+
+async def read_documents(client: Client) -> dict[str, Document]:
+    """Everything a cluster's ledger says now, by key; nothing where there is none.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    :raises ClusterError: It cannot be read.
+    """
+    tail = LedgerTail(client)
+    try:
+        entries = await tail.read_to_end()
+    except ClusterError as error:
+        if is_missing(error):
+            return {}
+        raise
+    finally:
+        tail.close()
+    documents: dict[str, Document] = {}
+    for entry in entries:
+        apply(documents, entry)
+    return documents
+
+
+def apply(documents: dict[str, Document], entry: Entry) -> Document | None:
+    """Take one entry into `documents`; the document it holds, if any."""
+    document = None if entry.value is None else decoded(entry.key, entry.value)
+    if document is not None:
+        documents[entry.key] = document
+    elif entry.value is None:
+        documents.pop(entry.key, None)
+    return document
+
+
+class LinkLedger:
+    """What a link's controller knows and says. `open` it, keep `run()` running beside, `close` it.
+
+    `documents` are the newest of the link by key, whoever wrote them. `generation` is that of this controller.
+    `problem` is why the ledger could not be read or written when that was last tried.
+    """
+
+    def __init__(self, client: Client, link: str, *, replication_factor: int | None = None) -> None:
+        self.link = link
+        self.documents: dict[str, Document] = {}
+        self._client = client
+        self._replication_factor = replication_factor
+        self._writer = FencedWriter(client, link)
+        self._tail = LedgerTail(client)
+        self._listeners: list[Listener] = []
+        self._writing = asyncio.Lock()
+        self._beat = 0
+        self._is_lost = False
+        self.problem: ClusterError | None = None
+        self._started_ms = int(time.time() * 1000)
+
+    @property
+    def generation(self) -> int:
+        return self._writer.generation
+
+    @property
+    def tail(self) -> LedgerTail:
+        """How far the ledger was read, and which topic it is: where a task begins to read."""
+        return self._tail
+
+    async def open(self) -> None:
+        """Create the topic if need be, fence the controller before, read what there is, and say that we are there.
+
+        :raises PlanRefused: A newer Isthmus wrote the ledger.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        await ensure_topic(self._client, replication_factor=self._replication_factor)
+        await self._writer.take_over()
+        for entry in await self._tail.read_to_end():
+            if link_of(entry.key) == self.link:
+                apply(self.documents, entry)
+        await self.write(self._beaten())
+
+    def close(self) -> None:
+        self._tail.close()
+        self._writer.close()
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener(key, document)` with all that tasks and operators say of the link from now on.
+
+        The document is None where it was deleted.
+        """
+        self._listeners.append(listener)
+
+    async def write(self, *changes: Change) -> None:
+        """Write documents, all or none. Durable when it returns.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises ClusterError: It was refused or did not succeed in a minute.
+        """
+        async with self._writing:
+            await self._append(changes)
+        for change in changes:
+            if isinstance(change, Document):
+                self.documents[change.key] = change
+            else:
+                self.documents.pop(change.key, None)
+
+    async def _append(self, changes: tuple[Change, ...]) -> None:
+        try:
+            await self._writer.append(changes)
+        except ClusterError as error:
+            if not is_missing(error):
+                raise
+            await ensure_topic(self._client, replication_factor=self._replication_factor)
+            await self._writer.append(changes)
+
+    async def run(self) -> None:
+        """Follow the ledger and say every two seconds that the controller is alive, until cancelled.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises PlanRefused: A newer Isthmus writes the ledger.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow())
+                group.create_task(self._live())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _live(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await self.write(self._beaten())
+            except ClusterError as error:
+                # An outage of the ledger is no reason to end: tasks go on as long as they may.
+                self.problem = error
+
+    def _beaten(self) -> ControllerDocument:
+        self._beat += 1
+        return ControllerDocument(
+            link=self.link, generation=self.generation, beat=self._beat, started_ms=self._started_ms
+        )
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._look()
+                self.problem = None
+            except ClusterError as error:
+                self.problem = error
+                await asyncio.sleep(RETRY_S)
+                if is_missing(error):
+                    await self._recreate()
+
+    async def _recreate(self) -> None:
+        # Whether it worked shows when the ledger is looked at again.
+        with contextlib.suppress(ClusterError):
+            await ensure_topic(self._client, replication_factor=self._replication_factor)
+
+    async def _look(self) -> None:
+        poll = await self._tail.poll()
+        self._is_lost = self._is_lost or poll.is_other_log
+        for entry in poll.entries:
+            self._hear(entry)
+        if self._is_lost:
+            # What tasks say of themselves they say again on their own.
+            lost = [d for d in self.documents.values() if not isinstance(d, TaskDocument | ProgressDocument)]
+            await self.write(*lost)
+            self._is_lost = False
+
+    def _hear(self, entry: Entry) -> None:
+        """Take what others say. The controller's own documents are known before they are read, and newer here."""
+        if link_of(entry.key) != self.link:
+            return
+        document = None if entry.value is None else decoded(entry.key, entry.value)
+        if isinstance(document, ControllerDocument) and document.generation > self.generation:
+            raise Fenced(
+                f"another controller has taken link {self.link} over",
+                hint="Only one controller runs a link. End this one, or the other and start this one again.",
+            )
+        if kind_of(entry.key) in OTHERS:
+            apply(self.documents, entry)
+            for listener in self._listeners:
+                listener(entry.key, document)

@@ -1,0 +1,259 @@
+"""The ledger's log: following its end, and appending to it, whoever leads it and whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.consumer import FetchRequest
+
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.ledger.records import Change, Entry, packed, unpacked
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, Place, locate
+from isthmus.wire import codes, produce
+from isthmus.wire.batch import HEADER_BYTES
+from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
+from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
+
+MAX_WAIT_MS: Final = 500
+RETRY_S: Final = 0.1
+_FETCH_BYTES: Final = 8 << 20
+_ANSWER_S: Final = 6.0
+_PRODUCE_TIMEOUT_MS: Final = 5_000
+_FETCH_TOPIC_IDS_FROM: Final = 13
+_FETCH_VERSION_MIN: Final = 4
+_PRODUCE_TOPIC_IDS_FROM: Final = 13
+_TRANSACTIONAL_VERSION_MAX: Final = 11
+"""Later versions of Produce take part in transactions the way of KIP-890, and add partitions by themselves."""
+_PASSING: Final = codes.LEADER_MOVED | {
+    codes.REQUEST_TIMED_OUT,
+    codes.NOT_ENOUGH_REPLICAS,
+    codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    codes.UNKNOWN_TOPIC_ID,
+    codes.INCONSISTENT_TOPIC_ID,
+}
+
+
+class LedgerLeader:
+    """A connection of one's own to whoever leads the ledger."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.place = Place(NO_TOPIC_ID, -1)
+        self._connection: Connection | None = None
+
+    async def connect(self) -> Connection:
+        """The connection, dialled when there is none.
+
+        :raises ClusterError: There is no ledger, or nobody leads it, or its leader does not answer.
+        """
+        held = self._connection
+        if held is not None and not held.closed and not held.due_for_renewal:
+            return held
+        self.close()
+        self.place = await locate(self.client)
+        self._connection = await self.client.dial(self.place.node_id)
+        return self._connection
+
+    def close(self) -> None:
+        """Look for the leader anew before the next request."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def produce(self, header: bytes, records: memoryview, *, transactional_id: str | None = None) -> int:
+        """Append one batch, its 61-byte header apart; the offset it stands at. One attempt.
+
+        :raises Unreachable: Whether it was appended is unknown, or it was not for a passing reason.
+        :raises ClusterError: It was refused.
+        """
+        connection = await self.connect()
+        version = produce.version_for(connection.api_versions)
+        if transactional_id is not None:
+            version = min(version, _TRANSACTIONAL_VERSION_MAX)
+        elif self.place.topic_id == NO_TOPIC_ID:
+            version = min(version, _PRODUCE_TOPIC_IDS_FROM - 1)
+        append = produce.Append(LEDGER_TOPIC, self.place.topic_id, PARTITION, header, records)
+        frame = produce.encode(
+            [append],
+            version=version,
+            correlation=connection.next_correlation,
+            client_id=connection.client_id,
+            timeout_ms=_PRODUCE_TIMEOUT_MS,
+            transactional_id=transactional_id,
+        )
+        future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
+        answers, _ = await connection.within(future, _ANSWER_S, "Produce")
+        answer = answers[produce.answer_key(append, version)]
+        self.check(answer.error_code, "writing the ledger", answer.error_message)
+        return int(answer.base_offset)
+
+    def check(self, code: int, what: str, detail: str | None = None) -> None:
+        """Raise what `code` means: `Unreachable` where trying again with the present leader may help."""
+        if code in _PASSING:
+            self.close()
+            raise Unreachable(
+                f"{self.client.cluster.alias} cannot do {what} now: {codes.name_of(code)}",
+                cluster=self.client.cluster.alias,
+                hint=f"Check the brokers that hold topic {LEDGER_TOPIC}; Isthmus tries again.",
+            )
+        codes.raise_for_code(code, what, cluster=self.client.cluster.alias, detail=detail)
+
+
+class LedgerWriter:
+    """Appends outside of any transaction: what tasks and commands do. A document written twice does no harm."""
+
+    def __init__(self, client: Client) -> None:
+        self._leader = LedgerLeader(client)
+
+    async def append(self, changes: Iterable[Change], *, term_s: float = 30.0) -> int:
+        """Append, trying again for `term_s`; the offset of the last change. Durable when it returns (acks=all).
+
+        :raises ClusterError: It was refused, or did not succeed in time.
+        """
+        batch = packed(changes)
+        deadline = time.monotonic() + term_s
+        while True:
+            try:
+                base = await self._leader.produce(bytes(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:])
+                return base + batch.record_count - 1
+            except Unreachable:
+                self._leader.close()
+                if time.monotonic() + RETRY_S > deadline:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    def close(self) -> None:
+        self._leader.close()
+
+
+class Poll(NamedTuple):
+    """What one look at the ledger showed.
+
+    `asked_at` is the monotonic time at which it was asked for: whatever was durable then and was not seen before is
+    among `entries` if `at_end` says so. `is_other_log` tells that the ledger was lost and begins anew with these
+    entries: what was read before is not in it.
+    """
+
+    entries: list[Entry]
+    asked_at: float
+    at_end: bool
+    is_other_log: bool
+
+
+class LedgerTail:
+    """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
+    stopped in the middle, and what it says counts by its generation alone.
+    """
+
+    def __init__(self, client: Client, *, position: int = 0, topic_id: uuid.UUID = NO_TOPIC_ID) -> None:
+        self.position = position
+        self.topic_id = topic_id
+        self._leader = LedgerLeader(client)
+        self._is_other_log = False
+
+    @property
+    def node_id(self) -> int:
+        """Who leads the ledger, as last heard; -1 before that."""
+        return self._leader.place.node_id
+
+    def close(self) -> None:
+        self._leader.close()
+
+    async def read_to_end(self) -> list[Entry]:
+        """Everything up to the end the log has now.
+
+        :raises ClusterError: The ledger cannot be read.
+        """
+        connection = await self._connect()
+        key = (LEDGER_TOPIC, PARTITION)
+        end = (await list_offsets(connection, {key: -1}, LATEST, timeout_s=_ANSWER_S))[key]
+        self._leader.check(end.error_code, "reading the ledger")
+        entries: list[Entry] = []
+        while self.position < end.offset:
+            poll = await self.poll()
+            entries = poll.entries if poll.is_other_log else entries + poll.entries
+            if poll.at_end:
+                break
+        return entries
+
+    async def poll(self) -> Poll:
+        """Wait for something new, at most `MAX_WAIT_MS`.
+
+        :raises Unreachable: The ledger cannot be read now; another call looks for its leader anew.
+        :raises ClusterError: It is gone, or reading is not allowed.
+        """
+        connection = await self._connect()
+        asked_at = time.monotonic()
+        try:
+            answer = await connection.call(self._request(), timeout_s=_ANSWER_S)
+            code = answer.error_code
+            fetched = answer.responses[0].partitions[0] if answer.responses else None
+            if fetched is not None:
+                code = code or fetched.error_code
+            if code == codes.OFFSET_OUT_OF_RANGE:
+                await self._begin_again(connection)
+                return Poll([], asked_at, at_end=False, is_other_log=False)
+            self._leader.check(code, "reading the ledger")
+        except ClusterError:
+            self._leader.close()
+            raise
+        return self._taken(fetched, asked_at)
+
+    def _taken(self, fetched: Any, asked_at: float) -> Poll:
+        entries: list[Entry] = []
+        if fetched is not None:
+            for offset_end, found in unpacked(bytes(fetched.records or b"")):
+                entries += [entry for entry in found if entry.offset >= self.position]
+                self.position = max(self.position, offset_end)
+        at_end = fetched is None or self.position >= fetched.high_watermark
+        is_other_log, self._is_other_log = self._is_other_log, False
+        return Poll(entries, asked_at, at_end, is_other_log)
+
+    async def _connect(self) -> Connection:
+        connection = await self._leader.connect()
+        topic_id = self._leader.place.topic_id
+        if self.topic_id not in (NO_TOPIC_ID, topic_id):
+            self.position = 0
+            self._is_other_log = True
+        self.topic_id = topic_id
+        return connection
+
+    async def _begin_again(self, connection: Connection) -> None:
+        """The offset is gone: the log was truncated or deleted and created again."""
+        key = (LEDGER_TOPIC, PARTITION)
+        start = (await list_offsets(connection, {key: -1}, EARLIEST, timeout_s=_ANSWER_S))[key]
+        self._leader.check(start.error_code, "reading the ledger")
+        self.position = start.offset
+        self._is_other_log = True
+
+    def _request(self) -> FetchRequest:
+        topic = FetchRequest.FetchTopic
+        partition = topic.FetchPartition(
+            partition=PARTITION,
+            current_leader_epoch=-1,
+            fetch_offset=self.position,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=_FETCH_BYTES,
+        )
+        by_id = self.topic_id != NO_TOPIC_ID
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=READ_UNCOMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=LEDGER_TOPIC, topic_id=self.topic_id, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id="",
+            min_version=_FETCH_VERSION_MIN,
+            max_version=None if by_id else _FETCH_TOPIC_IDS_FROM - 1,
+        )

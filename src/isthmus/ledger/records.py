@@ -1,0 +1,59 @@
+"""Documents to record batches and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from isthmus.ledger.documents import Document, encoded
+from isthmus.wire.batch import Batch, scan
+
+_MAGIC: Final = 2
+_NO_CODEC: Final = 0
+_ZSTD: Final = 4
+_COMPRESS_FROM_BYTES: Final = 1024
+_BUILDER_BYTES: Final = 1 << 30
+
+
+class Entry(NamedTuple):
+    """One record of the ledger; `value` is None where the document was deleted."""
+
+    offset: int
+    key: str
+    value: bytes | None
+
+
+class Deletion(NamedTuple):
+    """A document to delete."""
+
+    key: str
+
+
+Change = Document | Deletion
+
+
+def packed(changes: Iterable[Change]) -> Batch:
+    """One batch that holds all changes, ready to be stamped."""
+    records = [(change.key.encode(), None if isinstance(change, Deletion) else encoded(change)) for change in changes]
+    size = sum(len(value or b"") for _, value in records)
+    codec = _ZSTD if size >= _COMPRESS_FROM_BYTES else _NO_CODEC
+    builder = DefaultRecordBatchBuilder(_MAGIC, codec, 0, -1, -1, -1, _BUILDER_BYTES)
+    now_ms = int(time.time() * 1000)
+    for delta, (key, value) in enumerate(records):
+        builder.append(delta, now_ms, key, value, [])
+    return next(scan(bytes(builder.build())))
+
+
+def unpacked(records: bytes) -> Iterator[tuple[int, list[Entry]]]:
+    """The batches of a fetched record set: the offset behind each, and its entries (none for control batches)."""
+    for batch in scan(records):
+        yield batch.offset_end, [] if batch.is_control else list(_entries(batch))
+
+
+def _entries(batch: Batch) -> Iterator[Entry]:
+    for record in DefaultRecordBatch(bytes(batch.view)):
+        if record.key is not None:
+            yield Entry(record.offset, record.key.decode(errors="replace"), record.value)

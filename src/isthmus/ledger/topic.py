@@ -1,0 +1,94 @@
+"""The topic the ledger is kept in: one compacted partition per target cluster, shared by all links into it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import Final, NamedTuple
+
+from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+LEDGER_TOPIC: Final = "__isthmus.ledger"
+PARTITION: Final = 0
+_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    # Progress is written every second: small segments, compacted early, keep reading it from the beginning short.
+    "segment.bytes": str(16 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    # One document lists all lanes of a slot.
+    "max.message.bytes": str(8 << 20),
+}
+_INVALID_CONFIG: Final = 40
+_POLICY_VIOLATION: Final = 44
+_LEADER_TERM_S: Final = 10.0
+_PAUSE_S: Final = 0.05
+
+
+class Place(NamedTuple):
+    """Where the ledger is: the topic's id (nil before KIP-516) and the node that leads its partition."""
+
+    topic_id: uuid.UUID
+    node_id: int
+
+
+async def ensure_topic(client: Client, *, replication_factor: int | None = None) -> None:
+    """Create the ledger's topic unless it is there. Needs CREATE on it or on the cluster.
+
+    :raises ClusterError: It is not there and cannot be created.
+    """
+    metadata = await client.metadata([LEDGER_TOPIC])
+    if metadata.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+        return
+    error = await _create(client, replication_factor, _CONFIGS)
+    if isinstance(error, BrokerRefused) and error.code in (_INVALID_CONFIG, _POLICY_VIOLATION):
+        # Some providers allow few settings; only compaction is needed.
+        error = await _create(client, replication_factor, {"cleanup.policy": "compact"})
+    if isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS:
+        error = None
+    if error is not None:
+        raise error
+
+
+async def _create(client: Client, replication_factor: int | None, configs: dict[str, str]) -> ClusterError | None:
+    topic = NewTopic(
+        name=LEDGER_TOPIC,
+        partition_count=1,
+        replication_factor=replication_factor or BROKER_DEFAULT,
+        configs=configs,
+    )
+    outcomes = await create_topics(client, [topic])
+    return outcomes.errors.get(LEDGER_TOPIC)
+
+
+async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
+    """Find the leader, waiting for one at most `term_s`.
+
+    :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: there is no ledger.
+    :raises Unreachable: It has no leader.
+    :raises NotAuthorized: We may not see it.
+    """
+    deadline = time.monotonic() + term_s
+    while True:
+        metadata = await client.metadata([LEDGER_TOPIC])
+        topic = metadata.topics[LEDGER_TOPIC]
+        if topic.error_code not in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
+            raise codes.error_for(topic.error_code, f"reading topic {LEDGER_TOPIC}", cluster=client.cluster.alias)
+        leader = topic.partitions[PARTITION].leader if topic.partitions else -1
+        if leader in metadata.brokers:
+            return Place(topic.topic_id, leader)
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"topic {LEDGER_TOPIC} of {client.cluster.alias} has no leader",
+                cluster=client.cluster.alias,
+                hint="Bring the brokers back that hold its replicas (kafka-topics --describe names them).",
+            )
+        await asyncio.sleep(_PAUSE_S)
+
+
+def is_missing(error: ClusterError) -> bool:
+    """Whether an error says that there is no ledger."""
+    return isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION

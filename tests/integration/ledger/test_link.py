@@ -1,0 +1,224 @@
+"""The ledger of a link on real brokers: fencing, following, loss."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+
+import pytest
+from kafka.protocol.admin import DeleteTopicsRequest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.errors import ClusterError, Fenced
+from isthmus.ledger.documents import ControllerDocument, Document, LinkDocument, PauseDocument, TopicDocument
+from isthmus.ledger.link import LinkLedger, read_documents
+from isthmus.ledger.log import LedgerTail, LedgerWriter
+from isthmus.ledger.records import Deletion
+from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+pytestmark = pytest.mark.integration
+
+
+def link_document(link: str) -> LinkDocument:
+    """What a link is made of, made up."""
+    return LinkDocument(
+        link=link, source_cluster_id="S", target_cluster_id="T", producer_id=4711, marker_producer_id=4712
+    )
+
+
+async def eventually(condition: Callable[[], bool], *, term_s: float = 10.0) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + term_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+def run(work: Callable[[Client], Awaitable[None]], cluster: LocalCluster) -> None:
+    """Run `work` with a client of the cluster."""
+
+    async def main() -> None:
+        async with Client(cluster.cluster()) as client:
+            await work(client)
+
+    asyncio.run(main())
+
+
+def test_documents_are_there_for_the_next_controller(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """What one controller wrote the next one reads, other links' documents not among it; deleted ones are gone."""
+    link, other = topic("link"), topic("link")
+    orders = TopicDocument(
+        link=link,
+        source_topic="orders",
+        source_topic_id=uuid.uuid4(),
+        target_topic="orders",
+        target_topic_id=uuid.uuid4(),
+        state="mirrored",
+    )
+
+    async def work(client: Client) -> None:
+        for name in (link, other):
+            first = LinkLedger(client, name)
+            await first.open()
+            await first.write(link_document(name))
+            if name == link:
+                await first.write(orders, PauseDocument(link=link, since_ms=1))
+                await first.write(Deletion(PauseDocument(link=link, since_ms=1).key))
+            first.close()
+        second = LinkLedger(client, link)
+        await second.open()
+        second.close()
+
+        assert {link_document(link), orders} <= set(second.documents.values())
+        assert set(second.documents) == {f"link/{link}", f"topic/{link}/orders", f"controller/{link}"}
+        everything = await read_documents(client)
+        assert everything[f"link/{other}"] == link_document(other)
+
+    run(work, west)
+
+
+def test_a_second_controller_fences_the_first(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """The first controller ends with Fenced within its next beat, and can write nothing any more."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        first, second = LinkLedger(client, link), LinkLedger(client, link)
+        await first.open()
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(0.3)
+        begun = time.monotonic()
+        await second.open()
+        with pytest.raises(Fenced):
+            await running
+        assert time.monotonic() - begun < 3.0
+        assert second.generation > first.generation
+        with pytest.raises(Fenced):
+            await first.write(link_document(link))
+        await second.write(link_document(link))
+        first.close()
+        second.close()
+
+    run(work, west)
+
+
+def test_a_controller_alone_is_not_fenced_by_its_own_failures(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A write whose answer was lost is repeated under the next epoch; the generation stays."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, link)
+        await ledger.open()
+        generation = ledger.generation
+        for _ in range(3):
+            # What a lost answer leaves behind: an open transaction and nobody who knows whether it was written.
+            await ledger._writer._add_partition()
+            ledger._writer._is_sound = False
+            await ledger.write(link_document(link))
+        assert ledger.generation == generation
+        assert (await read_documents(client))[f"link/{link}"] == link_document(link)
+        ledger.close()
+
+    run(work, west)
+
+
+def test_the_tail_hears_within_milliseconds(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A new record ends the long poll at once."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        tail, writer = LedgerTail(client), LedgerWriter(client)
+        await tail.read_to_end()
+        await writer.append([link_document(link)])
+        await tail.poll()
+        delays = []
+        for beat in range(20):
+            polling = asyncio.create_task(tail.poll())
+            await asyncio.sleep(0.05)
+            document = ControllerDocument(link=link, generation=1, beat=beat, started_ms=0)
+            begun = time.monotonic()
+            offset = await writer.append([document])
+            while not any(entry.offset == offset for entry in (await polling).entries):
+                polling = asyncio.create_task(tail.poll())
+            delays.append(time.monotonic() - begun)
+        assert sorted(delays)[10] < 0.05, delays
+        tail.close()
+        writer.close()
+
+    run(work, west)
+
+
+def test_a_deleted_ledger_is_written_again(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """The running controller creates the topic again and writes down what it knows; those who follow notice."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, link)
+        await ledger.open()
+        await ledger.write(link_document(link))
+        tail = LedgerTail(client)
+        await tail.read_to_end()
+        running = asyncio.create_task(ledger.run())
+        other_log = asyncio.create_task(until_other_log(tail))
+        name = DeleteTopicsRequest.DeleteTopicState
+        state = name(name=LEDGER_TOPIC, topic_id=NO_TOPIC_ID)
+        await client.controller(DeleteTopicsRequest(topics=[state], topic_names=[LEDGER_TOPIC], timeout_ms=10_000))
+        keys = await asyncio.wait_for(other_log, 10)
+        assert f"link/{link}" in keys
+        await eventually(lambda: ledger.problem is None)
+        assert (await read_documents(client))[f"link/{link}"] == link_document(link)
+        running.cancel()
+        ledger.close()
+        tail.close()
+
+    run(work, west)
+
+
+async def until_other_log(tail: LedgerTail) -> set[str]:
+    """Follow until the log is another one and has something in it; its keys."""
+    keys: set[str] = set()
+    seen = False
+    while not seen or not keys:
+        try:
+            poll = await tail.poll()
+        except ClusterError:
+            await asyncio.sleep(0.05)
+            continue
+        seen = seen or poll.is_other_log
+        if seen:
+            keys |= {entry.key for entry in poll.entries}
+    return keys
+
+
+def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Killing the broker that leads the ledger interrupts neither reading nor writing for long."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        ledger = LinkLedger(client, link)
+        await ledger.open()
+        heard: list[Document | None] = []
+        ledger.listen(lambda key, document: heard.append(document))
+        running = asyncio.create_task(ledger.run())
+        writer = LedgerWriter(client)
+        await writer.append([PauseDocument(link=link, since_ms=1)])
+        await eventually(lambda: len(heard) == 1)
+        broker = west3.broker(ledger.tail.node_id)
+        broker.kill()
+        try:
+            await ledger.write(link_document(link))
+            await writer.append([PauseDocument(link=link, since_ms=2)])
+            await eventually(lambda: len(heard) >= 2, term_s=20)
+        finally:
+            broker.start()
+        assert heard[-1] == PauseDocument(link=link, since_ms=2)
+        assert not running.done()
+        running.cancel()
+        ledger.close()
+        writer.close()
+
+    run(work, west3)
