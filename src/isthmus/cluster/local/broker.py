@@ -14,11 +14,10 @@ from isthmus.cluster.local.jvm import jvm_for
 from isthmus.cluster.local.layout import HOST, Layout
 from isthmus.cluster.local.ports import require_free
 from isthmus.cluster.local.probe import knows
-from isthmus.cluster.local.process import Guard, Process, State
+from isthmus.cluster.local.process import Guard, Process, State, start_failure
 from isthmus.cluster.local.properties import server_properties
 from isthmus.cluster.local.security import Credentials
 from isthmus.cluster.local.template import Template, prepare
-from isthmus.errors import HostError, PortBusy
 
 READY_TERM_S: Final = 90.0
 _STOP_TERM_S: Final = 30.0
@@ -122,7 +121,7 @@ class LocalBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the JVM printed, over all its starts."""
+        """What the JVM printed since its last start; `server.log.previous` is from the one before."""
         return self.folder / "server.log"
 
     @property
@@ -173,7 +172,7 @@ class LocalBroker:
             return knows(self.admin_port, self.node_id, cluster=name) >= peers
 
         if process is None or not process.wait_until(ready, term_s):
-            raise self._failure(term_s)
+            raise start_failure(f"broker {self.node_id} of {name}", process, self.log_file, term_s)
 
     def terminate(self, *, wait: bool = True) -> None:
         """End the broker in order (SIGTERM: leaders move away first), by force after 30 s if
@@ -220,26 +219,3 @@ class LocalBroker:
             return None
         process = Process(pid=document["pid"], started_ticks=document["started_ticks"])
         return None if process.state == "stopped" else process
-
-    def _failure(self, term_s: float) -> HostError:
-        who = f"broker {self.node_id} of {self._launcher.layout.name}"
-        said = self._last_complaint()
-        if self.state != "stopped":
-            return HostError(
-                f"{who} was not ready after {term_s:.0f} s{said}",
-                hint=f"Its log is {self.log_file}. On a busy machine start fewer brokers.",
-            )
-        if "Address already in use" in said:
-            return PortBusy(
-                f"{who} could not listen{said}",
-                hint="Choose other ports with --base-port, or try again.",
-            )
-        return HostError(f"{who} ended while it started{said}", hint=f"Its log is {self.log_file}.")
-
-    def _last_complaint(self) -> str:
-        try:
-            lines = self.log_file.read_text(errors="replace").splitlines()
-        except FileNotFoundError:
-            return ""
-        complaints = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
-        return f": {complaints[-1].strip()}" if complaints else ""

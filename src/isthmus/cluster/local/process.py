@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from isthmus.errors import HostError
+from isthmus.errors import HostError, PortBusy
 
 State = Literal["running", "paused", "stopped"]
 
@@ -90,10 +90,12 @@ class Guard:
         self._end = weakref.finalize(self, _end, self._shell)
 
     def spawn(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> Process:
-        """Start `command` in the group, its output appended to `log`.
+        """Start `command` in the group, its output in `log`; what was there is kept beside it.
 
         :raises HostError: It could not be started.
         """
+        with contextlib.suppress(FileNotFoundError):
+            log.replace(log.with_name(f"{log.name}.previous"))
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
@@ -136,6 +138,28 @@ class Guard:
         self._end()
         for child in self._children:
             child.wait_stopped(_END_TERM_S)
+
+
+def start_failure(who: str, process: Process | None, log: Path, term_s: float) -> HostError:
+    """The error for a JVM that did not get ready in `term_s`, with the last complaint in its log."""
+    said = _last_complaint(log)
+    if process is not None and process.state != "stopped":
+        return HostError(
+            f"{who} was not ready after {term_s:.0f} s{said}",
+            hint=f"Its log is {log}. On a busy machine start fewer brokers.",
+        )
+    if "Address already in use" in said:
+        return PortBusy(f"{who} could not listen{said}", hint="Try again, or choose other ports with --base-port.")
+    return HostError(f"{who} ended while it started{said}", hint=f"Its log is {log}.")
+
+
+def _last_complaint(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    complaints = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
+    return f": {complaints[-1].strip()}" if complaints else ""
 
 
 def _end(shell: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,136 @@
+"""A broker as they were before KRaft: one Kafka beside one ZooKeeper, to be compatible with."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from isthmus.cluster.local.jvm import Jvm, jvm_for
+from isthmus.cluster.local.layout import HOST
+from isthmus.cluster.local.locks import LockName
+from isthmus.cluster.local.ports import free_ports
+from isthmus.cluster.local.probe import knows
+from isthmus.cluster.local.process import Guard, Process, start_failure
+from isthmus.cluster.local.properties import as_text
+from isthmus.model.cluster import Cluster
+
+Version = Literal["2.8.2", "3.9.1"]
+
+_LOCKS: Final[dict[Version, LockName]] = {"2.8.2": "zk-2.8.2", "3.9.1": "zk-3.9.1"}
+_NODE_ID: Final = 0
+_HEAP_MB: Final = 256
+_READY_TERM_S: Final = 90.0
+
+
+class ZooKeeperModeCluster:
+    """One broker of an old version and its ZooKeeper on free ports; both end with this process.
+
+    with ZooKeeperModeCluster.start("2.8.2") as old:
+        print(old.bootstrap_servers, old.zookeeper_connect)
+    """
+
+    def __init__(self, version: Version, jvm: Jvm, folder: Path) -> None:
+        self.version: Version = version
+        self.folder = folder
+        self._jvm = jvm
+        self._guard = Guard()
+        self._port, self._zookeeper_port = free_ports(2)
+
+    @classmethod
+    def start(cls, version: Version) -> Self:
+        """Start both and wait until clients are served.
+
+        :raises JavaMissing: There is no Java 17 or newer.
+        :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
+        :raises HostError: One of them ended while it started, or was not ready in time.
+        """
+        jvm = jvm_for(_LOCKS[version])
+        cluster = cls(version, jvm, Path(tempfile.mkdtemp(prefix=f"isthmus-zookeeper-{version}-")))
+        try:
+            cluster._start_zookeeper()
+            cluster._start_broker()
+        except BaseException:
+            cluster._guard.end()
+            raise
+        return cluster
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The address of the ZooKeeper, as `zookeeper.connect` wants it."""
+        return f"{HOST}:{self._zookeeper_port}"
+
+    def cluster(self) -> Cluster:
+        """How Isthmus reaches this cluster."""
+        return Cluster(alias=f"kafka-{self.version}", bootstrap_servers=(self.bootstrap_servers,))
+
+    def stop(self) -> None:
+        """End both at once and remove their data."""
+        self._guard.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start_zookeeper(self) -> None:
+        settings = {
+            "dataDir": str(self.folder / "zookeeper"),
+            "clientPort": str(self._zookeeper_port),
+            "clientPortAddress": HOST,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok",
+        }
+        server = self._spawn("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper", settings)
+        self._wait("zookeeper", server, self._zookeeper_answers)
+
+    def _start_broker(self) -> None:
+        listeners = f"PLAINTEXT://{self.bootstrap_servers}"
+        settings = {
+            "broker.id": str(_NODE_ID),
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "zookeeper.connect": self.zookeeper_connect,
+            "log.dirs": str(self.folder / "kafka"),
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "log.cleaner.dedupe.buffer.size": "8388608",
+        }
+        broker = self._spawn("kafka.Kafka", "broker", settings)
+        self._wait("broker", broker, lambda: knows(self._port, _NODE_ID, cluster=self.version) > 0)
+
+    def _zookeeper_answers(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self._zookeeper_port), timeout=1.0) as asked:
+                asked.sendall(b"ruok")
+                return asked.recv(4) == b"imok"
+        except OSError:
+            return False
+
+    def _spawn(self, main_class: str, name: str, settings: dict[str, str]) -> Process:
+        file = self.folder / f"{name}.properties"
+        file.write_text(as_text(settings))
+        command = self._jvm.command(main_class, str(file), heap_mb=_HEAP_MB)
+        return self._guard.spawn(command, environment=self._jvm.environment, log=self.folder / f"{name}.log")
+
+    def _wait(self, name: str, process: Process, ready: Callable[[], bool]) -> None:
+        if not process.wait_until(ready, _READY_TERM_S):
+            who = f"the {name} of Kafka {self.version}"
+            raise start_failure(who, process, self.folder / f"{name}.log", _READY_TERM_S)
