@@ -1,0 +1,242 @@
+"""Reading stretches of a log as it is stored: batches as bytes, with what consumers make of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from aiokafka.errors import KafkaError
+from aiokafka.record.legacy_records import LegacyRecordBatch
+from kafka.protocol.consumer import FetchRequest
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.wire import codes
+from isthmus.wire.batch import HEADER_BYTES, Batch, scan
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.offsets import CONSUMER, READ_COMMITTED, PartitionKey
+
+FETCH_BYTES: Final = 8 << 20
+_WAIT_MS: Final = 500
+_ANSWER_S: Final = 30.0
+_RETRY_S: Final = 0.2
+_STALL_S: Final = 30.0
+_MAGIC: Final = 2
+_VERSION_MIN: Final = 4
+_TOPIC_IDS_FROM: Final = 13
+_MOVING: Final = codes.LEADER_MOVED | {codes.OFFSET_OUT_OF_RANGE, codes.UNKNOWN_TOPIC_ID}
+
+# The key of a marker's only record is a version and a type, two bytes each, behind five one-byte fields.
+_MARKER_TYPE: Final = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
+_ABORT: Final = b"\x00\x00"
+
+
+class OffsetRange(NamedTuple):
+    """The offsets `[offset_begin, offset_end)` of one partition."""
+
+    topic: str
+    partition: int
+    offset_begin: int
+    offset_end: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.offset_begin}, {self.offset_end})"
+
+
+class StoredBatch(NamedTuple):
+    """A batch, and whether consumers at read_committed skip it as part of an aborted transaction."""
+
+    batch: Batch
+    is_aborted: bool
+
+
+class _Leader(NamedTuple):
+    node_id: int
+    epoch: int
+    topic_id: uuid.UUID
+
+
+def is_abort_marker(batch: Batch) -> bool:
+    """Whether a control batch ends its producer's transaction by aborting it."""
+    return bytes(batch.view[_MARKER_TYPE]) == _ABORT
+
+
+def committed_view(batches: Iterable[Batch], aborted: Collection[tuple[int, int]]) -> Iterator[StoredBatch]:
+    """What a consumer makes of the batches of one answer to Fetch at read_committed (KIP-98).
+
+    `aborted` are the answer's pairs of producer id and first offset: the producer's transactional
+    batches are skipped from there until its abort marker.
+    """
+    begins = sorted(((first, producer) for producer, first in aborted), reverse=True)
+    aborting: set[int] = set()
+    for batch in batches:
+        while begins and begins[-1][0] < batch.offset_end:
+            aborting.add(begins.pop()[1])
+        if batch.is_control and is_abort_marker(batch):
+            aborting.discard(batch.producer_id)
+        yield StoredBatch(
+            batch,
+            batch.is_transactional and not batch.is_control and batch.producer_id in aborting,
+        )
+
+
+def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
+    """The error to raise when stored bytes cannot be decoded; `what` says which."""
+    return BrokerRefused(
+        f"{alias} delivers bytes that are no records at {what}: {error}",
+        code=codes.CORRUPT_MESSAGE,
+        name="CORRUPT_MESSAGE",
+        cluster=alias,
+        hint="Check the broker's disk: kafka-dump-log --deep-iteration names the batch.",
+    )
+
+
+def _message_set(batch: Batch) -> Batch:
+    """Magic 0 and 1 say only inside how many messages there are, and which is the first (KIP-31)."""
+    offsets = [record.offset for record in LegacyRecordBatch(bytes(batch.view), batch.magic)]
+    return batch._replace(base_offset=offsets[0], offset_end=offsets[-1] + 1, record_count=len(offsets))
+
+
+class LogReader:
+    """Reads one cluster's partitions up to their last stable offsets, following leaders that move.
+
+    :param stall_s: For how long a read may make no progress before it fails.
+    """
+
+    def __init__(self, client: Client, *, stall_s: float = _STALL_S) -> None:
+        self._client = client
+        self._alias = client.cluster.alias
+        self._stall_s = stall_s
+        self._leaders: dict[PartitionKey, _Leader] = {}
+
+    async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
+        """The batches that hold offsets of the range, in order: a list for each answer of the broker.
+
+        The first may begin before the range and the last may end behind it. Control batches are
+        included; offsets that the log does not hold (any more) are left out. The next answer is on
+        its way while the caller works on this one.
+
+        :raises ClusterError: The broker refused, or there was no progress for `stall_s`.
+        """
+        offset = span.offset_begin
+        ahead: asyncio.Task[list[StoredBatch]] | None = None
+        try:
+            while offset < span.offset_end:
+                found = await (ahead or self._fetch(span, offset, FETCH_BYTES))
+                ahead = None
+                if not found:
+                    return
+                offset = found[-1].batch.offset_end
+                if offset < span.offset_end:
+                    ahead = asyncio.create_task(self._fetch(span, offset, FETCH_BYTES))
+                    # Its request leaves now, before the caller takes the event loop away.
+                    await asyncio.sleep(0)
+                else:
+                    found = [item for item in found if item.batch.base_offset < span.offset_end]
+                yield found
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    async def first_batch(self, span: OffsetRange) -> Batch | None:
+        """The first batch of the range, whose base may lie before it; `None` when there is none.
+
+        :raises ClusterError: As `read`.
+        """
+        # However little is asked for, the broker sends the first batch whole (KIP-74).
+        found = await self._fetch(span, span.offset_begin, 1)
+        if found and found[0].batch.base_offset < span.offset_end:
+            return found[0].batch
+        return None
+
+    async def _fetch(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
+        """The batches of one answer, at least one; none when the log ends before the range does."""
+        deadline = time.monotonic() + self._stall_s
+        while True:
+            try:
+                return await self._attempt(span, offset, bytes_max)
+            except ClusterError as error:
+                code = error.code if isinstance(error, BrokerRefused) else codes.NONE
+                if not (error.retryable or code in _MOVING) or time.monotonic() > deadline:
+                    raise
+            if code == codes.OFFSET_OUT_OF_RANGE:
+                start, end = await self._log_range(span)
+                if start >= span.offset_end or offset > end:
+                    return []
+                offset = max(offset, start)
+            self._leaders.pop(span.key, None)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _attempt(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
+        part = await self._ask(span, offset, bytes_max)
+        codes.raise_for_code(part.error_code, f"reading {span}", cluster=self._alias)
+        if not part.records:
+            raise Unreachable(
+                f"{self._alias} has nothing at offset {offset} of {span} yet",
+                cluster=self._alias,
+                hint="Are all its replicas up? The partition's last stable offset does not move.",
+            )
+        aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+        try:
+            batches = [b if b.magic == _MAGIC else _message_set(b) for b in scan(part.records)]
+        except (ValueError, KafkaError) as error:
+            raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
+        found = list(committed_view(batches, aborted))
+        return [item for item in found if item.batch.offset_end > offset]
+
+    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Any:
+        leader = self._leaders.get(span.key) or await self._leader(span)
+        partition = FetchRequest.FetchTopic.FetchPartition(
+            partition=span.partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=bytes_max,
+        )
+        topic = FetchRequest.FetchTopic(topic=span.topic, topic_id=leader.topic_id, partitions=[partition])
+        request = FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=bytes_max,
+            isolation_level=READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic],
+            forgotten_topics_data=[],
+            rack_id="",
+            min_version=_VERSION_MIN,
+            max_version=_TOPIC_IDS_FROM - 1 if leader.topic_id == NO_TOPIC_ID else None,
+        )
+        answer = await self._client.broker(leader.node_id, request, timeout_s=_ANSWER_S)
+        codes.raise_for_code(answer.error_code or 0, f"reading {span}", cluster=self._alias)
+        return answer.responses[0].partitions[0]
+
+    async def _leader(self, span: OffsetRange) -> _Leader:
+        metadata = await self._client.metadata([span.topic])
+        topic = metadata.topics[span.topic]
+        codes.raise_for_code(topic.error_code, f"reading {span}", cluster=self._alias)
+        self._leaders.update(
+            ((span.topic, p.partition), _Leader(p.leader, p.leader_epoch, topic.topic_id))
+            for p in topic.partitions
+            if p.leader in metadata.brokers
+        )
+        if span.key not in self._leaders:
+            raise codes.error_for(codes.LEADER_NOT_AVAILABLE, f"reading {span}", cluster=self._alias)
+        return self._leaders[span.key]
+
+    async def _log_range(self, span: OffsetRange) -> tuple[int, int]:
+        outcomes = await log_ranges(self._client, [span.key])
+        for error in outcomes.errors.values():
+            raise error
+        found = outcomes.values[span.key]
+        return found.start, found.end

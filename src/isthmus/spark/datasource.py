@@ -1,0 +1,231 @@
+"""The Spark data source `isthmus`: the logs of Kafka clusters as DataFrames, without a connector jar.
+
+    register(spark, [east, west])
+    spark.read.format("isthmus").option("cluster", "east").option("topics", "flights").load()
+
+| option | meaning |
+|---|---|
+| `mode` | `records` (default): a row per record; `batches`: a row per stored record batch |
+| `cluster`, `topics` | the alias of a registered cluster, and topics separated by commas |
+| `ranges` | instead of these two: what exactly to read, as `ranges_option` writes it |
+
+The columns are those of `isthmus.spark.rows`, by default without a few that are of little use to people. Name columns
+in `schema(...)` and only they are computed. Logs are read up to their last stable offsets. Records of aborted
+transactions are rows too and say so in `is_aborted`; control batches are rows in mode `batches` only.
+
+Credentials never are options, which plans and the Spark UI would show. `register` hands Spark a
+class that carries the clusters, and Spark pickles it for its Python workers as it does with any
+function: through its own sockets, which `spark.authenticate` and `spark.network.crypto.enabled`
+protect between hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.cluster.slices import SLICE_BYTES, slices
+from isthmus.errors import ConfigError
+from isthmus.model.cluster import Cluster
+from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+FORMAT: Final = "isthmus"
+
+AliasedRange = tuple[str, OffsetRange]
+"""The alias of a cluster and a range of one of its partitions."""
+
+_MODES: Final[Mapping[str, Mapping[str, Column]]] = {
+    "batches": BATCH_COLUMNS,
+    "records": RECORD_COLUMNS,
+}
+
+RangeT = TypeVar("RangeT")
+
+
+def register(spark: SparkSession, clusters: Iterable[Cluster], *, name: str = FORMAT) -> None:
+    """Make clusters readable in this session as format `name`, each under its alias."""
+    # A class made here cannot be imported, so Spark pickles it whole, with the clusters in it.
+    source = type(
+        "RegisteredSource",
+        (LogSource,),
+        {"clusters": {cluster.alias: cluster for cluster in clusters}, "format_name": name},
+    )
+    spark.dataSource.register(source)
+
+
+def ranges_option(groups: Iterable[Iterable[AliasedRange]]) -> str:
+    """The value of the option `ranges`: each group is read by one Spark task.
+
+    Rows tell in their column `range` which range they come from, counted through all groups.
+    """
+    return json.dumps([[[alias, *span] for alias, span in group] for group in groups])
+
+
+def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
+    """Ranges with their sizes, in their order, in groups of at most `group_bytes` (or one range)."""
+    group: list[RangeT] = []
+    filled_bytes = 0
+    for item, size_bytes in ranges:
+        if group and filled_bytes + size_bytes > group_bytes:
+            yield group
+            group, filled_bytes = [], 0
+        group.append(item)
+        filled_bytes += size_bytes
+    if group:
+        yield group
+
+
+@dataclass(frozen=True)
+class RangeGroup(InputPartition):
+    """What one task reads: ranges with their numbers."""
+
+    ranges: tuple[tuple[int, str, OffsetRange], ...]
+
+
+class LogSource(DataSource):
+    """What Spark asks for schema and reader. Only subclasses made by `register` know clusters."""
+
+    clusters: ClassVar[Mapping[str, Cluster]] = {}
+    format_name: ClassVar[str] = FORMAT
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.format_name
+
+    def schema(self) -> StructType:
+        schema = StructType()
+        for name, column in _MODES[self._mode()].items():
+            if name not in UNUSUAL_COLUMNS:
+                schema.add(name, column.spark)
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        known = _MODES[self._mode()]
+        for name in schema.names:
+            if name not in known:
+                raise ConfigError(
+                    f"the data source has no column {name!r} in mode {self._mode()}",
+                    hint=f"It has {', '.join(known)}.",
+                )
+        return LogSourceReader(self.clusters, self.options, self._mode(), schema.names)
+
+    def _mode(self) -> str:
+        mode = str(self.options.get("mode", "records"))
+        if mode not in _MODES:
+            raise ConfigError(f"the data source has no mode {mode!r}", hint=f"It has {', '.join(_MODES)}.")
+        return mode
+
+
+class LogSourceReader(DataSourceReader):
+    """Plans groups of ranges in Spark's planning process and reads them in its tasks."""
+
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        options: Mapping[str, str],
+        mode: str,
+        names: Sequence[str],
+    ) -> None:
+        self._clusters = dict(clusters)
+        self._cluster = options.get("cluster", "")
+        self._topics = [name.strip() for name in options.get("topics", "").split(",")]
+        self._ranges = options.get("ranges")
+        self._mode = mode
+        self._names = list(names)
+
+    def partitions(self) -> list[InputPartition]:
+        groups: Iterable[Sequence[AliasedRange]]
+        if self._ranges is None:
+            groups = asyncio.run(self._whole_logs())
+        else:
+            groups = [[(alias, OffsetRange(*span)) for alias, *span in group] for group in json.loads(self._ranges)]
+        planned: list[InputPartition] = []
+        number = 0
+        for group in groups:
+            numbered = enumerate(group, number)
+            planned.append(RangeGroup(tuple((n, alias, span) for n, (alias, span) in numbered)))
+            number += len(group)
+        # Spark reads an empty plan as one partition without a value; ours has no ranges.
+        return planned or [RangeGroup(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangeGroup)  # noqa: S101  # Spark gives back what it was given
+        rows = Rows(_MODES[self._mode], self._names)
+        make = rows.of_batches if self._mode == "batches" else rows.of_records
+        with _Logs(self._clusters) as logs:
+            for number, alias, span in partition.ranges:
+                origin = Origin(alias, number, span)
+                for found in logs.read(alias, span):
+                    yield from make(found, origin)
+
+    async def _whole_logs(self) -> list[list[AliasedRange]]:
+        cluster = _known(self._clusters, self._cluster)
+        async with Client(cluster) as client:
+            metadata = await client.metadata(self._topics)
+            for name, topic in metadata.topics.items():
+                codes.raise_for_code(topic.error_code, f"reading topic {name!r}", cluster=cluster.alias)
+            keys = [(name, p.partition) for name, topic in sorted(metadata.topics.items()) for p in topic.partitions]
+            found = await log_ranges(client, keys)
+            for error in found.errors.values():
+                raise error
+            whole = [OffsetRange(*key, found.values[key].start, found.values[key].stable_end) for key in keys]
+            cut = await slices(LogReader(client), whole)
+        sized = (((cluster.alias, s.span), s.size_bytes) for part in cut for s in part)
+        return list(grouped(sized))
+
+
+def _known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
+    if alias not in clusters:
+        raise ConfigError(
+            f"no cluster {alias!r} is registered with this data source",
+            hint=f"Set the option cluster to one of {', '.join(clusters) or 'those registered'}.",
+        )
+    return clusters[alias]
+
+
+class _Logs:
+    """The logs of several clusters, read one range after the other, without asyncio showing."""
+
+    def __init__(self, clusters: Mapping[str, Cluster]) -> None:
+        self._clusters = clusters
+        self._loop = asyncio.new_event_loop()
+        self._clients: dict[str, Client] = {}
+        self._readers: dict[str, LogReader] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients.values():
+            self._loop.run_until_complete(client.aclose())
+        self._loop.close()
+
+    def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
+        """As `LogReader.read`."""
+        if alias not in self._readers:
+            self._clients[alias] = Client(_known(self._clusters, alias))
+            self._readers[alias] = LogReader(self._clients[alias])
+        stream = self._readers[alias].read(span)
+        try:
+            while True:
+                try:
+                    found = self._loop.run_until_complete(anext(stream))
+                except StopAsyncIteration:
+                    return
+                yield found
+        finally:
+            self._loop.run_until_complete(stream.aclose())
