@@ -119,8 +119,10 @@ class Engine:
         for lane in lanes:
             if lane.key in self._runs and not self._runs[lane.key].is_over:
                 continue
-            writer = Writer(expiration_ms=self._expiration_ms, abandoned=self._abandoned)
-            run = LaneRun(lane, writer)
+            former = self._runs.get(lane.key)
+            # A lane that was removed and comes back may still have a request on its way.
+            unsettled = former is not None and (former.writer.in_flight or former.writer.abandoned)
+            run = LaneRun(lane, Writer(expiration_ms=self._expiration_ms, abandoned=self._abandoned or unsettled))
             self._runs[lane.key] = run
             self._by_source[run.source] = run
             self._source_routes.watch([lane.source_topic])
@@ -135,8 +137,12 @@ class Engine:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self.stop_reading(run)
 
-    def allow_writes(self) -> None:
-        """Writing is ours now (again)."""
+    def allow_writes(self, *, abandoned: bool | None = None) -> None:
+        """Writing is ours now (again). `abandoned` replaces what was believed until the earlier owner was heard."""
+        if abandoned is not None:
+            self._abandoned = abandoned
+            for run in self._runs.values():
+                run.writer.abandoned = abandoned
         self._writable = True
         self._resolver.wake()
         for appender in self._appenders.values():
