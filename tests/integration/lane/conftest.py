@@ -1,0 +1,26 @@
+"""A mirror between the two shared clusters of one broker each."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from tests.integration.lane.mirror import Mirror
+
+
+@pytest.fixture
+def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
+    """East to west, with producer ids of its own."""
+    return Mirror(east, west)
+
+
+@pytest.fixture
+def chance() -> Iterator[random.Random]:
+    """Randomness whose seed is printed when the test fails."""
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
+    yield random.Random(seed)

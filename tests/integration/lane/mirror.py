@@ -1,0 +1,113 @@
+"""Engines between two local clusters, run the way a lease runs them, with nothing of Spark in it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.lane.engine import Engine
+from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.wire.client import Client
+
+TERM_S: Final = 40.0
+_LOOK_S: Final = 0.02
+
+Reports = dict[LaneKey, LaneReport]
+
+
+def caught_up(reports: Reports) -> bool:
+    """Every lane is active and has nothing left to copy."""
+    return all(report.state is LaneState.ACTIVE and report.lag_records == 0 for report in reports.values())
+
+
+def all_are(state: LaneState) -> Callable[[Reports], bool]:
+    """Every lane is in this state."""
+    return lambda reports: all(report.state is state for report in reports.values())
+
+
+class Running:
+    """An engine at work."""
+
+    def __init__(self, engine: Engine, source: Client, target: Client) -> None:
+        self.engine = engine
+        self.source = source
+        self.target = target
+
+    @property
+    def reports(self) -> Reports:
+        return {report.key: report for report in self.engine.reports()}
+
+    async def until(self, condition: Callable[[Reports], bool], *, term_s: float = TERM_S) -> Reports:
+        """Wait for something to become true of the reports."""
+        deadline = time.monotonic() + term_s
+        while True:
+            if self.engine.failure is not None:
+                raise self.engine.failure
+            reports = self.reports
+            if condition(reports):
+                return reports
+            assert time.monotonic() < deadline, f"still {list(reports.values())}"
+            await asyncio.sleep(_LOOK_S)
+
+
+class Mirror:
+    """Two clusters and the producer ids of a link between them."""
+
+    def __init__(self, source: LocalCluster, target: LocalCluster, *, target_login: Cluster | None = None) -> None:
+        self.source, self.target = source, target
+        self.target_login = target_login or target.cluster()
+        self.producer: ProducerIdentity | None = None
+
+    def forget(self) -> None:
+        """Lose the ledger: the next engine gets other producer ids."""
+        self.producer = None
+
+    def copy(
+        self, *topics: str, until: Callable[[Reports], bool] = caught_up, engine: Any = None, **lane: Any
+    ) -> Reports:
+        """Run an engine until something is true of its lanes; returns the last reports before it stopped."""
+
+        async def scenario() -> Reports:
+            async with self.running(*topics, engine=engine, **lane) as running:
+                return await running.until(until)
+
+        return asyncio.run(scenario())
+
+    @asynccontextmanager
+    async def running(self, *topics: str, engine: Any = None, **lane: Any) -> AsyncIterator[Running]:
+        """An engine with a lane for each partition of `topics`. `engine` and `lane` change its and their settings."""
+        options: dict[str, Any] = {"link": "test", "abandoned": True, "settle_s": 0.3, **(engine or {})}
+        async with Client(self.source.admin_cluster()) as source, Client(self.target_login) as target:
+            if self.producer is None:
+                self.producer = ProducerIdentity(
+                    producer_id=await allocate_producer(target), marker_producer_id=await allocate_producer(target)
+                )
+            running = Engine(source=source, target=target, producer=self.producer, **options)
+            await running.start(await lanes_of(source, target, topics, **lane))
+            try:
+                yield Running(running, source, target)
+            finally:
+                await running.stop()
+
+
+async def lanes_of(source: Client, target: Client, topics: tuple[str, ...], **lane: Any) -> list[Lane]:
+    """A lane for each partition of topics of the same names, as the controller would plan them."""
+    here, there = await source.metadata(topics), await target.metadata(topics)
+    return [
+        Lane(
+            source_topic=name,
+            source_topic_id=here.topics[name].topic_id,
+            target_topic=name,
+            target_topic_id=there.topics[name].topic_id,
+            partition=p.partition,
+            **lane,
+        )
+        for name in topics
+        for p in here.topics[name].partitions
+    ]

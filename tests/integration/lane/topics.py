@@ -1,0 +1,128 @@
+"""Topics made and filled for the tests, through librdkafka."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from isthmus.cluster.local import LocalCluster
+
+_TERM_S: Final = 30.0
+SEPTEMBER: Final = 1_725_000_000_000
+"""A day long past, in ms."""
+
+
+class Given(NamedTuple):
+    """A record to produce."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+
+
+def create(cluster: LocalCluster, name: str, *, partitions: int = 1, **configs: object) -> None:
+    """Create a topic; the dots of a config's name are written as underscores."""
+    # The records' timestamps are long past: nothing may be deleted for its age.
+    settings = {"retention.ms": "-1", **{key.replace("_", "."): str(value) for key, value in configs.items()}}
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(_TERM_S)
+
+
+def create_both(
+    source: LocalCluster, target: LocalCluster, name: str, *, partitions: int = 1, **configs: object
+) -> None:
+    """Create a topic alike on both sides."""
+    for cluster in (source, target):
+        create(cluster, name, partitions=partitions, **configs)
+
+
+def delete(cluster: LocalCluster, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    admin.delete_topics([name], operation_timeout=_TERM_S)[name].result(_TERM_S)
+
+
+def configure(cluster: LocalCluster, name: str, **configs: object) -> None:
+    """Change configs of a topic."""
+    _alter(cluster, ConfigResource(ResourceType.TOPIC, name), configs)
+
+
+def configure_brokers(cluster: LocalCluster, **configs: object) -> None:
+    """Change dynamic configs of all brokers."""
+    _alter(cluster, ConfigResource(ResourceType.BROKER, ""), configs)
+
+
+def _alter(cluster: LocalCluster, resource: ConfigResource, configs: dict[str, object]) -> None:
+    for key, value in configs.items():
+        resource.add_incremental_config(ConfigEntry(key.replace("_", "."), str(value)))
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(_TERM_S)
+
+
+def delete_records(cluster: LocalCluster, name: str, before: int, *, partition: int = 0) -> None:
+    """Raise the log start of a partition."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    where = TopicPartition(name, partition, before)
+    for future in admin.delete_records([where], operation_timeout=_TERM_S).values():
+        future.result(_TERM_S)
+
+
+def producer(cluster: LocalCluster, **settings: object) -> Producer:
+    """A librdkafka producer; the dots of a setting's name are written as underscores."""
+    return Producer(
+        {
+            "bootstrap.servers": cluster.admin_bootstrap_servers,
+            "linger.ms": 5,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+    )
+
+
+def produce(
+    cluster: LocalCluster, name: str, given: Iterable[Given], *, partition: int = 0, **settings: object
+) -> None:
+    """Write records to one partition and wait until they are durable."""
+    writing = producer(cluster, **settings)
+    send(writing, name, given, partition=partition)
+    flush(writing)
+
+
+def send(writing: Producer, name: str, given: Iterable[Given], *, partition: int = 0) -> None:
+    for record in given:
+        writing.produce(
+            name,
+            partition=partition,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp=record.timestamp,
+            on_delivery=_delivered,
+        )
+        writing.poll(0)
+
+
+def flush(writing: Producer) -> None:
+    assert writing.flush(_TERM_S) == 0, "records were not delivered"
+
+
+def _delivered(error: Any, _: Any) -> None:
+    assert error is None, error
+
+
+def some(count: int, random_source: random.Random, *, value_bytes: int = 60) -> list[Given]:
+    """Records of every kind: with and without keys, tombstones, empty values, headers in order and repeated."""
+
+    def one(index: int) -> Given:
+        choose = random_source.random
+        key = None if choose() < 0.2 else b"" if choose() < 0.1 else b"key-%d" % random_source.randrange(50)
+        value = None if choose() < 0.1 else b"" if choose() < 0.1 else random_source.randbytes(value_bytes)
+        headers: list[tuple[str, bytes | None]] = []
+        if choose() < 0.4:
+            headers = [("z", b"first"), ("a", None), ("z", b""), ("z", b"first"), ("ключ", b"%d" % index)]
+        return Given(key, value, headers, SEPTEMBER + random_source.randrange(100_000) * 1000)
+
+    return [one(index) for index in range(count)]
