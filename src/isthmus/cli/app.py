@@ -30,6 +30,11 @@ class Command(NamedTuple):
 
 COMMANDS: Final = {
     "local": Command("isthmus.cli.local", "Start, stop and show real Kafka clusters on this machine."),
+    "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
+    "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
+    "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
+    "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
+    "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
 }
 """All commands in the order of the help. The name is what people type."""

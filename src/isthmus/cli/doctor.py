@@ -12,7 +12,7 @@ from isthmus.cli.output import OutputFormat, render
 from isthmus.control.doctor import examine
 from isthmus.control.findings import Level
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

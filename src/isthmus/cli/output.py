@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -59,6 +59,19 @@ def printable(text: str) -> str:
     return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
 
 
+def table(rows: Sequence[Row], title: str | None = None, columns: Sequence[str] | None = None) -> Table:
+    """Rows as a table, for what is shown live; `render` prints what stays."""
+    names = list(columns or dict.fromkeys(name for row in rows for name in row))
+    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        numeric = all(_is_number(row.get(name)) for row in rows)
+        justify: JustifyMethod = "right" if numeric else "left"
+        shown.add_column(name.replace("_", " "), justify=justify, overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(_cell(row.get(name))) for name in names))
+    return shown
+
+
 def _is_shown(character: str) -> bool:
     return not unicodedata.category(character).startswith("C")
 
@@ -68,18 +81,11 @@ def _print_table(data: Row | Sequence[Row], title: str | None, columns: Sequence
         rows: Sequence[Row] = [{"key": key, "value": value} for key, value in data.items()]
     else:
         rows = data
-    names = list(columns or dict.fromkeys(name for row in rows for name in row))
     if not rows:
         console.print("nothing to show")
         return
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        numeric = all(_is_number(row.get(name)) for row in rows)
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(row.get(name))) for name in names))
     width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
-    Console(file=sys.stdout, width=width, highlight=False).print(table)
+    Console(file=sys.stdout, width=width, highlight=False).print(table(rows, title, columns))
 
 
 def _is_number(value: object) -> bool:

@@ -19,11 +19,12 @@ _BUILDER_BYTES: Final = 1 << 30
 
 
 class Entry(NamedTuple):
-    """One record of the ledger; `value` is None where the document was deleted."""
+    """One record of the ledger; `value` is None where the document was deleted; `timestamp` is in ms, by its writer."""
 
     offset: int
     key: str
     value: bytes | None
+    timestamp: int = -1
 
 
 class Deletion(NamedTuple):
@@ -56,4 +57,4 @@ def unpacked(records: bytes) -> Iterator[tuple[int, list[Entry]]]:
 def _entries(batch: Batch) -> Iterator[Entry]:
     for record in DefaultRecordBatch(bytes(batch.view)):
         if record.key is not None:
-            yield Entry(record.offset, record.key.decode(errors="replace"), record.value)
+            yield Entry(record.offset, record.key.decode(errors="replace"), record.value, record.timestamp)

@@ -1,0 +1,28 @@
+"""`isthmus pause`: stop copying a link or a topic for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, VerboseOption
+from isthmus.cli.output import console
+from isthmus.control import pausing
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def pause(
+    link: Annotated[str, typer.Argument(help="The link.")],
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
+    path: ConfigOption = None,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Stop copying until `isthmus resume`; nothing is lost, the lag grows."""
+    asyncio.run(pausing.pause(configured(path).link(link), topic))
+    console.print(Text(f"{link if topic is None else f'{link}/{topic}'} is paused"))

@@ -1,0 +1,118 @@
+"""`isthmus status`: how links, topics and partitions stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row, console, printable, render, table
+from isthmus.control.fabric import Fabric
+from isthmus.control.progress import LinkProgress, LinkState
+from isthmus.control.status import StatusReader
+from isthmus.errors import ConfigError
+
+SAMPLE_S: Final = 1.0
+WATCH_S: Final = 2.0
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def status(
+    path: ConfigOption = None,
+    link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="A row for each partition instead of each topic.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl-C.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
+
+    Exits with 1 if the cluster of a link does not answer.
+    """
+    if watch and output is not OutputFormat.TABLE:
+        raise ConfigError(
+            f"--watch shows a table, not {output}",
+            hint=f"Leave out --watch, and call isthmus status -o {output} as often as you like.",
+        )
+    fabric = Fabric(configured(path))
+    reader = StatusReader(fabric.links(link))
+    if watch:
+        asyncio.run(_watch(reader, by_partition=partitions))
+        return
+    links = asyncio.run(_sample(reader))
+    if output is OutputFormat.TABLE:
+        render(status_rows(links, by_partition=partitions), output)
+        tell_problems(links)
+    else:
+        render([progress.as_dict() for progress in links], output)
+    if any(progress.state is LinkState.UNAVAILABLE for progress in links):
+        raise typer.Exit(1)
+
+
+def status_rows(links: Sequence[LinkProgress], *, by_partition: bool) -> list[Row]:
+    """A row for each topic or each partition; links without any have one of their own."""
+    rows: list[Row] = []
+    for link in links:
+        for topic in link.topics:
+            items = topic.partitions if by_partition and topic.partitions else (topic,)
+            rows.extend({"link": link.link, **_shown(item.as_dict())} for item in items)
+        if not link.topics:
+            rows.append({"link": link.link, "state": str(link.state)})
+    return rows
+
+
+def tell_problems(links: Sequence[LinkProgress]) -> None:
+    """What keeps links and topics from being active, and what to do about it: on stderr."""
+    for link in links:
+        items = [(link.link, link.problem)]
+        items += [(f"{link.link}/{topic.topic}", topic.problem) for topic in link.topics]
+        for where, problem in items:
+            if problem is not None:
+                console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
+                if problem.hint:
+                    console.print(Text(f"  {printable(problem.hint)}"))
+        if link.state is LinkState.STOPPED:
+            console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
+
+
+def _shown(fields: Row) -> Row:
+    columns = (
+        "topic",
+        "partition",
+        "state",
+        "source_end",
+        "target_end",
+        "lag_records",
+        "lag_seconds",
+        "records_per_second",
+    )
+    row = {name: fields[name] for name in columns if name in fields}
+    problem = fields["problem"]
+    return {**row, "problem": problem["message"] if isinstance(problem, dict) else None}
+
+
+async def _sample(reader: StatusReader) -> tuple[LinkProgress, ...]:
+    """Two looks, so that there are rates."""
+    async with reader:
+        await reader.read()
+        await asyncio.sleep(SAMPLE_S)
+        return await reader.read()
+
+
+async def _watch(reader: StatusReader, *, by_partition: bool) -> None:
+    async with reader:
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                links = await reader.read()
+                live.update(table(status_rows(links, by_partition=by_partition)), refresh=True)
+                await asyncio.sleep(WATCH_S)
