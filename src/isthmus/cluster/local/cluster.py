@@ -280,12 +280,13 @@ class LocalCluster:
             raise
 
     def _wipe(self) -> None:
-        """Remove what is ours, and the folder if nothing else is in it."""
+        """Remove what is ours; also the folder, unless it was given to us or holds something else."""
         (self.folder / _DESCRIPTION).unlink(missing_ok=True)
         for folder in (*(broker.folder for broker in self.brokers), self.credentials.folder):
             shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):
-            self.folder.rmdir()
+        if self._temporary or self.folder.parent == state_folder():
+            with suppress(OSError):
+                self.folder.rmdir()
 
 
 def status(names: Iterable[str] | None = None) -> list[ClusterStatus]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from xml.sax.saxutils import quoteattr
 
 from isthmus.cluster.local.folders import cache_folder, exclusive
@@ -26,8 +26,9 @@ from isthmus.errors import JarsUnavailable
 Progress = Callable[[int, int], None]
 """Called with how many jars are there and how many are needed."""
 
-_FETCH_TERM_S: Final = 600.0
+_SILENCE_TERM_S: Final = 45.0
 _LAYOUT: Final = "[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+_IVY_JVM: Final = ("-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _SETTINGS: Final = (
     '<ivysettings><settings defaultResolver="public"/><resolvers>'
     '<ibiblio name="public" m2compatible="true" usepoms="false" useMavenMetadata="false"'
@@ -109,30 +110,29 @@ def _run_ivy(jars: Sequence[Jar], work: Path, java: Java, fetched: Callable[[int
     command = [str(java.executable), *_IVY_JVM, "-cp", str(_ivy_jar()), "org.apache.ivy.Main"]
     command += ["-settings", str(settings), "-cache", str(work / "cache")]
     command += ["-ivy", str(module), "-confs", "default", "-retrieve", f"{work}/jars/{_LAYOUT}"]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as ivy:
-        timer = threading.Timer(_FETCH_TERM_S, ivy.kill)
-        timer.start()
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ivy:
         try:
-            return _follow(ivy.stdout or (), fetched)
+            return _follow(_lines(ivy.stdout), fetched) if ivy.stdout else ""
+        except TimeoutError as silent:
+            return f": {silent}"
         finally:
-            timer.cancel()
             ivy.kill()
 
 
-_IVY_JVM: Final = (
-    "-Xmx512M",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-XX:-UsePerfData",
-    "-Dsun.net.client.defaultConnectTimeout=10000",
-    "-Dsun.net.client.defaultReadTimeout=30000",
-)
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """What Ivy prints until it ends.
+
+    :raises TimeoutError: It fell silent; it has no timeout of its own.
+    """
+    said = b""
+    while select.select([stream], [], [], _SILENCE_TERM_S)[0]:
+        more = os.read(stream.fileno(), 1 << 16)
+        if not more:
+            return
+        *lines, said = (said + more).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace")
+    raise TimeoutError(f"nothing came for {_SILENCE_TERM_S:.0f} s")
 
 
 def _follow(lines: Iterable[str], fetched: Callable[[int], None]) -> str:
