@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, Self
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -14,7 +14,7 @@ from isthmus.errors import ClusterError, ConfigError, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
-from isthmus.wire.dial import DIAL_TIMEOUT_S, dial
+from isthmus.wire.dial import DIAL_TIMEOUT_S, Dialled, dial
 from isthmus.wire.metadata import Broker, Metadata
 
 BOOTSTRAP_NODE: Final = -1
@@ -34,6 +34,7 @@ class Client:
         self._shared: dict[int, Connection] = {}
         self._dialling: dict[int, asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._closed = False
         self._threads = ThreadPoolExecutor(_DIALLING_AT_ONCE, thread_name_prefix=f"dial-{cluster.alias}")
 
     async def __aenter__(self) -> Self:
@@ -44,6 +45,7 @@ class Client:
 
     async def aclose(self) -> None:
         """Close the shared connections. Those from `dial` belong to whoever asked for them."""
+        self._closed = True
         for task in self._dialling.values():
             task.cancel()
         for connection in self._shared.values():
@@ -163,7 +165,11 @@ class Client:
 
     def _keep(self, node_id: int, done: asyncio.Task[Connection]) -> None:
         self._dialling.pop(node_id, None)
-        if not done.cancelled() and done.exception() is None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        if self._closed:
+            done.result().close()
+        else:
             self._shared[node_id] = done.result()
 
     async def dial(self, node_id: int, *, timeout_s: float = DIAL_TIMEOUT_S) -> Connection:
@@ -173,8 +179,13 @@ class Client:
         :raises AuthenticationFailed: TLS or SASL refused us.
         """
         host, port = await self._address(node_id)
-        loop = asyncio.get_running_loop()
-        dialled = await loop.run_in_executor(self._threads, dial, self.cluster, host, port, self._client_id, timeout_s)
+        dialling = self._threads.submit(dial, self.cluster, host, port, self._client_id, timeout_s)
+        try:
+            dialled = await asyncio.wrap_future(dialling)
+        except asyncio.CancelledError:
+            # The thread cannot be interrupted: what it brings is closed when it comes.
+            dialling.add_done_callback(_hang_up)
+            raise
         return Connection(
             dialled,
             cluster=self.cluster.alias,
@@ -196,6 +207,11 @@ class Client:
                 hint="The broker may have left the cluster; Isthmus asks for its successor.",
             )
         return broker.host, broker.port
+
+
+def _hang_up(dialling: Future[Dialled]) -> None:
+    if not dialling.cancelled() and dialling.exception() is None:
+        dialling.result().sock.close()
 
 
 def split_address(server: str, alias: str) -> tuple[str, int]:
