@@ -58,7 +58,10 @@ def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: floa
             hint="Check that the brokers run and that bootstrap_servers and the advertised listeners are reachable.",
         ) from error
     try:
-        return _greet(sock, context, cluster, host, client_id, where, time.monotonic() + timeout_s)
+        _set_options(sock, cluster, where)
+        if context is not None:
+            sock = context.wrap_socket(sock, server_hostname=host)
+        return _greet(sock, cluster, host, client_id, where, time.monotonic() + timeout_s)
     except ClusterError:
         sock.close()
         raise
@@ -81,15 +84,7 @@ def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: floa
         raise
 
 
-def _greet(
-    sock: socket.socket,
-    context: ssl.SSLContext | None,
-    cluster: Cluster,
-    host: str,
-    client_id: str,
-    where: str,
-    deadline: float,
-) -> Dialled:
+def _set_options(sock: socket.socket, cluster: Cluster, where: str) -> None:
     if sock.getsockname() == sock.getpeername():
         # Loopback can connect a socket to itself when the port is an ephemeral one nobody listens on.
         raise Unreachable(f"{where} does not answer: the port connects to itself", cluster=cluster.alias)
@@ -98,8 +93,9 @@ def _greet(
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
-    if context is not None:
-        sock = context.wrap_socket(sock, server_hostname=host)
+
+
+def _greet(sock: socket.socket, cluster: Cluster, host: str, client_id: str, where: str, deadline: float) -> Dialled:
     exchange = _Exchange(sock, client_id, deadline)
     api_versions = _api_versions(exchange)
     life_s = _authenticate(exchange, cluster, host, where) if uses_sasl(cluster.security) else None

@@ -44,9 +44,7 @@ def one_jar() -> Lock:
 @pytest.mark.usefixtures("cache")
 def test_two_processes_fetch_once() -> None:
     """Of two processes that ask at the same time one fetches, and both get the same class path."""
-    asking = [
-        subprocess.Popen([sys.executable, "-c", ASK, LINE], stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
+    asking = [subprocess.Popen([sys.executable, "-c", ASK, LINE], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=120)[0].split() for process in asking]
     assert sorted(len(words) > 1 for words in said) == [False, True]
     (jar,) = {words[-1] for words in said}
