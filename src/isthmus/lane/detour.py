@@ -39,6 +39,7 @@ _PRODUCE_TIMEOUT_MS: Final = 10_000
 _ARRIVAL_S: Final = 10.0
 _ARRIVAL_PAUSE_S: Final = 0.002
 _WRITE_TXN_MARKERS: Final = 27
+_NO_PRODUCER: Final = -1
 
 
 class Careful(Protocol):
@@ -196,15 +197,20 @@ class Detour:
         if failed in codes.AUTHORIZATION:
             run.writer.in_flight = False
             raise codes.error_for(failed, "writing transaction markers", cluster=self._target.cluster.alias)
-        if failed != codes.NONE or len(results) != count:
+        if failed != codes.NONE or not results:
             run.writer.abandon(sequenced=False)
             raise codes.error_for(failed or -1, "writing transaction markers", cluster=self._target.cluster.alias)
-        run.writer.advanced_unsequenced(count)
+        if count == 1:
+            run.writer.advanced_unsequenced(count)
+        else:
+            # The broker answers once for all markers of a producer id, with what became of the last one.
+            await self._arrived(run, run.writer.position + count)
 
     async def _empty_transaction(self, run: LaneRun, *, commit: bool) -> None:
-        transaction = self._transactions.setdefault((run, -1), self._transaction(run, "marker"))
+        transaction = await self._find(run, _NO_PRODUCER)
         position = run.writer.position
-        await transaction.begin(run.target)
+        if not transaction.is_open:
+            await transaction.begin(run.target)
         run.writer.sent()
         try:
             await transaction.end(commit=commit)
@@ -255,22 +261,30 @@ class Detour:
         self._engine.advanced(run, 1)
 
     async def _find(self, run: LaneRun, source_producer_id: int) -> Transaction:
-        """The transaction here that stands for an aborted one of this producer of the source."""
+        """The transaction here for aborted data of this producer of the source, or for control records alone."""
         key = (run, source_producer_id)
         transaction = self._transactions.get(key)
         if transaction is None:
-            transaction = self._transaction(run, str(source_producer_id))
+            purpose = "marker" if source_producer_id == _NO_PRODUCER else str(source_producer_id)
+            transaction = Transaction(self._target, f"isthmus.{self._engine.link}.{run.lane.key}.{purpose}")
             await transaction.find(run.target)
-            if transaction.is_open:
-                _, connection = await self._leader(run)
-                states = await producer_states(connection, [run.target], transaction.producer_id)
-                state = states.get(run.target)
-                transaction.sequence = 0 if state is None else state.last_sequence + 1
+            await self._continue(run, transaction)
             self._transactions[key] = transaction
         return transaction
 
-    def _transaction(self, run: LaneRun, purpose: str) -> Transaction:
-        return Transaction(self._target, f"isthmus.{self._engine.link}.{run.lane.key}.{purpose}")
+    async def _continue(self, run: LaneRun, transaction: Transaction) -> None:
+        """Go on where an earlier owner of the transaction stopped."""
+        leader, connection = await self._leader(run)
+        if transaction.is_open:
+            state = (await producer_states(connection, [run.target], transaction.producer_id)).get(run.target)
+            # Sequences begin anew with every epoch, also in a transaction that holds no record yet.
+            is_begun = state is not None and state.epoch == transaction.epoch
+            transaction.sequence = state.last_sequence + 1 if state is not None and is_begun else 0
+        answer = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
+        if answer.error_code != codes.NONE or answer.offset != run.writer.position:
+            # The earlier owner had ended it, and the control record came after our look at the log.
+            self._engine.faults.judged(run, Verdict.RESOLVE, answer.error_code, None)
+            raise Refused
 
     # The prefix that the source has deleted
 

@@ -142,7 +142,7 @@ class Engine:
         if abandoned is not None:
             self._abandoned = abandoned
             for run in self._runs.values():
-                run.writer.abandoned = abandoned
+                run.writer.inherit(abandoned=abandoned)
         self._writable = True
         self._resolver.wake()
         for appender in self._appenders.values():

@@ -69,8 +69,9 @@ _VERDICTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What the leader remembers of our producer (DescribeProducers). Timestamps in ms."""
+    """What the leader remembers of a producer of ours (DescribeProducers). Timestamps in ms."""
 
+    epoch: int
     last_sequence: int
     last_timestamp: int
 
@@ -88,7 +89,8 @@ class Writer:
     """The writing side of one lane. At most one request is in flight.
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
-    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way.
+    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way; what an earlier owner was
+    at is not known, so a lane taken over from one always settles.
     """
 
     __slots__ = (
@@ -110,9 +112,12 @@ class Writer:
         self.position = -1
         self.unsequenced = 0
         self.in_flight = False
-        self.abandoned = abandoned
-        self._must_settle = False
         self.truncated_from: int | None = None
+        self.inherit(abandoned=abandoned)
+
+    def inherit(self, *, abandoned: bool) -> None:
+        """The partition was in other hands until now."""
+        self.abandoned = self._must_settle = abandoned
 
     @property
     def sequence(self) -> int:

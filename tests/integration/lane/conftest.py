@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,8 +18,8 @@ def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
 
 
 @pytest.fixture
-def chance() -> Iterator[random.Random]:
+def chance() -> random.Random:
     """Randomness whose seed is printed when the test fails."""
     seed = secrets.randbits(32)
     print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
-    yield random.Random(seed)
+    return random.Random(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.wire.client import Client
+from tests.integration.lane import oracle
 
 TERM_S: Final = 40.0
 _LOOK_S: Final = 0.02
@@ -43,7 +45,9 @@ class Running:
     def reports(self) -> Reports:
         return {report.key: report for report in self.engine.reports()}
 
-    async def until(self, condition: Callable[[Reports], bool], *, term_s: float = TERM_S) -> Reports:
+    async def until(
+        self, condition: Callable[[Reports], bool], *, term_s: float = TERM_S, look_s: float = _LOOK_S
+    ) -> Reports:
         """Wait for something to become true of the reports."""
         deadline = time.monotonic() + term_s
         while True:
@@ -53,7 +57,7 @@ class Running:
             if condition(reports):
                 return reports
             assert time.monotonic() < deadline, f"still {list(reports.values())}"
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(look_s)
 
 
 class Mirror:
@@ -78,6 +82,28 @@ class Mirror:
                 return await running.until(until)
 
         return asyncio.run(scenario())
+
+    def copy_with_crashes(
+        self, name: str, chance: random.Random, *, crashes: int, partition: int = 0, **settings: Any
+    ) -> Reports:
+        """Copy a topic by engines that are cut off at offsets picked by chance, then by one that may finish."""
+        end = oracle.ends(self.source.admin_bootstrap_servers, name, partition).stable
+
+        async def scenario() -> None:
+            async with self.running(name, **settings) as running:
+                key = LaneKey(name, partition)
+                await running.until(lambda reports: reports[key].position >= 0, look_s=0)
+                begin = running.reports[key].position
+                offset = chance.randint(begin, end)
+                await running.until(
+                    lambda reports: reports[key].position >= offset or reports[key].state.is_terminal, look_s=0
+                )
+                await asyncio.sleep(chance.random() * 0.003)
+                await running.engine.stop(drain_s=0.0)
+
+        for _ in range(crashes):
+            asyncio.run(scenario())
+        return self.copy(name, **settings)
 
     @asynccontextmanager
     async def running(self, *topics: str, engine: Any = None, **lane: Any) -> AsyncIterator[Running]:

@@ -63,19 +63,17 @@ def records(
             assert message is not None, f"{topic} fell silent"
             error = message.error()
             if error is None:
-                seen[message.partition()].append(_seen(message))
+                seen[message.partition() or 0].append(_seen(message))
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                unfinished.discard(message.partition())
+                unfinished.discard(message.partition() or 0)
     finally:
         consumer.close()
     return seen
 
 
 def _seen(message: Any) -> Seen:
-    return Seen(
-        message.offset(), message.timestamp(), message.key(), message.value(), tuple(message.headers() or ())
-    )
+    return Seen(message.offset(), message.timestamp(), message.key(), message.value(), tuple(message.headers() or ()))
 
 
 def ends(servers: str, topic: str, partition: int = 0) -> Ends:
@@ -84,13 +82,13 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
     where = TopicPartition(topic, partition)
 
     def ask(spec: Any, isolation: IsolationLevel) -> int:
-        answer = admin.list_offsets({where: spec}, isolation_level=isolation, request_timeout=_ADMIN_S)
+        answer = admin.list_offsets({where: spec()}, isolation_level=isolation, request_timeout=_ADMIN_S)
         return int(answer[where].result().offset)
 
     return Ends(
-        ask(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-        ask(OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
-        ask(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+        ask(OffsetSpec.earliest, IsolationLevel.READ_UNCOMMITTED),
+        ask(OffsetSpec.latest, IsolationLevel.READ_COMMITTED),
+        ask(OffsetSpec.latest, IsolationLevel.READ_UNCOMMITTED),
     )
 
 

@@ -34,9 +34,7 @@ def test_records_of_every_kind(mirror: Mirror, topic: TopicNamer, chance: random
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_batches_of_one_record_are_joined(
-    mirror: Mirror, topic: TopicNamer, chance: random.Random, codec: str
-) -> None:
+def test_batches_of_one_record_are_joined(mirror: Mirror, topic: TopicNamer, chance: random.Random, codec: str) -> None:
     """A source of one record a batch is the same at the target, in far fewer batches."""
     name = topic("single")
     topics.create_both(mirror.source, mirror.target, name)
@@ -57,7 +55,11 @@ def test_records_of_a_megabyte(mirror: Mirror, topic: TopicNamer, chance: random
         large = [Given(b"k", chance.randbytes(1_040_000), [], topics.SEPTEMBER + n) for n in range(6)]
         small = topics.some(50, chance)
         topics.produce(
-            mirror.source, name, [*small, *large, *small], partition=partition, compression_type=codec,
+            mirror.source,
+            name,
+            [*small, *large, *small],
+            partition=partition,
+            compression_type=codec,
             message_max_bytes=1_048_588,
         )
 

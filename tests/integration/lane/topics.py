@@ -16,12 +16,15 @@ SEPTEMBER: Final = 1_725_000_000_000
 """A day long past, in ms."""
 
 
+Headers = list[tuple[str, str | bytes | None]]
+
+
 class Given(NamedTuple):
     """A record to produce."""
 
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: Headers
     timestamp: int
 
 
@@ -120,7 +123,7 @@ def some(count: int, random_source: random.Random, *, value_bytes: int = 60) -> 
         choose = random_source.random
         key = None if choose() < 0.2 else b"" if choose() < 0.1 else b"key-%d" % random_source.randrange(50)
         value = None if choose() < 0.1 else b"" if choose() < 0.1 else random_source.randbytes(value_bytes)
-        headers: list[tuple[str, bytes | None]] = []
+        headers: Headers = []
         if choose() < 0.4:
             headers = [("z", b"first"), ("a", None), ("z", b""), ("z", b"first"), ("ключ", b"%d" % index)]
         return Given(key, value, headers, SEPTEMBER + random_source.randrange(100_000) * 1000)
