@@ -47,6 +47,10 @@ class OffsetRange(NamedTuple):
     def key(self) -> PartitionKey:
         return self.topic, self.partition
 
+    @property
+    def is_empty(self) -> bool:
+        return self.offset_begin >= self.offset_end
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.offset_begin}, {self.offset_end})"
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "isthmus"
 
-AliasedRange = tuple[str, OffsetRange]
-"""The alias of a cluster and a range of one of its partitions."""
+NumberedRange = tuple[int, str, OffsetRange]
+"""A range of a partition: its number, the alias of its cluster, and its offsets."""
 
 _MODES: Final[Mapping[str, Mapping[str, Column]]] = {
     "batches": BATCH_COLUMNS,
@@ -67,12 +67,12 @@ def register(spark: SparkSession, clusters: Iterable[Cluster], *, name: str = FO
     spark.dataSource.register(source)
 
 
-def ranges_option(groups: Iterable[Iterable[AliasedRange]]) -> str:
+def ranges_option(groups: Iterable[Iterable[NumberedRange]]) -> str:
     """The value of the option `ranges`: each group is read by one Spark task.
 
-    Rows tell in their column `range` which range they come from, counted through all groups.
+    Rows show the number of their range in the column `range`; several ranges may have the same.
     """
-    return json.dumps([[[alias, *span] for alias, span in group] for group in groups])
+    return json.dumps([[[number, alias, *span] for number, alias, span in group] for group in groups])
 
 
 def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
@@ -91,9 +91,9 @@ def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BY
 
 @dataclass(frozen=True)
 class RangeGroup(InputPartition):
-    """What one task reads: ranges with their numbers."""
+    """What one task reads."""
 
-    ranges: tuple[tuple[int, str, OffsetRange], ...]
+    ranges: tuple[NumberedRange, ...]
 
 
 class LogSource(DataSource):
@@ -148,17 +148,15 @@ class LogSourceReader(DataSourceReader):
         self._names = list(names)
 
     def partitions(self) -> list[InputPartition]:
-        groups: Iterable[Sequence[AliasedRange]]
+        groups: Iterable[Iterable[NumberedRange]]
         if self._ranges is None:
             groups = asyncio.run(self._whole_logs())
         else:
-            groups = [[(alias, OffsetRange(*span)) for alias, *span in group] for group in json.loads(self._ranges)]
-        planned: list[InputPartition] = []
-        number = 0
-        for group in groups:
-            numbered = enumerate(group, number)
-            planned.append(RangeGroup(tuple((n, alias, span) for n, (alias, span) in numbered)))
-            number += len(group)
+            groups = [
+                [(number, alias, OffsetRange(*span)) for number, alias, *span in group]
+                for group in json.loads(self._ranges)
+            ]
+        planned: list[InputPartition] = [RangeGroup(tuple(group)) for group in groups]
         # Spark reads an empty plan as one partition without a value; ours has no ranges.
         return planned or [RangeGroup(())]
 
@@ -172,7 +170,7 @@ class LogSourceReader(DataSourceReader):
                 for found in logs.read(alias, span):
                     yield from make(found, origin)
 
-    async def _whole_logs(self) -> list[list[AliasedRange]]:
+    async def _whole_logs(self) -> list[list[NumberedRange]]:
         cluster = _known(self._clusters, self._cluster)
         async with Client(cluster) as client:
             metadata = await client.metadata(self._topics)
@@ -184,8 +182,8 @@ class LogSourceReader(DataSourceReader):
                 raise error
             whole = [OffsetRange(*key, found.values[key].start, found.values[key].stable_end) for key in keys]
             cut = await slices(LogReader(client), whole)
-        sized = (((cluster.alias, s.span), s.size_bytes) for part in cut for s in part)
-        return list(grouped(sized))
+        parts = [part for parts in cut for part in parts]
+        return list(grouped(((n, cluster.alias, part.span), part.size_bytes) for n, part in enumerate(parts)))
 
 
 def _known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:

@@ -167,6 +167,7 @@ RECORD_COLUMNS: Final[Mapping[str, Column]] = {
     "is_aborted": Column(*_BOOLEAN, lambda rows, _: [r.is_aborted for r in rows]),
     "key": Column(*_BINARY, lambda rows, _: [r.record.key for r in rows]),
     "value": Column(*_BINARY, lambda rows, _: [r.record.value for r in rows]),
+    "is_tombstone": Column(*_BOOLEAN, lambda rows, _: [r.record.value is None for r in rows]),
     "headers": Column(
         _HEADERS_SPARK,
         _HEADERS_ARROW,
@@ -178,7 +179,7 @@ RECORD_COLUMNS: Final[Mapping[str, Column]] = {
     "headers_digest": Column(*_BINARY, lambda rows, _: [headers_digest(r.record.headers) for r in rows]),
 }
 
-UNUSUAL_COLUMNS: Final = frozenset({"range", "cluster", "key_digest", "value_digest", "headers_digest"})
+UNUSUAL_COLUMNS: Final = frozenset({"range", "cluster", "is_tombstone", "key_digest", "value_digest", "headers_digest"})
 """Columns that have to be named to be read."""
 
 

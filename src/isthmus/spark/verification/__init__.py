@@ -1,0 +1,9 @@
+"""Proof that two logs are equal, or where they are not: `verify` and the values it returns."""
+
+from __future__ import annotations
+
+from isthmus.spark.verification.job import verify
+from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.spark.verification.watch import Progress
+
+__all__ = ["Finding", "Kind", "PartitionVerdict", "Progress", "TopicVerdict", "Verdict", "verify"]

@@ -1,0 +1,135 @@
+"""From what was found in slices to a verdict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from isthmus.spark.verification.extent import ComparedSlice, Extent
+from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, TopicVerdict
+
+CLEANED: Final = "cleaned"
+"""The kind of a record that only one side has because the other side's log cleaner has removed it."""
+FINDINGS_MAX: Final = 10
+"""How many findings of each kind a partition's verdict names."""
+
+
+class SliceTotals(NamedTuple):
+    """What reading the batches of a slice told."""
+
+    source_records: int = 0
+    target_records: int = 0
+    source_bytes: int = 0
+    read_bytes: int = 0
+    is_equal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFindings:
+    """What comparing the records of a slice told: the first findings of each kind, and how many records of it are."""
+
+    findings: tuple[Finding, ...] = ()
+    records: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether there are records that only one side has."""
+        return bool(self.records.get(Kind.MISSING) or self.records.get(Kind.EXTRA))
+
+
+def one_sided(part: ComparedSlice, totals: SliceTotals) -> SliceFindings | None:
+    """The findings of a slice that is read on one side only, which takes no comparison; else `None`."""
+    if part.source.is_empty == part.target.is_empty:
+        return None
+    kind, span, records = (
+        (Kind.EXTRA, part.target, totals.target_records)
+        if part.source.is_empty
+        else (Kind.MISSING, part.source, totals.source_records)
+    )
+    if not records:
+        return SliceFindings()
+    finding = Finding(kind=kind, offset_begin=span.offset_begin, offset_end=span.offset_end, records=records)
+    return SliceFindings((finding,), {kind: records})
+
+
+def slice_findings(rows: Iterable[Sequence[Any]]) -> dict[int, SliceFindings]:
+    """By slice, what `comparison.findings` tells in rows of slice, kind, offset_begin, offset_end, total."""
+    found: dict[int, SliceFindings] = {}
+    for number, kind, begin, end, total in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
+        one = found.get(number, SliceFindings())
+        findings = one.findings
+        if kind != CLEANED:
+            findings += (Finding(kind=Kind(kind), offset_begin=begin, offset_end=end, records=end - begin),)
+        found[number] = SliceFindings(findings, {**one.records, kind: total})
+    return found
+
+
+def topic_verdicts(
+    slices: Mapping[int, ComparedSlice],
+    totals: Mapping[int, SliceTotals],
+    found: Mapping[int, SliceFindings],
+    extents: Sequence[Extent],
+    problems: Mapping[str, str],
+) -> tuple[TopicVerdict, ...]:
+    """The verdicts of all topics, from totals and findings by the numbers of slices."""
+    of_extent: dict[Extent, list[int]] = {extent: [] for extent in extents}
+    for number, part in slices.items():
+        of_extent[part.extent].append(number)
+    topics: dict[tuple[str, str], list[PartitionVerdict]] = {}
+    for extent, numbers in of_extent.items():
+        verdict = _partition(
+            extent,
+            [totals[number] for number in numbers],
+            [found[number] for number in numbers if number in found],
+        )
+        topics.setdefault((extent.source_topic, extent.target_topic), []).append(verdict)
+    return tuple(
+        TopicVerdict(
+            source_topic=source,
+            target_topic=target,
+            partitions=tuple(partitions),
+            problem=problems.get(source, ""),
+        )
+        for (source, target), partitions in topics.items()
+    )
+
+
+def _partition(extent: Extent, totals: Sequence[SliceTotals], found: Sequence[SliceFindings]) -> PartitionVerdict:
+    findings = [finding for one in found for finding in one.findings]
+    return PartitionVerdict(
+        partition=extent.partition,
+        offset_begin=extent.offset_begin,
+        offset_end=extent.offset_end,
+        records=sum(one.source_records for one in totals),
+        size_bytes=sum(one.source_bytes for one in totals),
+        missing=_count(found, Kind.MISSING),
+        extra=_count(found, Kind.EXTRA),
+        different=_count(found, Kind.DIFFERENT),
+        cleaned=_count(found, CLEANED),
+        lag=extent.lag,
+        findings=tuple(finding for kind in Kind for finding in _first(kind, findings)),
+    )
+
+
+def _count(found: Iterable[SliceFindings], kind: str) -> int:
+    return sum(one.records.get(kind, 0) for one in found)
+
+
+def _first(kind: Kind, findings: Iterable[Finding]) -> list[Finding]:
+    of_kind = sorted((one for one in findings if one.kind is kind), key=lambda one: one.offset_begin)
+    return list(_joined(of_kind))[:FINDINGS_MAX]
+
+
+def _joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings of one kind, in order, with those that touch made one: slices end where they like."""
+    last: Finding | None = None
+    for finding in findings:
+        if last is not None and last.offset_end == finding.offset_begin:
+            last = replace(last, offset_end=finding.offset_end, records=last.records + finding.records)
+        else:
+            if last is not None:
+                yield last
+            last = finding
+    if last is not None:
+        yield last

@@ -1,0 +1,140 @@
+"""Comparing two logs as DataFrames.
+
+Both sides are read by one scan in which every slice has two ranges: number `2n` is slice `n` at the source, `2n + 1`
+the same slice at the target. Rows that are alike on both sides cancel out, and what is left over differs. Counting
+instead of joining finds a row that one side has twice, and costs the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from isthmus.spark.verification.assembly import CLEANED
+from isthmus.spark.verification.verdict import Kind
+
+BATCH_FIELDS: Final = (
+    "range INT, base_offset BIGINT, offset_end BIGINT, record_count INT, size_bytes INT, "
+    "is_control BOOLEAN, is_aborted BOOLEAN, digest BINARY"
+)
+RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborted BOOLEAN, digest BINARY"
+KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"
+KEY_FIELDS: Final = "range INT, offset BIGINT, key_digest BINARY"
+
+
+def slice_totals(batches: DataFrame) -> DataFrame:
+    """One row per slice from rows of `BATCH_FIELDS`: slice, source_records, target_records, source_bytes, read_bytes,
+    is_equal.
+
+    Control batches are counted in bytes only: consumers never see them, and the target has more of them where they fill
+    holes in the source's offsets.
+    """
+    alike = batches.groupBy(
+        _slice().alias("slice"), "base_offset", "offset_end", "is_control", "is_aborted", "record_count", "digest"
+    ).agg(
+        F.sum(_side()).alias("surplus"),
+        F.count_if(_side() > 0).alias("at_source"),
+        F.count_if(_side() < 0).alias("at_target"),
+        F.sum("size_bytes").alias("size_bytes"),
+        F.sum(F.when(_side() > 0, F.col("size_bytes"))).alias("source_bytes"),
+    )
+    has_records = ~F.col("is_control") & (F.col("record_count") > 0)
+    records = F.when(has_records, F.col("record_count")).otherwise(0)
+    return alike.groupBy("slice").agg(
+        F.sum(F.col("at_source") * records).alias("source_records"),
+        F.sum(F.col("at_target") * records).alias("target_records"),
+        F.coalesce(F.sum("source_bytes"), F.lit(0)).alias("source_bytes"),
+        F.sum("size_bytes").alias("read_bytes"),
+        F.bool_and(~has_records | (F.col("surplus") == 0)).alias("is_equal"),
+    )
+
+
+def differences(records: DataFrame) -> DataFrame:
+    """The offsets at which the sides differ, from rows of `RECORD_FIELDS`: slice, offset, kind."""
+    return _left_over(records).groupBy("slice", "offset").agg(_kind().alias("kind"))
+
+
+def differences_of_keys(records: DataFrame, held: DataFrame) -> DataFrame:
+    """As `differences`, from rows of `KEYED_RECORD_FIELDS` of compacted topics; `held` is what `keys_held` tells.
+
+    Each side's log cleaner works when it likes, so a record that one side lacks may be obsolete there: its kind is
+    `CLEANED` when that side has a later record of the same key, when it deletes a key of which that side has nothing
+    before it, or when it belongs to an aborted transaction.
+    """
+    one_sided = (
+        _left_over(records, "key_digest", "is_tombstone")
+        .groupBy("slice", "offset")
+        .agg(
+            _kind().alias("kind"),
+            F.any_value("key_digest").alias("key_digest"),
+            F.bool_and("is_tombstone").alias("is_tombstone"),
+            F.bool_and("is_aborted").alias("is_aborted"),
+        )
+        # The side that lacks the record.
+        .withColumn("side", F.when(F.col("kind") == Kind.MISSING, -1).when(F.col("kind") == Kind.EXTRA, 1))
+    )
+    joined = one_sided.join(held, ["slice", "side", "key_digest"], "left")
+    deletes_nothing = F.col("first").isNull() | (F.col("first") > F.col("offset"))
+    is_obsolete = (
+        F.col("is_aborted")
+        | F.coalesce(F.col("last") > F.col("offset"), F.lit(False))
+        | (F.col("is_tombstone") & deletes_nothing)
+    )
+    kind = F.when(F.col("side").isNotNull() & is_obsolete, CLEANED).otherwise(F.col("kind"))
+    return joined.select("slice", "offset", kind.alias("kind"))
+
+
+def keys_held(records: DataFrame) -> DataFrame:
+    """Where the whole logs have each key, from rows of `KEY_FIELDS`: slice, side, key_digest, first, last.
+
+    Slices here are whole partitions, numbered as `differences_of_keys` is to see them.
+    """
+    return records.groupBy(_slice().alias("slice"), _side().alias("side"), "key_digest").agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last")
+    )
+
+
+def findings(differing: DataFrame, findings_max: int) -> DataFrame:
+    """Differing offsets joined to runs: slice, kind, offset_begin, offset_end, total.
+
+    Of each kind the first `findings_max` runs of a slice are kept; `total` counts the offsets of all of them.
+    """
+    by_offset = Window.partitionBy("slice", "kind").orderBy("offset")
+    run = F.col("offset") - F.row_number().over(by_offset)
+    runs = (
+        differing.withColumn("run", run)
+        .groupBy("slice", "kind", "run")
+        .agg(F.min("offset").alias("offset_begin"), (F.max("offset") + 1).alias("offset_end"))
+    )
+    by_run = Window.partitionBy("slice", "kind").orderBy("run")
+    total = F.sum(F.col("offset_end") - F.col("offset_begin")).over(Window.partitionBy("slice", "kind"))
+    return (
+        runs.withColumn("total", total)
+        .withColumn("place", F.row_number().over(by_run))
+        .where(F.col("place") <= findings_max)
+        .select("slice", "kind", "offset_begin", "offset_end", "total")
+    )
+
+
+def _slice() -> Column:
+    return F.expr("range div 2").cast("int")
+
+
+def _side() -> Column:
+    """1 for rows of the source, -1 for rows of the target."""
+    return F.expr("1 - 2 * (range % 2)")
+
+
+def _left_over(records: DataFrame, *more: str) -> DataFrame:
+    alike = records.groupBy(_slice().alias("slice"), "offset", "timestamp_ms", "is_aborted", "digest", *more)
+    return alike.agg(F.sum(_side()).alias("surplus")).where("surplus <> 0")
+
+
+def _kind() -> Column:
+    more_at_source = F.bool_or(F.col("surplus") > 0)
+    more_at_target = F.bool_or(F.col("surplus") < 0)
+    return (
+        F.when(more_at_source & more_at_target, Kind.DIFFERENT).when(more_at_source, Kind.MISSING).otherwise(Kind.EXTRA)
+    )

@@ -1,0 +1,195 @@
+"""Looking at both clusters before anything is compared, and again while it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from isthmus.cluster.configs import describe_topic_configs
+from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.slices import Slice, slices
+from isthmus.spark.verification.extent import ComparedSlice, Extent, compared_slices, extent_of
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+from isthmus.wire.offsets import PartitionKey, list_offsets
+
+_NO_OFFSET: Final = -1
+_NO_LOG: Final = LogRange(0, 0, 0)
+
+
+class Bounds(NamedTuple):
+    """What was asked for: times in ms since the epoch, and whether the target may lag behind."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    allow_lag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is to compare. `problems` are sentences about topics as a whole, by the source topic's name."""
+
+    slices: tuple[ComparedSlice, ...]
+    extents: tuple[Extent, ...]
+    problems: Mapping[str, str]
+
+
+async def survey(source: Client, target: Client, topics: Mapping[str, str], bounds: Bounds) -> Survey:
+    """Decide what to compare. `topics` maps source topics to target topics.
+
+    The source's last stable offsets are read before the target's, so what is written meanwhile is no difference.
+
+    :raises ClusterError: A source topic does not exist, or something cannot be read.
+    """
+    at_source = await source.metadata(sorted(topics))
+    at_target = await target.metadata(sorted(topics.values()))
+    for name, topic in at_source.topics.items():
+        codes.raise_for_code(topic.error_code, f"reading topic {name}", cluster=source.cluster.alias)
+    source_logs = await _logs(source, _partitions(at_source))
+    since = await _offsets_at(source, at_source, source_logs, bounds.since_ms)
+    until = await _offsets_at(source, at_source, source_logs, bounds.until_ms)
+    target_logs = await _logs(target, _partitions(at_target))
+    names = [
+        (name, topics[name], p)
+        for name in sorted(topics)
+        for p in range(max(_partition_count(at_source, name), _partition_count(at_target, topics[name])))
+    ]
+    ahead = {
+        (s, p)
+        for s, t, p in names
+        if (s, p) in source_logs and _stable_end(target_logs, t, p) > _stable_end(source_logs, s, p)
+    }
+    # The target may be right by now: what it is found to have is compared, as far as the source has it too.
+    source_logs |= await _logs(source, ahead)
+    reader = LogReader(source)
+    extents: list[Extent] = []
+    for s, t, p in names:
+        log = source_logs.get((s, p))
+        if log is not None and (s, p) in ahead:
+            log = replace(log, stable_end=min(log.stable_end, _stable_end(target_logs, t, p)))
+        found = extent_of(
+            (s, t, p),
+            log,
+            target_logs.get((t, p)),
+            since=since.get((s, p)),
+            until=until.get((s, p)),
+            allow_lag=bounds.allow_lag,
+        )
+        extents.append(await _aligned(reader, found, _stable_end(source_logs, s, p)))
+    cut = await slices(reader, [extent.source for extent in extents])
+    parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
+    problems = {
+        s: _problem(at_source, at_target, s, t, target.cluster.alias)
+        for s, t in topics.items()
+        if _partition_count(at_source, s) != _partition_count(at_target, t)
+    }
+    return Survey(tuple(parts), tuple(extents), problems)
+
+
+async def log_starts(source: Client, target: Client, extents: Collection[Extent]) -> dict[Extent, int]:
+    """From which offset on both logs hold these partitions by now: retention may have gone on.
+
+    :raises ClusterError: An answer did not come.
+    """
+    at_source = await _logs(source, {extent.source.key for extent in extents})
+    at_target = await _logs(target, {extent.target.key for extent in extents})
+    return {
+        e: max(at_source.get(e.source.key, _NO_LOG).start, at_target.get(e.target.key, _NO_LOG).start) for e in extents
+    }
+
+
+async def compacted_topics(source: Client, target: Client, extents: Collection[Extent]) -> set[str]:
+    """The source topics that a log cleaner works on, at either side. Without DESCRIBE_CONFIGS it is not known."""
+    at_source = await describe_topic_configs(source, {extent.source_topic for extent in extents})
+    at_target = await describe_topic_configs(target, {extent.target_topic for extent in extents})
+    return {
+        e.source_topic
+        for e in extents
+        for entries in (at_source.values.get(e.source_topic, {}), at_target.values.get(e.target_topic, {}))
+        if "compact" in (((entry := entries.get("cleanup.policy")) and entry.value) or "")
+    }
+
+
+async def whole_logs(source: Client, target: Client, extents: Sequence[Extent]) -> list[tuple[int, ComparedSlice]]:
+    """Everything both logs hold of these partitions by now, in slices numbered like the extents they belong to.
+
+    :raises ClusterError: Something cannot be read.
+    """
+    sides: list[list[list[Slice]]] = []
+    for client, keys in ((source, [e.source.key for e in extents]), (target, [e.target.key for e in extents])):
+        logs = await _logs(client, set(keys))
+        spans = [OffsetRange(*key, logs[key].start, logs[key].stable_end) for key in keys]
+        sides.append(await slices(LogReader(client), spans))
+    nothing = OffsetRange("", 0, 0, 0)
+    return [
+        (number, ComparedSlice(extent, *spans, part.size_bytes))
+        for number, extent in enumerate(extents)
+        for side in (0, 1)
+        for part in sides[side][number]
+        for spans in [(part.span, nothing) if side == 0 else (nothing, part.span)]
+    ]
+
+
+async def _logs(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:
+    outcomes = await log_ranges(client, keys)
+    for error in outcomes.errors.values():
+        raise error
+    return dict(outcomes.values)
+
+
+async def _offsets_at(
+    client: Client, metadata: Metadata, logs: Mapping[PartitionKey, LogRange], timestamp_ms: int | None
+) -> dict[PartitionKey, int]:
+    """The first offsets with this timestamp or a later one; where there is none, the ends of the logs."""
+    if timestamp_ms is None:
+        return {}
+    epochs: dict[int, dict[PartitionKey, int]] = defaultdict(dict)
+    for name, topic in metadata.topics.items():
+        for p in topic.partitions:
+            epochs[p.leader][(name, p.partition)] = p.leader_epoch
+    offsets: dict[PartitionKey, int] = {}
+    for leader, partitions in epochs.items():
+        for key, found in (await list_offsets(await client.connection(leader), partitions, timestamp_ms)).items():
+            what = f"looking up {timestamp_ms} ms in {key[0]}-{key[1]}"
+            codes.raise_for_code(found.error_code, what, cluster=client.cluster.alias)
+            offsets[key] = logs[key].stable_end if found.offset == _NO_OFFSET else found.offset
+    return offsets
+
+
+async def _aligned(reader: LogReader, extent: Extent, stable_end: int) -> Extent:
+    """The extent ending where a batch of the source ends, so that its batches can be counted whole."""
+    if extent.offset_end >= stable_end or extent.offset_begin == extent.offset_end:
+        return extent
+    batch = await reader.first_batch(extent.source._replace(offset_begin=extent.offset_end, offset_end=stable_end))
+    if batch is None or batch.base_offset >= extent.offset_end:
+        return extent
+    end = max(batch.base_offset, extent.offset_begin)
+    return replace(
+        extent,
+        offset_end=end,
+        target_end=min(extent.target_end, end),
+        lag=extent.lag + extent.offset_end - end if extent.lag else 0,
+    )
+
+
+def _partitions(metadata: Metadata) -> set[PartitionKey]:
+    return {(name, p.partition) for name, topic in metadata.topics.items() for p in topic.partitions}
+
+
+def _partition_count(metadata: Metadata, topic: str) -> int:
+    return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
+
+
+def _stable_end(logs: Mapping[PartitionKey, LogRange], topic: str, partition: int) -> int:
+    return logs.get((topic, partition), _NO_LOG).stable_end
+
+
+def _problem(at_source: Metadata, at_target: Metadata, source: str, target: str, alias: str) -> str:
+    count = _partition_count(at_target, target)
+    if not count:
+        return f"{alias} has no topic {target}"
+    return f"{alias} has {count} partitions of {target} where there should be {_partition_count(at_source, source)}"

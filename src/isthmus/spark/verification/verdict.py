@@ -1,0 +1,125 @@
+"""What a verification found out: plain values, from one finding up to the whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+
+class Kind(enum.StrEnum):
+    """How records of the two logs fail to be equal at an offset."""
+
+    MISSING = "missing"
+    """The source has a record there, the target has none."""
+    EXTRA = "extra"
+    """The target has a record there, the source has none."""
+    DIFFERENT = "different"
+    """Both have one, and consumers can tell them apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Records of one kind within the offsets `[offset_begin, offset_end)`.
+
+    `fields` names what differs in the first record, for a few findings of the kind DIFFERENT: `key`, `value`,
+    `headers`, `timestamp`, or `visibility` (only one of the two is seen by consumers at read_committed).
+    """
+
+    kind: Kind
+    offset_begin: int
+    offset_end: int
+    records: int
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        last = self.offset_end - 1
+        where = f"offset {last}" if last == self.offset_begin else f"offsets {self.offset_begin} to {last}"
+        what = f" ({', '.join(self.fields)})" if self.fields else ""
+        return f"{self.kind} at {where}{what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionVerdict:
+    """The comparison of one partition over the offsets `[offset_begin, offset_end)`.
+
+    `records` and `size_bytes` are the source's in that range. `lag` counts the offsets from its end to the source's
+    last stable offset that were left out because lag is allowed. `cleaned` counts records that only one side has since
+    each side's log cleaner works on its own: a later record of the same key makes them obsolete. `findings` are the
+    first of each kind; the counts are of all records.
+    """
+
+    partition: int
+    offset_begin: int
+    offset_end: int
+    records: int
+    size_bytes: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    cleaned: int = 0
+    lag: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        return not (self.missing or self.extra or self.different)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicVerdict:
+    """The comparison of one topic. `problem` says what is wrong with the topic as a whole, in one sentence."""
+
+    source_topic: str
+    target_topic: str
+    partitions: tuple[PartitionVerdict, ...]
+    problem: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.problem and all(partition.is_equal for partition in self.partitions)
+
+    @property
+    def records(self) -> int:
+        return sum(partition.records for partition in self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(partition.size_bytes for partition in self.partitions)
+
+    @property
+    def lag(self) -> int:
+        return sum(partition.lag for partition in self.partitions)
+
+    @property
+    def cleaned(self) -> int:
+        return sum(partition.cleaned for partition in self.partitions)
+
+    def count(self, kind: Kind) -> int:
+        """How many records of this kind were found."""
+        return sum(getattr(partition, kind.value) for partition in self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a verification. `read_bytes` is what was read of both logs, `elapsed_s` how long it took."""
+
+    source: str
+    target: str
+    topics: tuple[TopicVerdict, ...]
+    read_bytes: int = 0
+    elapsed_s: float = 0.0
+
+    @property
+    def equal(self) -> bool:
+        """Whether every record stands at the same offset with the same content and visibility."""
+        return all(topic.is_equal for topic in self.topics)
+
+    @property
+    def records(self) -> int:
+        return sum(topic.records for topic in self.topics)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict in plain values, ready for JSON."""
+        return {"equal": self.equal, "records": self.records, **dataclasses.asdict(self)}
