@@ -51,6 +51,11 @@ class FencedWriter:
     def close(self) -> None:
         self._leader.close()
 
+    @property
+    def is_later(self) -> bool:
+        """Whether there was a controller before, as far as the brokers remember (a week)."""
+        return self._epoch > 0
+
     async def take_over(self) -> int:
         """Fence whoever wrote before; the generation of this controller. Nothing of theirs can be written any more.
 

@@ -64,7 +64,8 @@ class LinkLedger:
     """What a link's controller knows and says. `open` it, keep `run()` running beside, `close` it.
 
     `documents` are the newest of the link by key, whoever wrote them. `generation` is that of this controller.
-    `problem` is why the ledger could not be read or written when that was last tried.
+    `problem` is why the ledger could not be read or written when that was last tried. `was_lost` says after `open` that
+    there were controllers before of which the ledger knows nothing.
     """
 
     def __init__(self, client: Client, link: str, *, replication_factor: int | None = None) -> None:
@@ -80,6 +81,7 @@ class LinkLedger:
         self._is_lost = False
         self.problem: ClusterError | None = None
         self._started_ms = int(time.time() * 1000)
+        self.was_lost = False
 
     @property
     def generation(self) -> int:
@@ -101,6 +103,8 @@ class LinkLedger:
         for entry in await self._tail.read_to_end():
             if link_of(entry.key) == self.link:
                 apply(self.documents, entry)
+        was_controlled = any(isinstance(document, ControllerDocument) for document in self.documents.values())
+        self.was_lost = self._writer.is_later and not was_controlled
         await self.write(self._beaten())
 
     def close(self) -> None:

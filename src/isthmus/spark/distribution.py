@@ -1,0 +1,160 @@
+"""Which group of leases runs which lane, so that no two leases ever hold the same one. No clock, no I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from isthmus.ledger.documents import LeaseDocument
+from isthmus.model.lane import Lane, LaneKey
+from isthmus.spark.spread import leaving, lightest, load_of
+
+
+@dataclass(slots=True, eq=False)
+class LeaseGroup:
+    """The leases of one slot, one after the other.
+
+    `lanes` are what the slot shall run. `held` has the leases that are not known to be over, mostly one and two at a
+    hand-over, and the lanes each may be writing. Leases up to `ended_through` are over; `is_clean` says that the last
+    one that wrote left nothing on its way. `is_untold` says that the ledger does not know of a change yet.
+    """
+
+    link: str
+    slot: int
+    controller: int
+    is_clean: bool = True
+    lanes: dict[LaneKey, Lane] = field(default_factory=dict)
+    held: dict[int, set[LaneKey]] = field(default_factory=dict)
+    generation: int = 0
+    revision: int = 0
+    revoked_through: int = 0
+    is_untold: bool = False
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ended_through(self) -> int:
+        return min(self.held, default=self.generation + 1) - 1
+
+    def holds(self, key: LaneKey) -> bool:
+        """Whether a lease of the group may be writing the lane."""
+        return any(key in held for held in self.held.values())
+
+    def begin(self) -> int:
+        """A new lease begins with the lanes the group has now; its generation."""
+        self.generation += 1
+        self.revision += 1
+        self.held[self.generation] = set(self.lanes)
+        return self.generation
+
+    def document(self, also: Iterable[Lane] = ()) -> LeaseDocument:
+        """What the ledger shall say of the slot; `also` are lanes that only the present lease keeps, till its end."""
+        return LeaseDocument(
+            link=self.link,
+            slot=self.slot,
+            controller=self.controller,
+            generation=self.generation,
+            revision=self.revision,
+            lanes=(*self.lanes.values(), *also),
+            revoked_through=self.revoked_through,
+            ended_through=self.ended_through,
+            is_clean=self.is_clean,
+        )
+
+    def put(self, key: LaneKey, lane: Lane | None) -> None:
+        """Run the lane from now on as it is given, or no more; its leases may hold it until they are over."""
+        if lane is None:
+            self.lanes.pop(key, None)
+        else:
+            self.lanes[key] = lane
+            for held in self.held.values():
+                held.add(key)
+        self.revision += 1
+        self.is_untold = True
+        self.stirred.set()
+
+
+class Distribution:
+    """The lanes of a link over the groups of its leases. `load` tells what a lane moved lately, in bytes/s."""
+
+    def __init__(self, groups: list[LeaseGroup], load: Callable[[LaneKey], float]) -> None:
+        self.groups = groups
+        self.changed = asyncio.Event()
+        self._load = load
+        self._wanted: dict[LaneKey, Lane] = {}
+        self._parked: dict[LaneKey, Lane] = {}
+        self._moving: dict[LaneKey, int] = {}
+
+    def __contains__(self, key: LaneKey) -> bool:
+        return key in self._wanted
+
+    def assign(self, lanes: Iterable[Lane]) -> None:
+        """Run exactly these lanes. Those that run already stay where they are."""
+        self._wanted = {lane.key: lane for lane in lanes}
+        self._parked = {key: lane for key, lane in self._parked.items() if self._wanted.get(key) == lane}
+        self._settle()
+
+    def park(self, keys: Iterable[LaneKey]) -> None:
+        """These lanes have ended for good: they run again only when they are assigned anew."""
+        found = {key: self._wanted[key] for key in keys if key in self._wanted and key not in self._parked}
+        if found:
+            self._parked |= found
+            self._settle()
+
+    def hand_over(self, group: LeaseGroup) -> tuple[Lane, ...]:
+        """Begin the group's next lease; the lanes that leave the group with the present one."""
+        moves: dict[LaneKey, int] = {}
+        if group.held:
+            moves = leaving({key: self._load(key) for key in group.lanes}, group.slot, self._loads())
+        lanes = tuple(group.lanes.pop(key) for key in moves)
+        self._moving |= moves
+        group.begin()
+        return lanes
+
+    def ended(self, group: LeaseGroup, generation: int, *, is_clean: bool | None) -> None:
+        """A lease will never write again. `is_clean` is None when it never did."""
+        held = group.held.pop(generation, None)
+        if held is None:
+            return
+        if is_clean is not None:
+            group.is_clean = is_clean
+        if is_clean is False:
+            # Only the next lease of this slot knows that it has to settle before it writes.
+            self._moving |= dict.fromkeys(held & self._moving.keys(), group.slot)
+        group.stirred.set()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Bring the groups in line with what is wanted."""
+        wanted = {key: lane for key, lane in self._wanted.items() if key not in self._parked}
+        homes: dict[LaneKey, LeaseGroup] = {}
+        for group in self.groups:
+            for key in list(group.lanes):
+                homes[key] = group
+                if key not in wanted:
+                    self._put(group, key, None)
+        loads = self._loads()
+        for key, lane in wanted.items():
+            home = homes.get(key)
+            if home is None:
+                home = self._home(key, loads)
+            if home is not None and home.lanes.get(key) != lane:
+                self._put(home, key, lane)
+                loads[home.slot] += load_of([self._load(key)])
+
+    def _home(self, key: LaneKey, loads: dict[int, float]) -> LeaseGroup | None:
+        """The group a homeless lane goes to now; None while a lease of another group may be writing it."""
+        holder = next((group for group in self.groups if group.holds(key)), None)
+        if holder is not None and self._moving.get(key, holder.slot) != holder.slot:
+            return None
+        slot = self._moving.pop(key, None)
+        if holder is not None:
+            return holder
+        return self.groups[lightest(loads) if slot is None else slot]
+
+    def _put(self, group: LeaseGroup, key: LaneKey, lane: Lane | None) -> None:
+        group.put(key, lane)
+        self.changed.set()
+
+    def _loads(self) -> dict[int, float]:
+        return {group.slot: load_of(self._load(key) for key in group.lanes) for group in self.groups}

@@ -1,0 +1,74 @@
+"""Single-task Spark jobs, each started from a thread of its own and awaited in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+
+from isthmus.spark.lease import LeaseSpec, Receipt
+from isthmus.spark.task import lease_task
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_WORKER_GONE: Final = ("Python worker exited unexpectedly", "Command exited with code")
+
+
+class JobFailed(Exception):
+    """A lease's job ended without a receipt. `is_dead` says that the process it ran in is known to be gone."""
+
+    def __init__(self, message: str, *, is_dead: bool) -> None:
+        super().__init__(message)
+        self.is_dead = is_dead
+
+
+def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Future[Receipt]:
+    """Start the job of a lease; the future holds its receipt or `JobFailed`. `group` is for `cancel`."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Receipt] = loop.create_future()
+
+    def settle(receipt: Receipt | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if receipt is not None:
+            future.set_result(receipt)
+        else:
+            future.set_exception(error or JobFailed("the job returned nothing", is_dead=False))
+
+    def run() -> None:
+        receipt, error = None, None
+        try:
+            receipt = _run(spark, spec, group)
+        except (Py4JError, PySparkException, OSError) as failure:
+            text = str(failure)
+            error = JobFailed(_first_line(text), is_dead=any(sign in text for sign in _WORKER_GONE))
+        # The loop may be gone when the driver ends in a hurry.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, receipt, error)
+
+    InheritableThread(target=run, name=spec.description, daemon=True).start()
+    return future
+
+
+def _run(spark: SparkContext, spec: LeaseSpec, group: str) -> Receipt:
+    spark.setJobGroup(group, spec.description, interruptOnCancel=True)
+    receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(partial(lease_task, spec)).collect()
+    return receipts[0]
+
+
+async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
+    """End jobs whose tasks did not end by themselves."""
+    for group in groups:
+        await asyncio.to_thread(spark.cancelJobGroup, group)
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "Exception" in line or "Error" in line]
+    return (telling or lines or ["the job failed"])[0][:400]

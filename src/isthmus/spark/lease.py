@@ -1,0 +1,98 @@
+"""What goes into a lease and what comes out of it: values that travel between the driver and an executor."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from dataclasses import dataclass
+
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneReport, Problem
+from isthmus.model.link import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkContext:
+    """What all leases of a link have in common. It carries credentials, so it travels in the closure of the task and
+    nowhere else: what is in Spark's configuration shows in its UI and its event log.
+
+    `expiration_ms` is the target's `producer.id.expiration.ms`.
+    """
+
+    link: str
+    source: Cluster
+    target: Cluster
+    producer: ProducerIdentity
+    limits: Limits
+    expiration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSpec:
+    """One term in which one task owns lanes. Leases of a slot follow one another as `generation` 1, 2, 3 ...
+
+    The task ends by itself `term_s` after it began. It writes only when every generation before has ended: those up
+    to `ended_through` had when it was started, leaving nothing on its way if `is_clean`. It reads the ledger from
+    `ledger_position` on; whatever came before is in here already.
+    """
+
+    context: LinkContext
+    slot: int
+    controller: int
+    generation: int
+    revision: int
+    lanes: tuple[Lane, ...]
+    term_s: float
+    ended_through: int
+    is_clean: bool
+    ledger_position: int
+    ledger_topic_id: uuid.UUID
+
+    @property
+    def description(self) -> str:
+        """For the Spark UI."""
+        lanes = f"{len(self.lanes)} lane{'' if len(self.lanes) == 1 else 's'}"
+        return f"isthmus {self.context.link} lease {self.slot} generation {self.generation}: {lanes}"
+
+
+class Ending(enum.StrEnum):
+    """Why a lease ended."""
+
+    TERM = "TERM"
+    """Its time was over."""
+    SUCCEEDED = "SUCCEEDED"
+    """Its successor was ready."""
+    REVOKED = "REVOKED"
+    """The controller wanted it to end."""
+    SUPERSEDED = "SUPERSEDED"
+    """Another controller has taken the link over."""
+    ORPHANED = "ORPHANED"
+    """Its controller has fallen silent."""
+    RETRIED = "RETRIED"
+    """Spark started the task a second time by itself; that one must not write."""
+    FAILED = "FAILED"
+    """A bug of ours; `problem` tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a lease.
+
+    `has_written` says that it was allowed to write at all, `is_clean` that no request of it is still on its way,
+    `is_released` that the ledger says so. `latency` is a histogram as in `model.latency`. `cpu_s` is the time the
+    Python worker computed, `memory_bytes` the most memory it ever had, `duration_s` how long the lease lasted.
+    """
+
+    slot: int
+    generation: int
+    ending: Ending
+    has_written: bool = False
+    is_clean: bool = True
+    is_released: bool = False
+    reports: tuple[LaneReport, ...] = ()
+    latency: tuple[int, ...] = ()
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    duration_s: float = 0.0
+    problem: Problem | None = None

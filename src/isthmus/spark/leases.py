@@ -1,0 +1,333 @@
+"""The driver's side of leases: which are started when, and what happens when they end or die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from isthmus.errors import ClusterError, IsthmusError
+from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, TaskDocument
+from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.records import Deletion
+from isthmus.model.lane import Lane, LaneReport, Problem
+from isthmus.model.latency import BUCKETS
+from isthmus.spark.distribution import Distribution, LeaseGroup
+from isthmus.spark.jobs import JobFailed, cancel, start_lease
+from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
+from isthmus.spark.progress import Progress
+from isthmus.spark.slots import TaskSlots
+from isthmus.spark.tenure import REVOCATION_S
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+AHEAD_S: Final = 4.0
+"""How long before the end of its term a lease's successor is started."""
+_STAGGER_S: Final = 1.0
+_RETRY_S: Final = 0.2
+_BACK_OFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+_SHORT_LIFE_S: Final = 5.0
+_FAREWELL_S: Final = 2.0
+_CANCELLING_S: Final = 5.0
+_RECEIPTS: Final = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class RunningLease:
+    """A lease whose job was started. `job_group` names the job in Spark; `started_at` is in monotonic seconds."""
+
+    generation: int
+    job: asyncio.Future[Receipt]
+    job_group: str
+    started_at: float
+
+
+class LeaseScheduler:
+    """Keeps the lanes of one link running on Spark, each by one lease at a time.
+
+    `assign` the lanes whenever they change and keep `run()` running; cancelling it ends all leases in good order.
+    `ledger` has to be open, and to run beside. `receipts` are the newest, `cpu_s` is what all leases computed, and
+    `problem` tells why a lease ended that should not have.
+    """
+
+    def __init__(
+        self,
+        spark: SparkContext,
+        ledger: LinkLedger,
+        context: LinkContext,
+        *,
+        slots: TaskSlots,
+        term_s: float = 60.0,
+    ) -> None:
+        self.receipts: deque[Receipt] = deque(maxlen=_RECEIPTS)
+        self.cpu_s = 0.0
+        self.problem: Problem | None = None
+        self._spark = spark
+        self._ledger = ledger
+        self._context = context
+        self._slots = slots
+        self._term_s = term_s
+        self._groups = [
+            LeaseGroup(link=context.link, slot=slot, controller=ledger.generation)
+            for slot in range(slots.groups_per_link)
+        ]
+        self._progress = Progress()
+        self._distribution = Distribution(self._groups, self._progress.load)
+        self._running: dict[LeaseGroup, list[RunningLease]] = {group: [] for group in self._groups}
+        self._declaring = asyncio.Lock()
+        ledger.listen(self._hear)
+
+    # What the controller does with it
+
+    def assign(self, lanes: Iterable[Lane]) -> None:
+        """Run exactly these lanes. New ones join a running lease, others are left undisturbed.
+
+        A lane that ended in a terminal state stays so until it is left out once, or given with other properties.
+        """
+        self._distribution.assign(lanes)
+        self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
+
+    def reports(self) -> list[LaneReport]:
+        """Where the assigned lanes stand; counts are since this scheduler began."""
+        return self._progress.reports()
+
+    @property
+    def latency(self) -> list[int]:
+        """The latencies of all records copied since this scheduler began, as a histogram."""
+        return self._progress.latency
+
+    async def run(self) -> None:
+        """Run leases until cancelled.
+
+        :raises Fenced: Another controller has taken the link over.
+        """
+        try:
+            await self._await_former_leases()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._tell())
+                for group in self._groups:
+                    tasks.create_task(self._tend(group))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            await self._say_farewell()
+
+    # Leases, one after the other
+
+    async def _tend(self, group: LeaseGroup) -> None:
+        failures = 0
+        while True:
+            while not group.lanes:
+                group.stirred.clear()
+                await group.stirred.wait()
+            await asyncio.sleep(_BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)])
+            lease: RunningLease | None = await self._launch(group)
+            while lease is not None:
+                started_at = lease.started_at
+                lease = await self._see_through(group, lease)
+            failures = failures + 1 if time.monotonic() - started_at < _SHORT_LIFE_S else 0
+
+    async def _see_through(self, group: LeaseGroup, lease: RunningLease) -> RunningLease | None:
+        """Wait for the end of a lease; its successor, if one was started ahead and lives."""
+        successor: RunningLease | None = None
+        await asyncio.wait([lease.job], timeout=lease.started_at + self._life_s(group, lease) - time.monotonic())
+        if not lease.job.done() and self._slots.has_spare and group.lanes:
+            async with self._slots.spare:
+                if not lease.job.done():
+                    successor = await self._launch(group)
+                    await asyncio.wait([lease.job])
+        await asyncio.wait([lease.job])
+        await self._conclude(group, lease)
+        if successor is not None and successor.job.done():
+            await self._conclude(group, successor)
+            return None
+        return successor
+
+    def _life_s(self, group: LeaseGroup, lease: RunningLease) -> float:
+        """When the successor is started. First leases end one after the other, and so do all that follow them."""
+        life_s = max(self._term_s - AHEAD_S, self._term_s / 2)
+        if lease.generation > 1:
+            return life_s
+        return life_s - min(_STAGGER_S, life_s / 2 / len(self._groups)) * group.slot
+
+    async def _launch(self, group: LeaseGroup) -> RunningLease:
+        """Start the group's next lease. The ledger knows of it before Spark does, so nobody can overlook it."""
+        parting = self._distribution.hand_over(group)
+        generation = group.generation
+        await self._declare(group, also=parting)
+        spec = LeaseSpec(
+            context=self._context,
+            slot=group.slot,
+            controller=group.controller,
+            generation=generation,
+            revision=group.revision,
+            lanes=tuple(group.lanes.values()),
+            term_s=self._term_s,
+            ended_through=group.ended_through,
+            is_clean=group.is_clean,
+            ledger_position=self._ledger.tail.position,
+            ledger_topic_id=self._ledger.tail.topic_id,
+        )
+        job_group = f"isthmus/{group.link}/{group.controller}/{group.slot}/{generation}"
+        job = start_lease(self._spark, spec, job_group)
+        lease = RunningLease(generation, job, job_group, time.monotonic())
+        self._running[group].append(lease)
+        return lease
+
+    async def _conclude(self, group: LeaseGroup, lease: RunningLease) -> None:
+        """Take the receipt of a lease that ended, or find out that it is over without one."""
+        receipt: Receipt | None = None
+        try:
+            receipt = lease.job.result()
+        except JobFailed as failure:
+            self.problem = Problem(f"lease {group.slot} was lost: {failure}", "It is started again by itself.")
+            if not failure.is_dead:
+                await self._revoke(group, lease.generation)
+        else:
+            if receipt.ending is Ending.RETRIED:
+                # The attempt before was lost without our being told how.
+                await self._revoke(group, lease.generation)
+                receipt = None
+        self._close(group, lease, receipt)
+        if receipt is None or not receipt.is_released:
+            # A successor may be waiting for word of this end.
+            await self._declare(group)
+
+    def _close(self, group: LeaseGroup, lease: RunningLease, receipt: Receipt | None) -> None:
+        self._running[group].remove(lease)
+        is_clean: bool | None = False
+        reports: tuple[LaneReport, ...] = ()
+        latency: tuple[int, ...] = ()
+        if receipt is not None:
+            self.receipts.append(receipt)
+            self.cpu_s += receipt.cpu_s
+            self.problem = receipt.problem
+            is_clean = receipt.is_clean if receipt.has_written else None
+            reports, latency = receipt.reports, receipt.latency
+        self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
+        self._distribution.ended(group, lease.generation, is_clean=is_clean)
+        self._park(reports)
+
+    async def _revoke(self, group: LeaseGroup, generation: int) -> None:
+        """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed."""
+        group.revoked_through = max(group.revoked_through, generation)
+        await self._declare(group)
+        deadline = time.monotonic() + REVOCATION_S
+        while generation in group.held and time.monotonic() < deadline:
+            await asyncio.sleep(_RETRY_S)
+
+    # The ledger
+
+    async def _declare(self, *groups: LeaseGroup, also: Iterable[Lane] = ()) -> None:
+        """Write down what the groups shall do, until it is written.
+
+        :raises Fenced: Another controller has taken the link over.
+        """
+        also = tuple(also)
+        while True:
+            async with self._declaring:
+                documents = [group.document(also) for group in groups]
+                for group in groups:
+                    group.is_untold = False
+                try:
+                    await self._ledger.write(*documents)
+                    return
+                except ClusterError:
+                    # The ledger tells its problem itself. Leases go on as long as they may.
+                    pass
+            await asyncio.sleep(_RETRY_S)
+
+    async def _tell(self) -> None:
+        """Tell running leases of other lanes, within milliseconds."""
+        changed = self._distribution.changed
+        while True:
+            await changed.wait()
+            changed.clear()
+            # A lease that begins is told by its launch.
+            untold = [group for group in self._groups if group.is_untold and group.held]
+            if untold:
+                await self._declare(*untold)
+
+    def _hear(self, _: str, document: Document | None) -> None:
+        match document:
+            case TaskDocument(slot=slot) if document.has_ended and self._is_ours(slot, document.controller):
+                group = self._groups[slot]
+                for generation in [held for held in group.held if held <= document.generation]:
+                    is_clean = document.is_clean if generation == document.generation else None
+                    self._distribution.ended(group, generation, is_clean=is_clean)
+            case ProgressDocument(slot=slot) if self._is_ours(slot, document.controller):
+                if document.generation in self._groups[slot].held:
+                    latency = [0] * BUCKETS
+                    for bucket, count in document.latency:
+                        latency[bucket] = count
+                    self._progress.take(slot, document.generation, document.reports, latency, time.monotonic())
+                    self._park(document.reports)
+
+    def _is_ours(self, slot: int, controller: int) -> bool:
+        return controller == self._ledger.generation and slot < len(self._groups)
+
+    def _park(self, reports: Iterable[LaneReport]) -> None:
+        self._distribution.park([report.key for report in reports if report.state.is_terminal])
+
+    # The beginning and the end
+
+    async def _await_former_leases(self) -> None:
+        """Wait until no task of an earlier controller writes any more: each says so, or the ledger's rules do."""
+        former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
+        deadline = time.monotonic() + REVOCATION_S
+        while (unknown := [d for d in former if not self._has_ended(d)]) or self._ledger.was_lost:
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(_RETRY_S)
+        is_clean = not unknown and not self._ledger.was_lost and all(self._was_clean(d) for d in former)
+        for group in self._groups:
+            group.is_clean = is_clean
+        if former:
+            await self._forget(former)
+
+    def _task_of(self, lease: LeaseDocument) -> TaskDocument | None:
+        key = lease.key.replace(LeaseDocument.KIND, TaskDocument.KIND, 1)
+        task = self._ledger.documents.get(key)
+        return task if isinstance(task, TaskDocument) and task.controller == lease.controller else None
+
+    def _has_ended(self, lease: LeaseDocument) -> bool:
+        task = self._task_of(lease)
+        return max(lease.ended_through, 0 if task is None else task.ended_through) >= lease.generation
+
+    def _was_clean(self, lease: LeaseDocument) -> bool:
+        task = self._task_of(lease)
+        return lease.is_clean if task is None or task.ended_through <= lease.ended_through else task.is_clean
+
+    async def _forget(self, former: list[LeaseDocument]) -> None:
+        """Former slots are of no interest any more; there may have been more of them."""
+        kinds = (LeaseDocument, TaskDocument, ProgressDocument)
+        keys = [d.key.replace(LeaseDocument.KIND, kind.KIND, 1) for d in former for kind in kinds]
+        with contextlib.suppress(ClusterError):
+            await self._ledger.write(*(Deletion(key) for key in keys))
+
+    async def _say_farewell(self) -> None:
+        """End all leases: by the ledger, which takes milliseconds, or else by Spark."""
+        leases = [(group, lease) for group in self._groups for lease in self._running[group]]
+        if not leases:
+            return
+        jobs = [lease.job for _, lease in leases]
+        for group in self._groups:
+            group.revoked_through = group.generation
+        await self._declare_if_possible()
+        await asyncio.wait(jobs, timeout=_FAREWELL_S)
+        await cancel(self._spark, [lease.job_group for _, lease in leases if not lease.job.done()])
+        await asyncio.wait(jobs, timeout=_CANCELLING_S)
+        for group, lease in leases:
+            if lease.job.done() and not lease.job.exception():
+                self._close(group, lease, lease.job.result())
+        await self._declare_if_possible()
+
+    async def _declare_if_possible(self) -> None:
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._declare(*(group for group in self._groups if group.generation))

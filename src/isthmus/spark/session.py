@@ -1,0 +1,141 @@
+"""Getting a SparkSession that fits leases: an embedded one, one on a cluster, or one that exists already."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from isthmus.cluster.local.java import find_java
+from isthmus.errors import ConfigError, HostError, PlanRefused
+from isthmus.model.configuration import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+APPLICATION: Final = "isthmus"
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_SPECULATION: Final = "spark.speculation"
+_LOOPBACK: Final = "127.0.0.1"
+_CONF: Final = {
+    "spark.app.name": APPLICATION,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Leases run in Python workers that are used again; a cancelled one shall not linger for seconds.
+    "spark.python.worker.reuse": "true",
+    "spark.python.task.killTimeout": "100ms",
+    # A lease is never retried by Spark: the scheduler alone knows when another may write.
+    "spark.task.maxFailures": "1",
+    "spark.sql.session.timeZone": "UTC",
+    # What passes through Spark's own configuration and plans; credentials of clusters do not.
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|credential|sasl|jaas",
+}
+_LOCAL_CONF: Final = {
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.driver.host": _LOOPBACK,
+}
+
+
+def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = None) -> SparkSession:
+    """The active session, else a new one as configured.
+
+    An embedded one (`local[*]`) gets at least one task slot more than `leases_min`, so that no lease waits for another
+    to end. What its JVM and workers write to stderr goes to the file `log`, else to ours.
+
+    :raises JavaMissing: There is no Java 17 or newer.
+    :raises ConfigError: `master` or `conf` cannot work.
+    :raises HostError: Spark does not start.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return adopted(active)
+    conf = _conf(settings, leases_min)
+    java = find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["JAVA_HOME"] = str(java.executable.resolve().parent.parent)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        _launch(conf, log)
+        spark = SparkSession.builder.getOrCreate()
+    except Exception as error:
+        raise HostError(
+            f"Spark does not start: {_reason(error)}",
+            hint="Look at its output" + (f" in {log}." if log else "; `isthmus doctor` checks Java and Spark."),
+        ) from error
+    finally:
+        # Spark's own handler cancels all jobs at once; leases want to end in good order.
+        _restore(interrupt)
+    return spark
+
+
+def adopted(spark: SparkSession) -> SparkSession:
+    """A session somebody else made, if leases can run in it.
+
+    :raises PlanRefused: It would run tasks twice.
+    """
+    if spark.sparkContext.getConf().get(_SPECULATION, "false") == "true":
+        raise PlanRefused(
+            f"{_SPECULATION}=true would run every lease twice",
+            hint=f"Start the application with --conf {_SPECULATION}=false.",
+        )
+    return spark
+
+
+def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
+    """How many tasks may run at once: as configured, else all slots of the application."""
+    if settings.slots is not None:
+        return settings.slots
+    if not (spark.master or "").startswith("local"):
+        # Executors are counted when they have come; a job that ran needed at least one.
+        spark.parallelize([None], 1).count()
+    return max(spark.defaultParallelism, 1)
+
+
+def _conf(settings: SparkSettings, leases_min: int) -> dict[str, str]:
+    if settings.conf.get(_SPECULATION, "false").lower() == "true":
+        raise ConfigError(
+            f"{_SPECULATION}=true would run every lease twice",
+            field=f"spark.conf.{_SPECULATION}",
+            hint="Remove it.",
+        )
+    conf = {**_CONF, "spark.master": settings.master}
+    if settings.master.startswith("local"):
+        conf |= _LOCAL_CONF
+        conf |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+    if settings.master == "local[*]":
+        slots = settings.slots or os.cpu_count() or 1
+        conf["spark.master"] = f"local[{max(slots, leases_min + 1)}]"
+    return {**conf, **settings.conf}
+
+
+def _launch(conf: Mapping[str, str], log: Path | None) -> None:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    if log is None:
+        SparkContext(conf=spark_conf)
+        return
+    with log.open("ab") as output:
+        gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        SparkContext(conf=spark_conf, gateway=gateway)
+
+
+def _restore(handler: object) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        # Python takes signals in the main thread alone, so Spark left them as they were.
+        return
+    if callable(handler) or handler in (signal.SIG_DFL, signal.SIG_IGN):
+        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,257 @@
+"""The lease task: runs in the Python worker of an executor, owns its lanes for a term, and returns a receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any, Final
+
+from pyspark import TaskContext
+
+from isthmus.errors import ClusterError
+from isthmus.lane.engine import Engine
+from isthmus.ledger.documents import ProgressDocument, TaskDocument, decoded, link_of
+from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
+from isthmus.model.lane import LaneKey, LaneReport, Problem
+from isthmus.spark.lease import Ending, LeaseSpec, Receipt
+from isthmus.spark.tenure import DRAIN_S, Tenure
+from isthmus.wire.client import Client
+
+PROGRESS_S: Final = 1.0
+_FULL_EVERY: Final = 10
+_TICK_S: Final = 0.2
+_RELEASE_TERM_S: Final = 2.0
+
+
+def lease_task(spec: LeaseSpec, rows: Iterable[object]) -> Iterator[Receipt]:
+    """The function of the one task of a lease's job. It never raises for what Kafka may do."""
+    # Spark uses a Python worker again only if the task has read all of its input: 0.1 s between leases instead of 0.8.
+    for _ in rows:
+        pass
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        # The driver alone decides when a lease is started again; this one would be a second writer.
+        yield Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.RETRIED)
+    else:
+        yield asyncio.run(LeaseTask(spec).run())
+
+
+class LeaseTask:
+    """One lease while it runs."""
+
+    def __init__(self, spec: LeaseSpec) -> None:
+        self._spec = spec
+        self._tenure = Tenure(spec, time.monotonic())
+        self._has_written = False
+        self._is_forbidden = False
+        self._has_ended = asyncio.Event()
+        self._must_announce = asyncio.Event()
+        self._must_announce.set()
+        self._failure: BaseException | None = None
+
+    async def run(self) -> Receipt:
+        """Run the lease to its end."""
+        begun, cpu_begun = time.monotonic(), time.process_time()
+        context = self._spec.context
+        async with Client(context.source) as source, Client(context.target) as target:
+            self._engine = Engine(
+                source=source,
+                target=target,
+                producer=context.producer,
+                link=context.link,
+                limits=context.limits,
+                expiration_ms=context.expiration_ms,
+                writable=False,
+            )
+            self._engine.deadline = self._tenure.write_until
+            self._lanes = dict(self._tenure.lanes)
+            self._tail = LedgerTail(target, position=self._spec.ledger_position, topic_id=self._spec.ledger_topic_id)
+            # Progress may take long to write, and must not stand before the release.
+            self._writer, self._progress_writer = LedgerWriter(target), LedgerWriter(target)
+            await self._engine.start(self._lanes.values())
+            await self._until_ended()
+            reports = self._held(await self._engine.stop(DRAIN_S))
+            is_released = self._has_written and await self._release()
+            for end in (self._tail, self._writer, self._progress_writer):
+                end.close()
+        return Receipt(
+            slot=self._spec.slot,
+            generation=self._spec.generation,
+            ending=self._ending(),
+            has_written=self._has_written,
+            is_clean=self._engine.is_clean,
+            is_released=is_released,
+            reports=tuple(reports) if self._has_written else (),
+            latency=tuple(self._engine.latency),
+            cpu_s=time.process_time() - cpu_begun,
+            memory_bytes=memory_bytes(),
+            duration_s=time.monotonic() - begun,
+            problem=self._problem(),
+        )
+
+    async def _until_ended(self) -> None:
+        tasks = [asyncio.create_task(self._guarded(work)) for work in self._work()]
+        await self._has_ended.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield self._follow()
+        yield self._announce()
+        yield self._tick()
+        yield self._report()
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """What fails in here is a bug of ours: it ends the lease, and the receipt tells of it."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - whatever it is, the lease has to end in good order
+            self._failure = error
+            self._has_ended.set()
+
+    def _ending(self) -> Ending:
+        return Ending.FAILED if self._problem() else self._tenure.ending(time.monotonic()) or Ending.FAILED
+
+    def _problem(self) -> Problem | None:
+        failure = self._failure or self._engine.failure
+        if failure is None:
+            return None
+        return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
+
+    # The ledger
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                poll = await self._tail.poll()
+            except ClusterError:
+                # The ledger may be on its way to another broker or being created again; tenure keeps the time.
+                self._tenure.unreadable()
+                await asyncio.sleep(RETRY_S)
+                continue
+            if poll.is_other_log:
+                self._tenure.lost()
+                self._must_announce.set()
+            for entry in poll.entries:
+                if entry.value is not None and link_of(entry.key) == self._spec.context.link:
+                    self._hear(entry.key, entry.value)
+            self._tenure.looked(poll.asked_at, self._tail.position, at_end=poll.at_end)
+            self._step()
+
+    def _hear(self, key: str, value: bytes) -> None:
+        # Others' progress is most of what passes by here: it is not worth being read.
+        if not key.startswith(ProgressDocument.KIND):
+            document = decoded(key, value)
+            if document is not None:
+                self._tenure.hear(document, time.monotonic())
+
+    async def _announce(self) -> None:
+        """Say that the task is there, again when the ledger was lost."""
+        while True:
+            await self._must_announce.wait()
+            self._must_announce.clear()
+            ended_through = min(self._tenure.ended_through, self._spec.generation - 1)
+            try:
+                self._tenure.announced(await self._writer.append([self._said(ended_through)]))
+            except ClusterError:
+                self._must_announce.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _release(self) -> bool:
+        """Say that this lease will never write again. If that fails the receipt says it to the driver."""
+        try:
+            await self._writer.append([self._said(self._spec.generation)], term_s=_RELEASE_TERM_S)
+        except ClusterError:
+            return False
+        return True
+
+    def _said(self, ended_through: int) -> TaskDocument:
+        spec = self._spec
+        return TaskDocument(
+            link=spec.context.link,
+            slot=spec.slot,
+            controller=spec.controller,
+            generation=spec.generation,
+            ended_through=ended_through,
+            is_clean=self._engine.is_clean if self._has_written else self._tenure.is_clean,
+        )
+
+    # The rules
+
+    async def _tick(self) -> None:
+        while True:
+            self._step()
+            await asyncio.sleep(_TICK_S)
+
+    def _step(self) -> None:
+        """Do what the rules say now."""
+        now = time.monotonic()
+        tenure, engine = self._tenure, self._engine
+        engine.deadline = tenure.write_until
+        if tenure.ending(now) is not None or engine.failure is not None:
+            self._has_ended.set()
+        elif not self._has_written:
+            if tenure.is_admitted:
+                self._has_written = True
+                engine.allow_writes(abandoned=not tenure.is_clean)
+        elif (now >= tenure.write_until) != self._is_forbidden:
+            self._is_forbidden = not self._is_forbidden
+            if self._is_forbidden:
+                engine.forbid_writes()
+            else:
+                engine.allow_writes()
+        self._take_lanes()
+
+    def _take_lanes(self) -> None:
+        if self._lanes == self._tenure.lanes:
+            return
+        wanted = self._tenure.lanes
+        self._engine.remove([key for key, lane in self._lanes.items() if wanted.get(key) != lane])
+        self._engine.add([lane for key, lane in wanted.items() if self._lanes.get(key) != lane])
+        self._lanes = dict(wanted)
+
+    # Progress
+
+    async def _report(self) -> None:
+        known: dict[LaneKey, LaneReport] = {}
+        beat = 0
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            if not self._has_written:
+                continue
+            reports = {report.key: report for report in self._held(self._engine.reports())}
+            is_full = beat % _FULL_EVERY == 0
+            moved = tuple(r for r in reports.values() if is_full or known.get(r.key) != r)
+            beat += 1
+            if moved or is_full:
+                # Progress that cannot be told now is told by the next document.
+                with contextlib.suppress(ClusterError):
+                    await self._progress_writer.append([self._progress(moved, is_full=is_full)], term_s=PROGRESS_S)
+                    known = reports
+
+    def _progress(self, reports: tuple[LaneReport, ...], *, is_full: bool) -> ProgressDocument:
+        spec = self._spec
+        return ProgressDocument(
+            link=spec.context.link,
+            slot=spec.slot,
+            controller=spec.controller,
+            generation=spec.generation,
+            is_full=is_full,
+            reports=reports,
+            latency=tuple((bucket, count) for bucket, count in enumerate(self._engine.latency) if count),
+            cpu_s=time.process_time(),
+            memory_bytes=memory_bytes(),
+        )
+
+    def _held(self, reports: list[LaneReport]) -> list[LaneReport]:
+        """The reports of lanes this lease still has."""
+        return [report for report in reports if report.key in self._lanes]
+
+
+def memory_bytes() -> int:
+    """The most memory this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

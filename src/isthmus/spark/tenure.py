@@ -1,0 +1,127 @@
+"""When a lease may write and when it has to end: the rules, as a state machine without clock or I/O.
+
+One writer per lane, always. Three things together see to that:
+
+1. A task announces itself in the ledger and reads up to its own announcement before it writes. So of a task that is
+   declared over, and its announcement, one comes first in the ledger, and everybody sees the same order.
+2. It waits until the ledger says that every task of its slot before it has ended.
+3. It writes only within `SILENCE_S` of the last moment at which it knew the whole ledger. Whoever revokes it there
+   needs to wait no longer than that, whatever has become of the task: paused, cut off or forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, TaskDocument
+from isthmus.model.lane import Lane, LaneKey
+from isthmus.spark.lease import Ending, LeaseSpec
+
+SILENCE_S: Final = 10.0
+REVOCATION_S: Final = SILENCE_S + 3.0
+"""After this a revoked task has written its last byte; the margin is for requests on their way."""
+DRAIN_S: Final = 0.5
+
+
+class Tenure:
+    """One lease as its task sees it. All times are of the monotonic clock, in seconds; `now` is when it began."""
+
+    def __init__(self, spec: LeaseSpec, now: float) -> None:
+        self.spec = spec
+        self.lanes: dict[LaneKey, Lane] = {lane.key: lane for lane in spec.lanes}
+        self.ended_through = spec.ended_through
+        self.is_clean = spec.is_clean
+        self._revision = spec.revision
+        self._deadline = now + spec.term_s
+        self._ending: Ending | None = None
+        self._announced_at: int | None = None
+        self._known_at: float | None = None
+        self._position = spec.ledger_position
+        self._beat = -1
+        self._beat_at = now
+        self._is_readable = False
+
+    def announced(self, offset: int) -> None:
+        """The task's announcement stands at `offset` of the ledger."""
+        self._announced_at = offset
+
+    def looked(self, asked_at: float, position: int, *, at_end: bool) -> None:
+        """The ledger was read up to `position`; `at_end` if that was all there was at `asked_at`."""
+        self._position = position
+        if not self._is_readable:
+            # Silence counts only while one could have heard something.
+            self._is_readable = True
+            self._beat_at = asked_at
+        if at_end:
+            self._known_at = asked_at
+
+    def unreadable(self) -> None:
+        """The ledger could not be read."""
+        self._is_readable = False
+
+    def lost(self) -> None:
+        """The ledger begins anew: nothing that was announced is in it."""
+        self._announced_at = None
+
+    def hear(self, document: Document, now: float) -> None:
+        """Take one document of the link, in the order of the ledger."""
+        match document:
+            case ControllerDocument():
+                self._hear_controller(document, now)
+            case LeaseDocument(slot=slot, controller=controller) if self._is_ours(slot, controller):
+                self._hear_lease(document)
+            case TaskDocument(slot=slot, controller=controller) if self._is_ours(slot, controller):
+                self._end_through(document.ended_through, is_clean=document.is_clean)
+                if document.generation > self.spec.generation:
+                    self._end(Ending.SUCCEEDED)
+
+    def _is_ours(self, slot: int, controller: int) -> bool:
+        return slot == self.spec.slot and controller == self.spec.controller
+
+    def _hear_controller(self, document: ControllerDocument, now: float) -> None:
+        if document.generation > self.spec.controller:
+            self._end(Ending.SUPERSEDED)
+        elif document.generation == self.spec.controller and document.beat > self._beat:
+            self._beat = document.beat
+            self._beat_at = now
+
+    def _hear_lease(self, document: LeaseDocument) -> None:
+        self._end_through(document.ended_through, is_clean=document.is_clean)
+        if document.revoked_through >= self.spec.generation:
+            self._end(Ending.REVOKED)
+        elif document.revision > self._revision:
+            self._revision = document.revision
+            self.lanes = {lane.key: lane for lane in document.lanes}
+
+    def _end_through(self, generation: int, *, is_clean: bool) -> None:
+        if generation > self.ended_through:
+            self.ended_through = generation
+            self.is_clean = is_clean
+
+    def _end(self, ending: Ending) -> None:
+        if self._ending is None:
+            self._ending = ending
+
+    def ending(self, now: float) -> Ending | None:
+        """Why the lease has to end now, if it has to."""
+        if self._ending is None:
+            if now >= self._deadline - DRAIN_S:
+                self._ending = Ending.TERM
+            elif self._is_readable and now - self._beat_at > SILENCE_S:
+                self._ending = Ending.ORPHANED
+        return self._ending
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it is the lease's turn: it is known to everybody, and everyone before it has ended."""
+        return (
+            self._ending is None
+            and self._announced_at is not None
+            and self._position > self._announced_at
+            and self.ended_through >= self.spec.generation - 1
+        )
+
+    @property
+    def write_until(self) -> float:
+        """The time from which on nothing may be sent, as far as is known now."""
+        return -1.0 if self._known_at is None else min(self._deadline, self._known_at + SILENCE_S)
