@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.cluster.local.folders import write_atomic
-from isthmus.cluster.local.jars import Progress
-from isthmus.cluster.local.jvm import jvm_for
 from isthmus.cluster.local.layout import HOST, Layout
 from isthmus.cluster.local.ports import require_free
 from isthmus.cluster.local.probe import knows
 from isthmus.cluster.local.process import Guard, Process, State, start_failure
 from isthmus.cluster.local.properties import server_properties
 from isthmus.cluster.local.security import Credentials
-from isthmus.cluster.local.template import Template, prepare
+from isthmus.cluster.local.template import Template, kafka_template
 
 READY_TERM_S: Final = 90.0
 _STOP_TERM_S: Final = 30.0
@@ -38,17 +36,16 @@ class Launcher:
     belong to.
     """
 
-    def __init__(self, layout: Layout, folder: Path, progress: Progress | None = None) -> None:
+    def __init__(self, layout: Layout, folder: Path, template: Template | None = None) -> None:
         self.layout = layout
         self.folder = folder
-        self._progress = progress
-        self._template: Template | None = None
+        self._template = template
         self._guard: Guard | None = None
 
     @property
     def template(self) -> Template:
         if self._template is None:
-            self._template = prepare(jvm_for("broker-4.4.0", progress=self._progress))
+            self._template = kafka_template()
         return self._template
 
     def launch(self, node_id: int) -> Process:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 from isthmus.cluster.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
 from isthmus.cluster.local.folders import exclusive, state_folder, write_atomic
@@ -19,7 +19,7 @@ from isthmus.cluster.local.jars import Progress
 from isthmus.cluster.local.layout import HOST, Layout, layout_from_json
 from isthmus.cluster.local.ports import choose_ports
 from isthmus.cluster.local.security import Credentials, User, admit_users
-from isthmus.cluster.local.template import new_id
+from isthmus.cluster.local.template import kafka_template, new_id
 from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
 from isthmus.model.cluster import Cluster, SaslMechanism
 
@@ -27,7 +27,7 @@ KAFKA_VERSION: Final = "4.4.0"
 BROKERS_MAX: Final = 9
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DESCRIPTION: Final = "cluster.json"
-_FREE_PORT_TRIES: Final = 3
+_FREE_PORT_RETRIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class LocalCluster:
         detached: bool = False,
         wait: bool = True,
         progress: Progress | None = None,
-    ) -> Self:
+    ) -> LocalCluster:
         """Start a cluster, or what is missing of one that is there already, and wait for it.
 
         Clients reach the brokers on `base_port`, `base_port + 1` and so on, other listeners lie
@@ -104,39 +104,38 @@ class LocalCluster:
         :raises PlanRefused: A cluster of this name is there already, other than asked for.
         :raises HostError: A broker ended while it started, or was not ready in time.
         """
-        ports = partial(choose_ports, _checked_count(brokers), base_port, secure, bool(client_ca_file))
         asked = Layout(
             name=_checked_name(name),
             cluster_id=new_id(),
             kafka_version=KAFKA_VERSION,
-            nodes=ports(),
+            nodes=(),
             secure=secure,
             client_ca_file=str(client_ca_file.resolve()) if client_ca_file else None,
             properties=dict(properties or {}),
             heap_mb=heap_mb,
             fast_start=fast_start,
         )
+        ports = partial(choose_ports, _checked_count(brokers), base_port, secure, bool(client_ca_file))
+        template = kafka_template(progress=progress)
         temporary = data_dir is None and not detached
         folder = data_dir or _folder(name, temporary=temporary)
-        lock = nullcontext() if temporary else exclusive(folder.with_name(f".{folder.name}.lock"))
-        tries = 1 if base_port is not None else _FREE_PORT_TRIES
-        with lock:
-            while True:
-                fresh = not (folder / _DESCRIPTION).exists()
-                layout = _settle(asked, folder, ports_matter=base_port is not None)
-                cluster = cls(Launcher(layout, folder, progress), temporary=temporary)
-                try:
-                    cluster._bring_up(fresh=fresh, wait=wait, detached=detached)
-                    return cluster
-                except PortBusy:
-                    tries -= 1
-                    if not tries:
-                        raise
-                # Somebody was quicker to listen on a port that had been free.
-                asked = replace(asked, nodes=ports())
+
+        def start() -> LocalCluster:
+            fresh = not (folder / _DESCRIPTION).exists()
+            layout = _settle(replace(asked, nodes=ports()), folder, keep_ports=base_port is None)
+            cluster = cls(Launcher(layout, folder, template), temporary=temporary)
+            cluster._bring_up(fresh=fresh, wait=wait, detached=detached)
+            return cluster
+
+        with nullcontext() if temporary else exclusive(folder.with_name(f".{folder.name}.lock")):
+            # Somebody may be quicker to listen on a port that was free when it was chosen.
+            for _ in range(_FREE_PORT_RETRIES if base_port is None else 0):
+                with suppress(PortBusy):
+                    return start()
+            return start()
 
     @classmethod
-    def find(cls, name: str, *, data_dir: Path | None = None) -> Self | None:
+    def find(cls, name: str, *, data_dir: Path | None = None) -> LocalCluster | None:
         """The cluster of this name that was started before, running or not; `None` without one."""
         folder = data_dir or state_folder() / _checked_name(name)
         try:
@@ -145,7 +144,7 @@ class LocalCluster:
             return None
         return cls(Launcher(layout_from_json(text), folder))
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> LocalCluster:
         return self
 
     def __exit__(
@@ -321,13 +320,13 @@ def _folder(name: str, *, temporary: bool) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"isthmus-{name}-")) if temporary else state_folder() / name
 
 
-def _settle(asked: Layout, folder: Path, *, ports_matter: bool) -> Layout:
+def _settle(asked: Layout, folder: Path, *, keep_ports: bool) -> Layout:
     """The layout to run: that in `folder` if it agrees with `asked`, else `asked`, written down."""
     try:
         kept = layout_from_json((folder / _DESCRIPTION).read_text())
     except FileNotFoundError:
         kept = asked
-    nodes = asked.nodes if ports_matter else kept.nodes
+    nodes = kept.nodes if keep_ports else asked.nodes
     wanted = replace(asked, cluster_id=kept.cluster_id, nodes=nodes)
     same = replace(kept, heap_mb=asked.heap_mb, fast_start=asked.fast_start)
     if wanted != same or len(asked.nodes) != len(kept.nodes):

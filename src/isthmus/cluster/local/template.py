@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from isthmus.cluster.local.folders import cache_folder, exclusive
-from isthmus.cluster.local.jvm import Jvm
+from isthmus.cluster.local.jars import Progress
+from isthmus.cluster.local.jvm import Jvm, jvm_for
 from isthmus.cluster.local.layout import Layout, Ports
 from isthmus.cluster.local.ports import free_ports
 from isthmus.cluster.local.probe import knows
@@ -62,11 +63,14 @@ def new_id() -> str:
             return text
 
 
-def prepare(jvm: Jvm) -> Template:
-    """The template of a version, made now if it is not in the cache yet (in about four seconds).
+def kafka_template(*, progress: Progress | None = None) -> Template:
+    """The template of Kafka's brokers, made now if it is not in the cache yet (in four seconds).
 
+    :raises JavaMissing: There is no Java 17 or newer.
+    :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
     :raises HostError: Kafka's formatting tool failed.
     """
+    jvm = jvm_for("broker-4.4.0", progress=progress)
     folder = cache_folder() / "templates" / jvm.lock.digest[:16]
     checkpoint = folder / "bootstrap.checkpoint"
     archive = folder / f"{jvm.java.build.replace('/', '_')}.jsa"

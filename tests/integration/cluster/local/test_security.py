@@ -139,8 +139,7 @@ def may_create(client: AdminClient, topic: str) -> bool:
     try:
         client.create_topics([NewTopic(topic, 1, 1)], validate_only=True)[topic].result()
     except KafkaException as refused:
-        assert "TOPIC_AUTHORIZATION_FAILED" in str(refused)
-        return False
+        return "TOPIC_AUTHORIZATION_FAILED" not in str(refused)
     return True
 
 

@@ -1,0 +1,174 @@
+"""`isthmus local` starts clusters that outlive the command, and leaves nothing behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
+from isthmus.cluster.local.probe import knows
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "local"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Runs `isthmus local` with a state folder of its own."""
+
+    state: Path
+    base_port: int
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """The command, running."""
+        found = {**os.environ, "XDG_STATE_HOME": str(self.state), "PYTHONPATH": str(ROOT / "src")}
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            env={**found, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of the command."""
+        with self.start(*arguments, **environment) as command:
+            said, told = command.communicate(timeout=120)
+        return command.returncode, said, told
+
+    def up(self, *arguments: str) -> list[dict[str, Any]]:
+        """What `up` says of one cluster of one broker."""
+        shape = ("--clusters", "solo", "--brokers", "1", "--base-port", str(self.base_port))
+        code, said, told = self.run("up", *shape, "-o", "json", *arguments)
+        assert code == 0, told
+        return list(json.loads(said))
+
+    def status(self) -> list[dict[str, Any]]:
+        """What `status` says."""
+        return list(json.loads(self.run("status", "-o", "json")[1]))
+
+    def running(self) -> list[int]:
+        """The processes that run with a file below the state folder, whoever started them."""
+        lines = (file for file in Path("/proc").glob("[0-9]*/cmdline"))
+        return [int(file.parent.name) for file in lines if str(self.state) in _text(file)]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # the process has ended
+        return ""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell without clusters; what a test leaves running is stopped."""
+    while True:
+        (base_port,) = free_ports(1)
+        wanted = [port for ports in choose_ports(3, base_port, True, False) for port in ports.all]
+        if all(map(is_free, wanted)):
+            break
+    shell = Shell(state=tmp_path, base_port=base_port)
+    yield shell
+    shell.run("down", "--wipe")
+
+
+def test_a_cluster_outlives_the_command(shell: Shell) -> None:
+    """Up, up again, down, up with the kept data, down and wiped: each says how things are."""
+    (up,) = shell.up()
+    assert (up["name"], up["state"]) == ("solo", "running")
+    assert up["bootstrap_servers"] == f"127.0.0.1:{shell.base_port}"
+    assert knows(shell.base_port, 1, cluster="solo") == 1
+    assert shell.up() == shell.status() == [up]
+
+    assert json.loads(shell.run("down", "-o", "json")[1]) == [{"name": "solo", "state": "stopped"}]
+    (down,) = shell.status()
+    assert down["brokers"] == [{**up["brokers"][0], "state": "stopped", "pid": None}]
+    assert shell.running() == []
+
+    (again,) = shell.up()
+    assert again["cluster_id"] == up["cluster_id"]
+    assert yaml.safe_load(shell.run("down", "--wipe", "-o", "yaml")[1]) == [{"name": "solo", "state": "wiped"}]
+    assert shell.status() == []
+    assert shell.running() == []
+
+
+def test_a_secured_cluster_tells_how_to_log_in(shell: Shell) -> None:
+    """What is to be configured goes to stderr, by reference: the password itself is nowhere."""
+    (up,) = shell.up("--secure")
+    password = Path(up["password_file"]).read_text()
+    code, said, told = shell.run("status")
+    assert code == 0
+    assert f"{shell.base_port}" in said
+    section = yaml.safe_load(told.partition("\n")[2])["solo"]
+    assert section["bootstrap_servers"] == up["bootstrap_servers"]
+    assert section["security"]["password"] == f"${{file:{up['password_file']}}}"
+    assert section["security"]["tls"] == {"ca_file": up["ca_file"]}
+    assert password not in said + told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_start_leaves_nothing_running(shell: Shell, number: signal.Signals) -> None:
+    """A signal while brokers start ends them all, and the exit code says which it was."""
+    with shell.start("up", "--clusters", "east", "--base-port", str(shell.base_port)) as command:
+        while not shell.running():
+            assert command.poll() is None
+            time.sleep(0.01)
+        command.send_signal(number)
+        told = command.communicate(timeout=30)[1]
+    assert command.returncode == (-number if number == signal.SIGKILL else 128 + number), told
+    deadline = time.monotonic() + 5
+    while shell.running():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_another_shape_is_refused(shell: Shell) -> None:
+    """A cluster that is there is not replaced by one with more brokers."""
+    shell.up()
+    code, _, told = shell.run("up", "--clusters", "solo", "--brokers", "2")
+    assert code == 6
+    assert "down --clusters solo --wipe" in told
+    assert shell.status()[0]["state"] == "running"
+
+
+def test_a_busy_port_is_told(shell: Shell) -> None:
+    """The port is named, with what to do, and nothing is left."""
+    with socket.create_server(("127.0.0.1", shell.base_port)):
+        code, said, told = shell.run("up", "--clusters", "solo", "--base-port", str(shell.base_port))
+    assert (code, said) == (21, "")
+    assert f"{shell.base_port}" in told
+    assert "--base-port" in told
+    assert shell.running() == []
+
+
+def test_what_the_machine_lacks_is_told(shell: Shell, tmp_path: Path) -> None:
+    """Neither Java nor jars: an exit code each, and what to do about it."""
+    code, _, told = shell.run("up", PATH=os.devnull, JAVA_HOME="")
+    assert (code, "JAVA_HOME" in told) == (20, True)
+    nowhere = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9"
+    code, _, told = shell.run("up", XDG_CACHE_HOME=str(tmp_path / "empty"), JAVA_TOOL_OPTIONS=nowhere)
+    assert (code, "Connect to the network" in told) == (22, True)
+    assert shell.status() == []
+
+
+@pytest.mark.parametrize("names", ["../east", "East", "a b"])
+def test_a_name_is_no_path(shell: Shell, names: str) -> None:
+    """A name that could lead elsewhere is refused by every command."""
+    for command in ("up", "down", "status"):
+        code, _, told = shell.run(command, "--clusters", names)
+        assert (code, "cannot name a local cluster" in told) == (2, True), told
