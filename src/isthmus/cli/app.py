@@ -31,6 +31,7 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "local": Command("isthmus.cli.local", "Start, stop and show real Kafka clusters on this machine."),
     "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
+    "run": Command("isthmus.cli.run", "Create what is missing and copy."),
     "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),

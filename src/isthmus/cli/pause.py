@@ -24,5 +24,6 @@ def pause(
     _verbose: VerboseOption = False,
 ) -> None:
     """Stop copying until `isthmus resume`; nothing is lost, the lag grows."""
-    asyncio.run(pausing.pause(configured(path).link(link), topic))
+    configuration = configured(path)
+    asyncio.run(pausing.pause(configuration.link(link), topic, configuration.ledger))
     console.print(Text(f"{link if topic is None else f'{link}/{topic}'} is paused"))

@@ -24,5 +24,6 @@ def resume(
     _verbose: VerboseOption = False,
 ) -> None:
     """Go on copying where it was paused."""
-    asyncio.run(pausing.resume(configured(path).link(link), topic))
+    configuration = configured(path)
+    asyncio.run(pausing.resume(configuration.link(link), topic, configuration.ledger))
     console.print(Text(f"{link if topic is None else f'{link}/{topic}'} is resumed"))

@@ -18,7 +18,6 @@ from isthmus.control.progress import LinkProgress, LinkState
 from isthmus.control.status import StatusReader
 from isthmus.errors import ConfigError
 
-SAMPLE_S: Final = 1.0
 WATCH_S: Final = 2.0
 
 app = typer.Typer(add_completion=False)
@@ -45,11 +44,10 @@ def status(
             hint=f"Leave out --watch, and call isthmus status -o {output} as often as you like.",
         )
     fabric = Fabric(configured(path))
-    reader = StatusReader(fabric.links(link))
     if watch:
-        asyncio.run(_watch(reader, by_partition=partitions))
+        asyncio.run(_watch(StatusReader(fabric.links(link)), by_partition=partitions))
         return
-    links = asyncio.run(_sample(reader))
+    links = fabric.status(link=link)
     if output is OutputFormat.TABLE:
         render(status_rows(links, by_partition=partitions), output)
         tell_problems(links)
@@ -99,14 +97,6 @@ def _shown(fields: Row) -> Row:
     row = {name: fields[name] for name in columns if name in fields}
     problem = fields["problem"]
     return {**row, "problem": problem["message"] if isinstance(problem, dict) else None}
-
-
-async def _sample(reader: StatusReader) -> tuple[LinkProgress, ...]:
-    """Two looks, so that there are rates."""
-    async with reader:
-        await reader.read()
-        await asyncio.sleep(SAMPLE_S)
-        return await reader.read()
 
 
 async def _watch(reader: StatusReader, *, by_partition: bool) -> None:

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from isthmus import config
+from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
 from isthmus.control.observation import observe, problem_of
+from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan, Plan
 from isthmus.control.planning import at_start, plan_link
+from isthmus.control.progress import LinkProgress
 from isthmus.control.recollection import recorded_topics
+from isthmus.control.status import StatusReader
 from isthmus.errors import ClusterError
 from isthmus.ledger.link import read_documents
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from isthmus.control.controller import OnProgress, Until
+    from isthmus.spark.verification import Verdict
+
+SAMPLE_S: Final = 1.0
 ResultT = TypeVar("ResultT")
 
 
@@ -28,14 +39,17 @@ class Fabric:
     """All clusters and links of one configuration.
 
         with isthmus.open("isthmus.yaml") as fabric:
-            print(fabric.plan())
+            print(fabric.plan().as_dict())
             fabric.run(until="caught-up")
+            fabric.verify()
 
-    Each call connects, does its work and closes what it opened.
+    Runs use the Spark session given, else one of their own, which is stopped by `close`.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, *, spark: SparkSession | None = None) -> None:
         self.configuration = configuration
+        self._given = spark
+        self._own: SparkSession | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +60,20 @@ class Fabric:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        self.close()
+
+    def close(self) -> None:
+        """Stop the Spark session, if it is our own."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.stop()
+
+    def links(self, name: str | None = None) -> tuple[Link, ...]:
+        """The link of that name, or all of them.
+
+        :raises ConfigError: There is none of that name.
+        """
+        return self.configuration.links if name is None else (self.configuration.link(name),)
 
     def plan(self, *, link: str | None = None) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
@@ -57,20 +84,94 @@ class Fabric:
         """
         return in_loop(_plan(self.links(link)))
 
-    def links(self, name: str | None = None) -> tuple[Link, ...]:
-        """The link of that name, or all of them.
+    def run(
+        self,
+        *,
+        until: Until | None = None,
+        link: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RunOutcome:
+        """Create what is missing and copy, until everything is copied or for ever.
 
-        :raises ConfigError: There is none of that name.
+        With `until="caught-up"` it ends when the sources have nothing more that was not copied.
+        SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
+
+        :raises ConfigError: There is no link of that name.
         """
-        return self.configuration.links if name is None else (self.configuration.link(name),)
+        return in_loop(self._run(self.links(link), until, on_progress))
+
+    def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
+        """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
+
+        :raises ConfigError: There is no link of that name.
+        """
+        return in_loop(_status(self.links(link)))
+
+    def verify(
+        self,
+        *,
+        link: str | None = None,
+        topics: Collection[str] = (),
+        since_ms: int | None = None,
+        allow_lag: bool = False,
+    ) -> dict[str, Verdict]:
+        """Compare both logs on Spark, by link: every offset, timestamp, key, value and header.
+
+        `topics` are only these, of those the links select; `since_ms` begins at a timestamp.
+        Records the target does not have yet are missing, unless `allow_lag`.
+
+        :raises ConfigError: There is no link of that name.
+        :raises ClusterError: A cluster could not be read.
+        """
+        from isthmus.spark.verification import verify
+
+        links = self.links(link)
+        selected = in_loop(_selected(links, topics))
+        return {
+            link.name: verify(
+                self._spark(),
+                link.source,
+                link.target,
+                {topic: topic for topic in selected[link.name]},
+                since_ms=since_ms,
+                allow_lag=allow_lag,
+            )
+            for link in links
+        }
+
+    def _spark(self) -> SparkSession:
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            from isthmus.spark.session import session
+
+            self._own = session(self.configuration.spark)
+        return self._own
+
+    async def _run(self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None) -> RunOutcome:
+        from isthmus.control.controller import Controller
+        from isthmus.control.workers import Workers
+
+        spark = self._given or self._own
+        workers = Workers(self.configuration.spark, links=len(links), spark=spark)
+        controller = Controller(self.configuration, links, workers, until=until, on_progress=on_progress)
+        try:
+            return await controller.run()
+        finally:
+            if self._given is None:
+                self._own = workers.spark
 
 
-def open_fabric(path: str | Path | None = None) -> Fabric:
+def open_fabric(
+    configuration: str | Path | Configuration | None = None, *, spark: SparkSession | None = None
+) -> Fabric:
     """The fabric a configuration file describes; without a path the file is looked for.
 
     :raises ConfigError: There is no such file, or it cannot be used.
     """
-    return Fabric(config.load(None if path is None else Path(path)))
+    if not isinstance(configuration, Configuration):
+        configuration = config.load(None if configuration is None else Path(configuration))
+    return Fabric(configuration, spark=spark)
 
 
 def in_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -115,3 +216,23 @@ async def _plan_link(link: Link, claims: Claims) -> LinkPlan:
             target=link.target.alias,
             problem=problem_of(error),
         )
+
+
+async def _status(links: tuple[Link, ...]) -> tuple[LinkProgress, ...]:
+    """Two looks, so that there are rates."""
+    async with StatusReader(links) as reader:
+        await reader.read()
+        await asyncio.sleep(SAMPLE_S)
+        return await reader.read()
+
+
+async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, list[str]]:
+    """The topics of each link that are there, all of them or those named."""
+    selected: dict[str, list[str]] = {}
+    for link in links:
+        async with Client(link.source) as source:
+            found = (await selected_topics(source, link.topics)).topics
+        selected[link.name] = [
+            name for name, topic in found.items() if not topic.error_code and (not topics or name in topics)
+        ]
+    return selected

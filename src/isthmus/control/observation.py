@@ -65,7 +65,7 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
         pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
         defaults=view.defaults,
         problems=view.problems,
-        expiration_ms=await _expiration_ms(target, target_cluster.brokers),
+        expiration_ms=await expiration_ms(target),
     )
 
 
@@ -177,8 +177,12 @@ async def _with_holes(
     return {name: pair for name, pair in done if name not in problems}
 
 
-async def _expiration_ms(target: Client, brokers: Iterable[int]) -> int | None:
-    for node_id in brokers:
+async def expiration_ms(target: Client) -> int | None:
+    """The target's `producer.id.expiration.ms`, `None` where we may not see it.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    for node_id in (await target.metadata()).brokers:
         try:
             configs = await describe_broker_configs(target, node_id)
         except NotAuthorized:

@@ -8,26 +8,27 @@ from isthmus.ledger.documents import PauseDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.topic import ensure_topic
+from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
 
 
-async def pause(link: Link, topic: str | None = None) -> None:
+async def pause(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
     """Pause the link or one of its topics; its controller obeys within a second, now or when it starts.
 
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    await _write(link, _document(link, topic))
+    await _write(link, _document(link, topic), ledger)
 
 
-async def resume(link: Link, topic: str | None = None) -> None:
+async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
     """Take a pause back. What was not paused stays as it is.
 
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    await _write(link, Deletion(_document(link, topic).key))
+    await _write(link, Deletion(_document(link, topic).key), ledger)
 
 
 def _document(link: Link, topic: str | None) -> PauseDocument:
@@ -39,9 +40,9 @@ def _document(link: Link, topic: str | None) -> PauseDocument:
     return PauseDocument(link=link.name, topic=topic, since_ms=now_ms())
 
 
-async def _write(link: Link, change: Change) -> None:
+async def _write(link: Link, change: Change, ledger: LedgerSettings) -> None:
     async with Client(link.target) as target:
-        await ensure_topic(target)
+        await ensure_topic(target, replication_factor=ledger.replication_factor)
         writer = LedgerWriter(target)
         try:
             await writer.append([change])

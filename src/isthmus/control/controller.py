@@ -1,0 +1,127 @@
+"""Runs links: one process, one Spark, as many links as there are. One that fails stops no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+from isthmus.control.claims import Claims
+from isthmus.control.linkrun import LinkRun
+from isthmus.control.outcome import RunOutcome
+from isthmus.control.progress import LinkProgress
+from isthmus.control.workers import Workers
+from isthmus.model.configuration import Configuration
+from isthmus.model.latency import merge
+from isthmus.model.link import Link
+
+Until = Literal["caught-up"]
+OnProgress = Callable[[tuple[LinkProgress, ...]], None]
+
+PROGRESS_S: Final = 0.5
+_GRACE_S: Final = 5.0
+
+
+class Controller:
+    """Runs some links of a configuration; `workers` are left running when it ends.
+
+    `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
+    the sources had is copied, else with `stop` or a signal.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        links: Sequence[Link],
+        workers: Workers,
+        *,
+        until: Until | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        claims = Claims()
+        self._runs = [LinkRun(link, configuration, claims) for link in links]
+        self._workers = workers
+        self._until = until
+        self._on_progress = on_progress
+        self._stopping = asyncio.Event()
+        self._signal: int | None = None
+
+    def stop(self) -> None:
+        """End all links in good order; `run` returns when that is done."""
+        self._stopping.set()
+        for run in self._runs:
+            run.stop()
+
+    async def run(self) -> RunOutcome:
+        """Run the links until they are caught up, stopped, or all have failed.
+
+        SIGINT and SIGTERM end the run in good order; a second one ends it at once.
+        """
+        begun = time.monotonic()
+        self._workers.start()
+        with self._signals():
+            tasks = [asyncio.create_task(run.run(self._workers)) for run in self._runs]
+            try:
+                is_caught_up = await self._until_done(tasks)
+                # How things stood while they ran: afterwards all lanes are stopped.
+                links = self._progress()
+                self.stop()
+                await asyncio.wait(tasks, timeout=_GRACE_S)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        return RunOutcome(
+            links=links,
+            is_caught_up=is_caught_up,
+            errors={run.link.name: run.error for run in self._runs if run.error is not None},
+            signal=self._signal,
+            duration_s=time.monotonic() - begun,
+            latency=tuple(merge(run.latency for run in self._runs)),
+        )
+
+    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> bool:
+        """Wait for the end; whether it came because everything is copied."""
+        while not self._stopping.is_set() and not all(task.done() for task in tasks):
+            if self._on_progress is not None:
+                self._on_progress(self._progress())
+            if self._until == "caught-up" and await self._is_caught_up():
+                return True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
+        return False
+
+    async def _is_caught_up(self) -> bool:
+        return all(await asyncio.gather(*(run.is_caught_up() for run in self._runs)))
+
+    def _progress(self) -> tuple[LinkProgress, ...]:
+        return tuple(run.progress() for run in self._runs)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM, where signals arrive at all: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop, main = asyncio.get_running_loop(), asyncio.current_task()
+        before: dict[int, Any] = {}
+
+        def arrived(number: int) -> None:
+            if self._signal is not None and main is not None:
+                main.cancel()
+            self._signal = number
+            self.stop()
+
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            before[number] = signal.getsignal(number)
+            loop.add_signal_handler(number, arrived, number)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)

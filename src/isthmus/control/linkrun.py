@@ -1,0 +1,121 @@
+"""One link while it is run: tried again while a cluster is away, ended by what needs an operator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from isthmus.control.claims import Claims
+from isthmus.control.identity import cluster_ids, producer_identity
+from isthmus.control.observation import expiration_ms, problem_of
+from isthmus.control.progress import LinkProgress, LinkState, topics_of
+from isthmus.control.session import Session
+from isthmus.control.workers import Workers
+from isthmus.errors import ClusterError, IsthmusError
+from isthmus.lane.engine import DEFAULT_EXPIRATION_MS
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.configuration import Configuration
+from isthmus.model.lane import Problem
+from isthmus.model.link import Link
+from isthmus.spark.lease import LinkContext
+from isthmus.wire.client import Client
+
+_log = logging.getLogger(__name__)
+_RETRY_S: Final = 2.0
+
+
+class LinkRun:
+    """One link. `run` returns when it was stopped, or cannot go on; then `error` says why."""
+
+    def __init__(self, link: Link, configuration: Configuration, claims: Claims) -> None:
+        self.link = link
+        self.error: IsthmusError | None = None
+        self._configuration = configuration
+        self._claims = claims
+        self._state = LinkState.STARTING
+        self._problem: Problem | None = None
+        self._session: Session | None = None
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the leases in good order; `run` returns when that is done."""
+        self._stopping.set()
+        if self._session is not None:
+            self._session.stop()
+
+    async def run(self, workers: Workers) -> None:
+        """Run the link. A cluster that does not answer is waited for; nothing is raised."""
+        while not self._stopping.is_set():
+            try:
+                await self._run_once(workers)
+                break
+            except IsthmusError as error:
+                _log.warning("link %s: %s", self.link.name, error)
+                self._problem = problem_of(error)
+                if not error.retryable:
+                    self.error = error
+                    break
+                self._state = LinkState.UNAVAILABLE
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
+        self._state = LinkState.STOPPED if self.error is None else LinkState.FAILED
+
+    async def _run_once(self, workers: Workers) -> None:
+        link, settings = self.link, self._configuration
+        async with Client(link.source) as source, Client(link.target) as target:
+            source_id, target_id = await cluster_ids(link, source, target)
+            ledger = LinkLedger(target, link.name, replication_factor=settings.ledger.replication_factor)
+            try:
+                await ledger.open()
+                producer = await producer_identity(ledger, target, source_id=source_id, target_id=target_id)
+                context = LinkContext(
+                    link=link.name,
+                    source=link.source,
+                    target=link.target,
+                    producer=producer,
+                    limits=link.limits,
+                    expiration_ms=await expiration_ms(target) or DEFAULT_EXPIRATION_MS,
+                )
+                session = Session(context, link, source, target, ledger=ledger, claims=self._claims)
+                self._session = session
+                self._problem = None
+                if self._stopping.is_set():
+                    session.stop()
+                await session.run(workers, settings.spark.lease_term_s)
+            finally:
+                ledger.close()
+
+    def progress(self) -> LinkProgress:
+        """How the link stands at this moment."""
+        session = self._session
+        is_over = self._state in (LinkState.STOPPED, LinkState.FAILED, LinkState.UNAVAILABLE)
+        reports = {} if session is None else session.reports()
+        plan = None if session is None else session.plan
+        return LinkProgress(
+            link=self.link.name,
+            source=self.link.source.alias,
+            target=self.link.target.alias,
+            state=self._state if session is None or is_over else session.state,
+            topics=() if plan is None else topics_of(plan, reports),
+            records=sum(report.records for report in reports.values()),
+            size_bytes=sum(report.size_bytes for report in reports.values()),
+            problem=self._problem or (None if session is None else session.problem),
+        )
+
+    @property
+    def latency(self) -> list[int]:
+        """The latencies of all records copied since the leases began, as a histogram."""
+        return [] if self._session is None else self._session.latency
+
+    async def is_caught_up(self) -> bool:
+        """Whether nothing is left to copy that can be copied; also of a link that cannot go on."""
+        if self.error is not None:
+            return True
+        if self._session is None:
+            return False
+        try:
+            return await self._session.is_caught_up()
+        except ClusterError:
+            return False

@@ -1,0 +1,235 @@
+"""A link at work: its ledger open, its topics watched, its leases running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.audit import Audit
+from isthmus.control.claims import Claims
+from isthmus.control.goal import Goal
+from isthmus.control.observation import problem_of
+from isthmus.control.plan import LinkPlan
+from isthmus.control.planning import TopicIds
+from isthmus.control.progress import LinkState
+from isthmus.control.recollection import paused_topics, recorded_topics
+from isthmus.control.roster import Roster
+from isthmus.control.workers import Workers
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import Document, PauseDocument, StopDocument, TopicDocument
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.latency import BUCKETS
+from isthmus.model.link import Link
+from isthmus.spark.lease import LinkContext
+from isthmus.spark.leases import LeaseScheduler
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+AUDIT_S: Final = 20.0
+_HASTE: Final = 0.8
+"""Topics are looked for a little more often than asked, so that what is new runs in that time."""
+
+
+class Session:
+    """One link from the moment its ledger is open until it is closed.
+
+    `problem` is why the clusters could not be looked at when that was last tried. Everything else
+    goes on meanwhile.
+    """
+
+    def __init__(
+        self, context: LinkContext, link: Link, source: Client, target: Client, *, ledger: LinkLedger, claims: Claims
+    ) -> None:
+        self.problem: Problem | None = None
+        self._context = context
+        self._link = link
+        self._source, self._target = source, target
+        self._ledger = ledger
+        self._roster = Roster(
+            link,
+            source,
+            target,
+            claims=claims,
+            recorded=recorded_topics(link.name, ledger.documents),
+            remember=self._remember,
+        )
+        self._goal = Goal(source)
+        self._audit = Audit()
+        self._audited_at = time.monotonic()
+        self._scheduler: LeaseScheduler | None = None
+        self._foreign: dict[LaneKey, Problem] = {}
+        self._known: dict[LaneKey, LaneReport] = {}
+        self._stirred = asyncio.Event()
+        self._stopping = asyncio.Event()
+        ledger.listen(self._hear)
+
+    @property
+    def plan(self) -> LinkPlan | None:
+        """What is carried out, `None` until the clusters were first looked at."""
+        return self._roster.plan
+
+    @property
+    def state(self) -> LinkState:
+        if self.problem is not None:
+            return LinkState.UNAVAILABLE
+        if None in self._paused:
+            return LinkState.PAUSED
+        return LinkState.STARTING if self.plan is None else LinkState.ACTIVE
+
+    def stop(self) -> None:
+        """End the leases in good order; `run` returns when that is done."""
+        self._stopping.set()
+
+    async def run(self, workers: Workers, term_s: float) -> None:
+        """Keep the lanes running until `stop`.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises HostError: Spark cannot be started.
+        """
+        follow = asyncio.create_task(self._ledger.run())
+        leases = asyncio.create_task(self._lease(workers, term_s))
+        watch = asyncio.create_task(self._watch())
+        halt = asyncio.create_task(self._stopping.wait())
+        try:
+            done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            # The leases need the ledger to say farewell, so it goes last.
+            for task in (halt, watch, leases, follow):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def reports(self) -> dict[LaneKey, LaneReport]:
+        """Where every lane stands, those that may not run included."""
+        if self._scheduler is not None:
+            self._known.update((report.key, report) for report in self._scheduler.reports())
+        reports = dict(self._known)
+        for lane in self._roster.lanes:
+            report = reports.get(lane.key, LaneReport(key=lane.key, state=LaneState.STARTING))
+            if lane.key in self._foreign:
+                reports[lane.key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=self._foreign[lane.key])
+            elif self._is_paused(lane):
+                reports[lane.key] = replace(report, state=LaneState.PAUSED, problem=None)
+        return reports
+
+    @property
+    def latency(self) -> list[int]:
+        """The latencies of all records copied since the leases began, as a histogram."""
+        return [0] * BUCKETS if self._scheduler is None else self._scheduler.latency
+
+    async def is_caught_up(self) -> bool:
+        """Whether all lanes that may run have copied what the source had; see `Goal`.
+
+        :raises ClusterError: The source does not answer.
+        """
+        if self.plan is None:
+            return False
+        return await self._goal.is_reached(self._runnable(), self.reports())
+
+    # Lanes
+
+    @property
+    def _paused(self) -> frozenset[str | None]:
+        return paused_topics(self._link.name, self._ledger.documents)
+
+    def _is_paused(self, lane: Lane) -> bool:
+        return bool(self._paused & {None, lane.target_topic})
+
+    def _runnable(self) -> list[Lane]:
+        paused = self._paused
+        return [
+            lane
+            for lane in self._roster.lanes
+            if not paused & {None, lane.target_topic} and lane.key not in self._foreign
+        ]
+
+    def _assign(self) -> None:
+        if self._scheduler is not None:
+            self._scheduler.assign(self._runnable())
+
+    async def _lease(self, workers: Workers, term_s: float) -> None:
+        spark, slots = await workers.ready()
+        self._scheduler = LeaseScheduler(spark, self._ledger, self._context, slots=slots, term_s=term_s)
+        self._assign()
+        await self._scheduler.run()
+
+    # Topics
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._roster.refresh()
+                await self._write_states()
+                await self._audit_when_due()
+            except ClusterError as error:
+                self.problem = problem_of(error)
+            else:
+                self.problem = None
+            self._assign()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), self._link.topics_interval_s * _HASTE)
+            self._stirred.clear()
+
+    async def _audit_when_due(self) -> None:
+        if self._ledger.problem is not None:
+            # Lanes cannot report now: nothing may be concluded from what they last said.
+            self._audit = Audit()
+        elif time.monotonic() - self._audited_at > AUDIT_S:
+            self._audited_at = time.monotonic()
+            partitions = [(lane.target_topic, lane.partition) for lane in self._runnable()]
+            ranges = await log_ranges(self._target, partitions)
+            self._foreign.update(self._audit.look(ranges.values, self.reports()))
+
+    # The ledger
+
+    def _hear(self, key: str, document: Document | None) -> None:
+        if isinstance(document, StopDocument):
+            self._stopping.set()
+        elif key.startswith(f"{PauseDocument.KIND}/"):
+            self._assign()
+
+    async def _remember(self, began: Mapping[str, TopicIds]) -> None:
+        await self._ledger.write(*(self._document(name, ids) for name, ids in began.items()))
+
+    def _document(
+        self,
+        topic: str,
+        ids: TopicIds,
+        state: LaneState = LaneState.ACTIVE,
+        problem: Problem | None = None,
+    ) -> TopicDocument:
+        return TopicDocument(
+            link=self._link.name,
+            source_topic=topic,
+            source_topic_id=ids.source,
+            target_topic=topic,
+            target_topic_id=ids.target,
+            state=state,
+            problem=problem,
+        )
+
+    async def _write_states(self) -> None:
+        """Tell in the ledger which topics are refused and why, so that `status` can show it."""
+        recorded = recorded_topics(self._link.name, self._ledger.documents)
+        nobody = TopicIds(source=NO_TOPIC_ID, target=NO_TOPIC_ID)
+        changed = []
+        for topic in () if self.plan is None else self.plan.topics:
+            state, problem = LaneState.ACTIVE, None
+            foreign = [self._foreign[key] for key in self._foreign if key.topic == topic.topic]
+            if topic.reasons:
+                state, problem = topic.state, topic.reasons[0]
+            elif foreign:
+                state, problem = LaneState.FOREIGN_WRITE, foreign[0]
+            document = self._document(topic.topic, recorded.get(topic.topic, nobody), state, problem)
+            known = self._ledger.documents.get(document.key)
+            if document != known and (known is not None or topic.reasons):
+                changed.append(document)
+        if changed:
+            await self._ledger.write(*changed)
