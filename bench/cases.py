@@ -1,0 +1,136 @@
+"""What is measured: copies of several shapes, latency at a steady pace, and the price of idle partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bench.pouring import Pour
+
+COPYING: Final = ("isthmus", "mm2-tuned", "mm2-default", "ceiling")
+STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
+_SLOW: Final = "mm2-default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyCase:
+    """Records that are all there are copied as fast as it goes."""
+
+    name: str
+    description: str
+    partitions: int
+    codec: str
+    batch_records: int
+    records: int
+    records_quick: int
+    contenders: tuple[str, ...] = COPYING
+
+    def quick(self) -> CopyCase:
+        return replace(self, records=self.records_quick, contenders=_quick(self.contenders))
+
+    def filling(self, bootstrap_servers: str) -> Pour:
+        return Pour(
+            bootstrap_servers=bootstrap_servers,
+            topic=f"bench-{self.name}",
+            partitions=self.partitions,
+            batches=max(self.records // self.partitions // self.batch_records, 1),
+            codec=self.codec,
+            batch_records=self.batch_records,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyCase:
+    """`records_per_s` records of 256 bytes for `term_s`; of the first `warm_up_s` nothing is counted."""
+
+    name: str
+    description: str
+    partitions: int = 4
+    records_per_s: int = 1000
+    term_s: int = 60
+    warm_up_s: int = 10
+    contenders: tuple[str, ...] = ("direct", *STEADY)
+
+    def quick(self) -> LatencyCase:
+        return replace(self, term_s=5, warm_up_s=3, contenders=_quick(self.contenders))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleCase:
+    """`partitions` that hold one record each and get no more, watched for `term_s` after `settle_s`."""
+
+    name: str
+    description: str
+    partitions: int = 1000
+    settle_s: int = 15
+    term_s: int = 30
+    contenders: tuple[str, ...] = STEADY
+
+    def quick(self) -> IdleCase:
+        return replace(self, partitions=100, settle_s=3, term_s=5, contenders=_quick(self.contenders))
+
+
+def _quick(contenders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in contenders if name != _SLOW)
+
+
+Case = CopyCase | LatencyCase | IdleCase
+
+CASES: Final[tuple[Case, ...]] = (
+    CopyCase(
+        name="java-none",
+        description="16 KiB batches as Java producers make them (61 records), uncompressed, 4 partitions",
+        partitions=4,
+        codec="none",
+        batch_records=61,
+        records=4_000_000,
+        records_quick=500_000,
+    ),
+    CopyCase(
+        name="java-lz4",
+        description="16 KiB batches as Java producers make them (200 records before lz4), 4 partitions",
+        partitions=4,
+        codec="lz4",
+        batch_records=200,
+        records=4_000_000,
+        records_quick=500_000,
+    ),
+    CopyCase(
+        name="large-none",
+        description="batches of 1,000 records as librdkafka makes them under load (260 KiB), 4 partitions",
+        partitions=4,
+        codec="none",
+        batch_records=1000,
+        records=4_000_000,
+        records_quick=500_000,
+    ),
+    CopyCase(
+        name="large-lz4",
+        description="batches of 1,000 records as librdkafka makes them under load (69 KiB after lz4), 4 partitions",
+        partitions=4,
+        codec="lz4",
+        batch_records=1000,
+        records=4_000_000,
+        records_quick=500_000,
+    ),
+    CopyCase(
+        name="tiny",
+        description="one record per batch, uncompressed, 4 partitions",
+        partitions=4,
+        codec="none",
+        batch_records=1,
+        records=400_000,
+        records_quick=40_000,
+    ),
+    CopyCase(
+        name="partitions-64",
+        description="16 KiB batches (61 records), uncompressed, 64 partitions",
+        partitions=64,
+        codec="none",
+        batch_records=61,
+        records=4_000_000,
+        records_quick=500_000,
+    ),
+    LatencyCase(name="latency", description="1,000 records of 256 bytes a second into 4 partitions"),
+    IdleCase(name="idle", description="1,000 partitions, everything copied, nothing new"),
+)

@@ -1,0 +1,47 @@
+"""The command line: `python bench [--quick] [--case NAME]... [--repeat N] [-o table|json]`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from bench.cases import CASES
+from bench.copying import CopyFailed
+from bench.report import as_json, document, print_table
+from bench.session import measure
+from isthmus.errors import IsthmusError
+
+_REPETITIONS: Final = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; 0 when every copy was complete, 1 when one was not."""
+    given = _parser().parse_args(arguments)
+    chosen = [case for case in CASES if not given.case or case.name in given.case]
+    cases = [case.quick() for case in chosen] if given.quick else chosen
+    repetitions = given.repeat or (1 if given.quick else _REPETITIONS)
+    try:
+        outcomes = measure(cases, repetitions, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+    except (CopyFailed, IsthmusError) as error:
+        print(f"bench: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    result = document(outcomes, shlex.join(["python", "bench", *(arguments or sys.argv[1:])]))
+    if given.output == "json":
+        print(as_json(result))  # noqa: T201
+    else:
+        print_table(result)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description="Isthmus side by side with MirrorMaker 2.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, once: shows that all works, proves nothing")
+    parser.add_argument(
+        "--case", action="append", choices=[case.name for case in CASES], help="only this case (may be repeated)"
+    )
+    parser.add_argument("--repeat", type=int, metavar="N", help=f"how often (default {_REPETITIONS}, with --quick 1)")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    return parser

@@ -1,0 +1,103 @@
+"""Who copies: every contender is a command that copies one topic until it is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.mirrormaker import TUNED, properties
+from bench.pouring import Pour
+from isthmus.cluster.local.jvm import jvm_for
+
+_ROOT: Final = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """One copy to be made: what `filling` put into the source goes to the target. `label` is unique to this copy."""
+
+    filling: Pour
+    target_servers: str
+    label: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A process to start, and the topic its records arrive in."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    target_topic: str
+
+
+class Contender(Protocol):
+    """One way to copy. `creates_topic` tells that it makes its target topic itself."""
+
+    name: str
+    creates_topic: bool
+
+    def command(self, copy: Copy) -> Command: ...
+
+
+def python_command(module: str, task: object) -> tuple[list[str], dict[str, str]]:
+    environment = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'src'}"}
+    return [sys.executable, "-m", module, json.dumps(task)], environment
+
+
+class LaneEngine:
+    """Isthmus without Spark."""
+
+    name = "engine"
+    creates_topic = False
+
+    def __init__(self, profile: Path | None = None) -> None:
+        self._profile = profile
+
+    def command(self, copy: Copy) -> Command:
+        task = {
+            "source": copy.filling.bootstrap_servers,
+            "target": copy.target_servers,
+            "topic": copy.filling.topic,
+            "profile": None if self._profile is None else str(self._profile),
+        }
+        arguments, environment = python_command("bench.engine", task)
+        return Command(arguments=arguments, environment=environment, target_topic=copy.filling.topic)
+
+
+class Ceiling:
+    """The same batches with no source: what the target's broker takes at most."""
+
+    name = "ceiling"
+    creates_topic = False
+
+    def command(self, copy: Copy) -> Command:
+        task = json.loads(copy.filling.to_json()) | {"bootstrap_servers": copy.target_servers}
+        arguments, environment = python_command("bench.pouring", task)
+        return Command(arguments=arguments, environment=environment, target_topic=copy.filling.topic)
+
+
+class MirrorMaker:
+    """MirrorMaker 2 in dedicated mode, `tuned` or with its defaults."""
+
+    creates_topic = True
+
+    def __init__(self, *, tuned: bool) -> None:
+        self.name = "mm2-tuned" if tuned else "mm2-default"
+        self._settings = TUNED if tuned else {}
+
+    def command(self, copy: Copy) -> Command:
+        jvm = jvm_for("mm2-4.3.1")
+        # Aliases name MirrorMaker 2's own topics too: with new ones it starts from nothing.
+        source = f"a{copy.label}"
+        file = copy.folder / f"{source}.properties"
+        file.write_text(properties(copy.filling, copy.target_servers, source, f"b{copy.label}", self._settings))
+        arguments = jvm.command(
+            "org.apache.kafka.connect.mirror.MirrorMaker", str(file), heap_mb=2048, fast_start=False
+        )
+        return Command(arguments=arguments, environment=jvm.environment, target_topic=f"{source}.{copy.filling.topic}")

@@ -1,0 +1,141 @@
+"""One copy by one contender, watched from outside."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.contenders import Contender, Copy
+from bench.processes import cpu_s, python_worker_peak_mb
+from bench.rig import Rig
+from isthmus.cluster.local.process import Guard, Process
+
+_POLL_S: Final = 0.02
+_STALL_S: Final = 90.0
+_END_S: Final = 20.0
+_LOG_TAIL_CHARACTERS: Final = 4000
+
+
+class CopyFailed(Exception):
+    """A contender ended, stood still, or delivered something else than the source holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A contender at work, begun at `began_s` of the monotonic clock."""
+
+    process: Process
+    target_topic: str
+    began_s: float
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.state == "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """At one moment: records at the target, and CPU seconds the contender has used since it began."""
+
+    at_s: float
+    records: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyResult:
+    """A copy from its first to its last record at the target; what came before is its start."""
+
+    records_per_s: float
+    cpu_s_per_million: float
+    worker_peak_mb: float
+    start_s: float
+    start_cpu_s: float
+
+
+@contextmanager
+def running(rig: Rig, contender: Contender, copy: Copy) -> Iterator[Running]:
+    """A contender while the block runs. Its topics are gone afterwards.
+
+    :raises CopyFailed: The block says so; what the contender printed is added.
+    """
+    command = contender.command(copy)
+    before = set(rig.target.topics())
+    if not contender.creates_topic:
+        rig.target.create(command.target_topic, copy.filling.partitions)
+    log = copy.folder / f"{contender.name}-{copy.label}.log"
+    guard = Guard()
+    try:
+        began_s = time.monotonic()
+        process = guard.spawn(command.arguments, environment=command.environment, log=log)
+        yield Running(process, command.target_topic, began_s)
+        process.send(signal.SIGTERM)
+        process.wait_stopped(_END_S)
+    except CopyFailed as error:
+        raise CopyFailed(f"{contender.name}: {error}\n{_tail(log)}") from None
+    finally:
+        guard.end()
+        rig.target.drop([topic for topic in rig.target.topics() if topic not in before])
+
+
+def copy_once(rig: Rig, contender: Contender, copy: Copy) -> dict[str, float]:
+    """Let a contender copy, and check what arrived.
+
+    :raises CopyFailed: It did not deliver as many records to every partition as the source has.
+    """
+    filling = copy.filling
+    with running(rig, contender, copy) as run:
+        samples = _watch(rig, run, copy)
+        worker_peak_mb = python_worker_peak_mb(run.pid)
+        # Offsets are equal too where a topic keeps them: it begins with nothing, at 0.
+        expected = rig.source.ends(filling.topic, filling.partitions)
+        arrived = rig.target.ends(run.target_topic, filling.partitions)
+        if arrived != expected:
+            raise CopyFailed(f"delivered {arrived} where the source ends at {expected}")
+    return asdict(_result(samples, run.began_s, worker_peak_mb))
+
+
+def _watch(rig: Rig, run: Running, copy: Copy) -> list[Sample]:
+    """Samples from the first record at the target to the last one."""
+    samples: list[Sample] = []
+    seen, moved_at = 0, time.monotonic()
+    while seen < copy.filling.records:
+        if run.has_ended:
+            raise CopyFailed(f"ended at {seen} of {copy.filling.records} records")
+        time.sleep(_POLL_S)
+        records = sum(rig.target.ends(run.target_topic, copy.filling.partitions))
+        now = time.monotonic()
+        if records > seen:
+            samples.append(Sample(now, records, cpu_s(run.pid)))
+            seen, moved_at = records, now
+        elif now - moved_at > _STALL_S:
+            raise CopyFailed(f"stood still at {seen} of {copy.filling.records} records")
+    return samples
+
+
+def _result(samples: list[Sample], began_s: float, worker_peak_mb: float) -> CopyResult:
+    # The look that first saw records saw some already: those do not count as copied within the window.
+    first, last = samples[0], samples[-1]
+    records, term_s = last.records - first.records, last.at_s - first.at_s
+    if not records:
+        raise CopyFailed("everything arrived between two looks: there is nothing to measure")
+    return CopyResult(
+        records_per_s=records / term_s,
+        cpu_s_per_million=(last.cpu_s - first.cpu_s) / records * 1e6,
+        worker_peak_mb=worker_peak_mb,
+        start_s=first.at_s - began_s,
+        start_cpu_s=first.cpu_s,
+    )
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:] if log.exists() else ""

@@ -1,0 +1,114 @@
+"""A whole run: all cases on the same two brokers, contenders in turn, several times."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.cases import Case, CopyCase, IdleCase, LatencyCase
+from bench.contenders import Ceiling, Contender, Copy, LaneEngine, MirrorMaker
+from bench.copying import copy_once
+from bench.figures import Figures
+from bench.idle import idle_cost_of
+from bench.latency import latency_of
+from bench.pouring import Pour
+from bench.rig import Rig
+from isthmus.errors import InvariantError
+
+CONTENDERS: Mapping[str, Contender] = {
+    "isthmus": LaneEngine(),
+    "mm2-tuned": MirrorMaker(tuned=True),
+    "mm2-default": MirrorMaker(tuned=False),
+    "ceiling": Ceiling(),
+}
+Note = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came out of a case: the figures of every run by contender, and the load of the machine meanwhile."""
+
+    case: Case
+    runs: dict[str, list[Figures]] = field(default_factory=dict)
+    loads: list[float] = field(default_factory=list)
+
+    def add(self, contender: str, figures: Figures) -> None:
+        self.runs.setdefault(contender, []).append(figures)
+        self.loads.append(os.getloadavg()[0])
+
+
+def measure(cases: Sequence[Case], repetitions: int, note: Note) -> list[Outcome]:
+    """Measure everything; `note` hears of every run.
+
+    :raises CopyFailed: A contender did not do its work.
+    """
+    with Rig.up() as rig, tempfile.TemporaryDirectory(prefix="isthmus-bench-") as folder:
+        _warm_up(rig, Path(folder))
+        return [_measure(rig, case, repetitions, Path(folder), note) for case in cases]
+
+
+def _warm_up(rig: Rig, folder: Path) -> None:
+    """Let both brokers compile what they will run, so that whoever comes first does not pay for it."""
+    filling = Pour(
+        bootstrap_servers=rig.source.bootstrap_servers,
+        topic="bench-warm-up",
+        partitions=4,
+        batches=500,
+        codec="none",
+        batch_records=61,
+    )
+    rig.source.fill(filling)
+    for number, name in enumerate(("ceiling", "isthmus")):
+        copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=f"warm{number}", folder=folder)
+        copy_once(rig, CONTENDERS[name], copy)
+    rig.source.drop([filling.topic])
+
+
+def _measure(rig: Rig, case: Case, repetitions: int, folder: Path, note: Note) -> Outcome:
+    outcome = Outcome(case)
+    filling = _filling(rig, case)
+    if filling is not None:
+        rig.source.fill(filling)
+    for repetition in range(repetitions):
+        # Everybody is once first, once last: what warms up or fills up on the way hits all alike.
+        turn = repetition % len(case.contenders)
+        for name in case.contenders[turn:] + case.contenders[:turn]:
+            note(f"{case.name}: {name} ({repetition + 1} of {repetitions})")
+            label = f"{case.name.replace('-', '')}{repetition}"
+            outcome.add(name, _run(rig, name, case, filling, folder, label))
+    if filling is not None:
+        rig.source.drop([filling.topic])
+    return outcome
+
+
+def _filling(rig: Rig, case: Case) -> Pour | None:
+    match case:
+        case CopyCase():
+            return case.filling(rig.source.bootstrap_servers)
+        case IdleCase():
+            return Pour(
+                bootstrap_servers=rig.source.bootstrap_servers,
+                topic=f"bench-{case.name}",
+                partitions=case.partitions,
+                batches=1,
+                codec="none",
+                batch_records=1,
+            )
+        case LatencyCase():
+            return None
+
+
+def _run(rig: Rig, name: str, case: Case, filling: Pour | None, folder: Path, label: str) -> Figures:
+    label = f"{label}{name.replace('-', '')}"
+    if isinstance(case, LatencyCase):
+        return latency_of(rig, CONTENDERS.get(name), case, folder, label)
+    contender = CONTENDERS[name]
+    if filling is None:
+        raise InvariantError(f"case {case.name} has nothing to copy")
+    if isinstance(case, IdleCase):
+        return idle_cost_of(rig, contender, case, filling, folder, label)
+    copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
+    return copy_once(rig, contender, copy)
