@@ -1,0 +1,154 @@
+"""The documents of the ledger as text and back."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from isthmus.errors import PlanRefused
+from isthmus.ledger.documents import (
+    SCHEMA_VERSION,
+    ControllerDocument,
+    Document,
+    GapDocument,
+    LeaseDocument,
+    LinkDocument,
+    PauseDocument,
+    ProgressDocument,
+    StopDocument,
+    TaskDocument,
+    TopicDocument,
+    decoded,
+    encoded,
+    kind_of,
+    link_of,
+)
+from isthmus.ledger.records import Change, Deletion, packed, unpacked
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneReport, LaneState, Problem
+
+ORDERS = Lane(
+    source_topic="orders",
+    source_topic_id=uuid.UUID(int=1),
+    target_topic="orders",
+    target_topic_id=uuid.UUID(int=2),
+    partition=3,
+    is_compacted=True,
+)
+REPORT = LaneReport(
+    key=LaneKey("orders", 3),
+    state=LaneState.DATA_GAP,
+    position=120,
+    source_end=200,
+    records=7,
+    size_bytes=700,
+    problem=Problem("records are gone", "Keep them longer."),
+    gaps=(Gap(120, 130),),
+)
+DOCUMENTS: dict[str, Document] = {
+    "link/l": LinkDocument(
+        link="l", source_cluster_id="S", target_cluster_id="T", producer_id=1 << 40, marker_producer_id=2
+    ),
+    "topic/l/orders": TopicDocument(
+        link="l",
+        source_topic="orders",
+        source_topic_id=uuid.UUID(int=1),
+        target_topic="orders",
+        target_topic_id=uuid.UUID(int=2),
+        state="mirrored",
+        problem=Problem("a", "b"),
+    ),
+    "gap/l/orders-3/120": GapDocument(link="l", topic="orders", partition=3, offset_begin=120, offset_end=130),
+    "pause/l": PauseDocument(link="l", since_ms=5),
+    "pause/l/orders": PauseDocument(link="l", topic="orders", since_ms=5),
+    "stop/l": StopDocument(link="l", since_ms=5),
+    "controller/l": ControllerDocument(link="l", generation=65536, beat=4, started_ms=1),
+    "lease/l/2": LeaseDocument(link="l", slot=2, controller=65536, generation=41, revision=90, lanes=(ORDERS,)),
+    "task/l/2": TaskDocument(link="l", slot=2, controller=65536, generation=41, ended_through=40, is_clean=False),
+    "progress/l/2": ProgressDocument(
+        link="l",
+        slot=2,
+        controller=65536,
+        generation=41,
+        is_full=True,
+        reports=(REPORT,),
+        latency=((3, 10), (9, 1)),
+        cpu_s=1.5,
+        memory_bytes=1 << 27,
+    ),
+}
+
+
+@pytest.mark.parametrize("key", DOCUMENTS)
+def test_a_document_survives_the_ledger(key: str) -> None:
+    """What is written is read again, under a key that names kind and link."""
+    document = DOCUMENTS[key]
+
+    assert document.key == key
+    assert decoded(key, encoded(document)) == document
+    assert (kind_of(key), link_of(key)) == (document.KIND, "l")
+
+
+def test_what_is_written_keeps_its_shape() -> None:
+    """The stored form of every kind stays as it is: other versions of Isthmus read it."""
+    stored = {key: sorted(json.loads(encoded(document))) for key, document in DOCUMENTS.items()}
+
+    assert stored["link/l"] == [
+        "link", "marker_producer_id", "producer_id", "schema_version", "source_cluster_id", "target_cluster_id",
+    ]  # fmt: skip
+    assert stored["task/l/2"] == [
+        "controller", "ended_through", "generation", "is_clean", "link", "schema_version", "slot",
+    ]  # fmt: skip
+    assert stored["lease/l/2"] == [
+        "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",
+        "schema_version", "slot",
+    ]  # fmt: skip
+    assert stored["controller/l"] == ["beat", "generation", "link", "schema_version", "started_ms"]
+
+
+def test_a_document_of_a_newer_version_is_refused() -> None:
+    """Guessing what a newer Isthmus meant could make two writers of one."""
+    value = json.dumps({"schema_version": SCHEMA_VERSION + 1, "link": "l", "since_ms": 1}).encode()
+
+    with pytest.raises(PlanRefused, match="schema version 2"):
+        decoded("pause/l", value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("weather/l", b'{"schema_version":1}'),
+        ("pause/l", b"not json"),
+        ("pause/l", b"[]"),
+        ("pause/l", b'{"link":"l"}'),
+        ("pause/l", b'{"schema_version":1,"link":"l"}'),
+        ("lease/l/0", b'{"schema_version":1,"link":"l","slot":0,"lanes":7}'),
+        ("topic/l/x", b'{"schema_version":1,"link":"l","source_topic_id":"no uuid"}'),
+    ],
+)
+def test_what_is_no_document_is_passed_over(key: str, value: bytes) -> None:
+    """Kinds of a later release and other people's records say nothing and do no harm."""
+    assert decoded(key, value) is None
+
+
+def test_fields_unknown_here_are_left_out() -> None:
+    """A release may add fields without a new schema version."""
+    value = b'{"schema_version":1,"link":"l","since_ms":5,"reason":"maintenance"}'
+
+    assert decoded("pause/l", value) == PauseDocument(link="l", since_ms=5)
+
+
+@pytest.mark.parametrize("copies", [1, 200])
+def test_changes_travel_in_one_batch(copies: int) -> None:
+    """Documents and deletions are packed together, compressed where that is worth it, and come out in order."""
+    changes: list[Change] = [*DOCUMENTS.values(), Deletion("pause/l")] * copies
+
+    batch = packed(changes)
+    ((offset_end, entries),) = list(unpacked(bytes(batch.view)))
+
+    assert offset_end == len(changes)
+    assert [entry.key for entry in entries] == [change.key for change in changes]
+    assert [None if entry.value is None else decoded(entry.key, entry.value) for entry in entries] == [
+        None if isinstance(change, Deletion) else change for change in changes
+    ]

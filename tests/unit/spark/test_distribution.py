@@ -1,0 +1,207 @@
+"""Which lease runs which lane."""
+
+from __future__ import annotations
+
+import uuid
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from isthmus.model.lane import Lane, LaneKey
+from isthmus.spark.distribution import Distribution, LeaseGroup
+
+GROUPS = 3
+
+
+def lane(number: int, *, batch_bytes_max: int = 1000) -> Lane:
+    """One of many lanes."""
+    return Lane(
+        source_topic="orders",
+        source_topic_id=uuid.UUID(int=1),
+        target_topic="orders",
+        target_topic_id=uuid.UUID(int=2),
+        partition=number,
+        batch_bytes_max=batch_bytes_max,
+    )
+
+
+def distribution(loads: dict[LaneKey, float] | None = None, groups: int = GROUPS) -> Distribution:
+    """Groups without leases."""
+    known = loads or {}
+    return Distribution(
+        [LeaseGroup(link="l", slot=slot, controller=1) for slot in range(groups)], lambda key: known.get(key, 0.0)
+    )
+
+
+def partitions(group: LeaseGroup) -> set[int]:
+    """What a group runs."""
+    return {key.partition for key in group.lanes}
+
+
+def test_lanes_are_spread_evenly_at_first() -> None:
+    """Nothing is known of their loads yet."""
+    lanes = distribution()
+    lanes.assign(lane(number) for number in range(10))
+    assert sorted(len(group.lanes) for group in lanes.groups) == [3, 3, 4]
+
+
+def test_lanes_stay_where_they_are() -> None:
+    """New ones are added around them, and the ledger is to be told of the groups concerned alone."""
+    lanes = distribution()
+    lanes.assign(lane(number) for number in range(3))
+    for group in lanes.groups:
+        group.begin()
+        group.is_untold = False
+    before = [partitions(group) for group in lanes.groups]
+
+    lanes.assign(lane(number) for number in range(4))
+
+    assert [partitions(group) - {3} for group in lanes.groups] == before
+    assert sum(group.is_untold for group in lanes.groups) == 1
+
+
+def test_a_lane_that_comes_back_returns_to_the_lease_that_may_still_write_it() -> None:
+    """Another lease could write beside what is still on its way."""
+    lanes = distribution()
+    lanes.assign(lane(number) for number in range(3))
+    for group in lanes.groups:
+        group.begin()
+    home = next(group for group in lanes.groups if 1 in partitions(group))
+
+    lanes.assign([lane(0), lane(2)])
+    lanes.assign([lane(0), lane(2), lane(3), lane(4), lane(1)])
+
+    assert 1 in partitions(home)
+
+
+def test_a_lane_with_other_properties_is_told_anew() -> None:
+    """Such as after its topic was recreated."""
+    lanes = distribution(groups=1)
+    lanes.assign([lane(0)])
+    revision = lanes.groups[0].revision
+
+    lanes.assign([lane(0, batch_bytes_max=5)])
+
+    assert lanes.groups[0].lanes[LaneKey("orders", 0)].batch_bytes_max == 5
+    assert lanes.groups[0].revision > revision
+
+
+def test_a_lane_that_ended_for_good_is_not_run_again_by_itself() -> None:
+    """Until it is left out once, which is what pausing and resuming does."""
+    lanes = distribution(groups=1)
+    lanes.assign([lane(0), lane(1)])
+    lanes.park([LaneKey("orders", 0)])
+    lanes.assign([lane(0), lane(1)])
+    assert partitions(lanes.groups[0]) == {1}
+    lanes.assign([lane(1)])
+    lanes.assign([lane(0), lane(1)])
+    assert partitions(lanes.groups[0]) == {0, 1}
+
+
+def test_a_moving_lane_waits_for_the_end_of_its_lease() -> None:
+    """It leaves with the old lease of its group and joins the other group when that lease is over."""
+    lanes = distribution({LaneKey("orders", 0): 100.0, LaneKey("orders", 2): 90.0}, groups=2)
+    first, second = lanes.groups
+    # By chance both heavy lanes have come to one group.
+    lanes.assign(lane(number) for number in range(4))
+    for number in range(4):
+        for group in lanes.groups:
+            group.put(LaneKey("orders", number), lane(number) if number % 2 == group.slot else None)
+    first.begin()
+    second.begin()
+
+    parting = lanes.hand_over(first)
+
+    assert [moved.partition for moved in parting] == [0]
+    lanes.assign(lane(number) for number in range(4))
+    assert partitions(second) == {1, 3}
+    lanes.ended(first, 1, is_clean=True)
+    assert partitions(second) == {0, 1, 3}
+
+
+def test_a_moving_lane_stays_when_its_lease_dies() -> None:
+    """Only the next lease of the same slot knows that it has to settle."""
+    lanes = distribution({LaneKey("orders", number): 100.0 for number in range(4)}, groups=2)
+    lanes.assign(lane(number) for number in range(4))
+    first, second = lanes.groups
+    for key in list(second.lanes):
+        value = second.lanes[key]
+        second.put(key, None)
+        first.put(key, value)
+    first.begin()
+    assert lanes.hand_over(first)
+
+    lanes.ended(first, 1, is_clean=False)
+
+    assert partitions(first) == {0, 1, 2, 3}
+    assert not first.is_clean
+
+
+class OneWriter(RuleBasedStateMachine):
+    """Lanes come, go, get heavy and end while leases begin, follow each other and die, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: dict[LaneKey, float] = {}
+        self.lanes = distribution(self.loads)
+        self.wanted: set[int] = set()
+
+    @rule(numbers=st.sets(st.integers(0, 11)))
+    def assign(self, numbers: set[int]) -> None:
+        """The controller wants other lanes."""
+        self.wanted = numbers
+        self.lanes.assign(lane(number) for number in sorted(numbers))
+
+    @rule(number=st.integers(0, 11), load=st.floats(0, 1e6))
+    def measure(self, number: int, load: float) -> None:
+        """A lane turns out to be heavy or light."""
+        self.loads[LaneKey("orders", number)] = load
+
+    @rule(slot=st.integers(0, GROUPS - 1))
+    def hand_over(self, slot: int) -> None:
+        """A lease begins, alone or beside its predecessor."""
+        group = self.lanes.groups[slot]
+        if len(group.held) < 2:
+            self.lanes.hand_over(group)
+
+    @precondition(lambda self: any(group.held for group in self.lanes.groups))
+    @rule(slot=st.integers(0, GROUPS - 1), newest=st.booleans(), is_clean=st.sampled_from([True, False, None]))
+    def end(self, slot: int, newest: bool, is_clean: bool | None) -> None:
+        """A lease ends or dies, mostly the older one."""
+        group = self.lanes.groups[slot]
+        if group.held:
+            generation = max(group.held) if newest else min(group.held)
+            self.lanes.ended(group, generation, is_clean=is_clean)
+
+    @rule(number=st.integers(0, 11))
+    def park(self, number: int) -> None:
+        """A lane ends for good."""
+        self.lanes.park([LaneKey("orders", number)])
+
+    @invariant()
+    def no_two_groups_hold_a_lane(self) -> None:
+        """One writer per lane, always."""
+        holders: dict[LaneKey, int] = {}
+        for group in self.lanes.groups:
+            for key in {key for held in group.held.values() for key in held} | set(group.lanes):
+                assert holders.setdefault(key, group.slot) == group.slot
+
+    @invariant()
+    def nothing_unwanted_runs(self) -> None:
+        """Lanes are where they were asked for, or nowhere."""
+        for group in self.lanes.groups:
+            assert partitions(group) <= self.wanted
+
+    def teardown(self) -> None:
+        """Once every lease is over each lane that has not ended for good has a home."""
+        for group in self.lanes.groups:
+            for generation in sorted(group.held):
+                self.lanes.ended(group, generation, is_clean=True)
+        self.lanes.assign([])
+        self.lanes.assign(lane(number) for number in sorted(self.wanted))
+        assert set().union(*(partitions(group) for group in self.lanes.groups)) == self.wanted
+
+
+TestOneWriter = OneWriter.TestCase
+TestOneWriter.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
