@@ -123,9 +123,8 @@ def _base_port(name: str, position: int, asked: int | None) -> int | None:
 @contextmanager
 def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
     """Shows what takes time; gives what is to be told how many jars are there, and needed."""
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), console=console, transient=True
-    ) as bars:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bars.add_task(doing, total=None)
         fetching = bars.add_task("fetching broker jars", visible=False)
 
@@ -142,7 +141,8 @@ def _show(clusters: list[ClusterStatus], output: OutputFormat) -> None:
     render([{"cluster": cluster.name, **asdict(broker)} for cluster in clusters for broker in cluster.brokers], output)
     secured = [cluster for cluster in clusters if cluster.secure]
     if secured:
-        console.print("To log in to the secured clusters, configure:\n", "\n".join(map(_login, secured)), sep="")
+        console.print("To log in to the secured clusters, configure:")
+        console.print("\n".join(map(_login, secured)), markup=False)
 
 
 def _login(cluster: ClusterStatus) -> str:

@@ -138,11 +138,8 @@ class LocalCluster:
     def find(cls, name: str, *, data_dir: Path | None = None) -> LocalCluster | None:
         """The cluster of this name that was started before, running or not; `None` without one."""
         folder = data_dir or state_folder() / _checked_name(name)
-        try:
-            text = (folder / _DESCRIPTION).read_text()
-        except FileNotFoundError:
-            return None
-        return cls(Launcher(layout_from_json(text), folder))
+        layout = _kept_layout(folder)
+        return None if layout is None else cls(Launcher(layout, folder))
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -320,19 +317,26 @@ def _folder(name: str, *, temporary: bool) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"isthmus-{name}-")) if temporary else state_folder() / name
 
 
+def _kept_layout(folder: Path) -> Layout | None:
+    file = folder / _DESCRIPTION
+    return layout_from_json(file.read_text(), file) if file.exists() else None
+
+
 def _settle(asked: Layout, folder: Path, *, keep_ports: bool) -> Layout:
     """The layout to run: that in `folder` if it agrees with `asked`, else `asked`, written down."""
-    try:
-        kept = layout_from_json((folder / _DESCRIPTION).read_text())
-    except FileNotFoundError:
-        kept = asked
-    nodes = kept.nodes if keep_ports else asked.nodes
-    wanted = replace(asked, cluster_id=kept.cluster_id, nodes=nodes)
-    same = replace(kept, heap_mb=asked.heap_mb, fast_start=asked.fast_start)
-    if wanted != same or len(asked.nodes) != len(kept.nodes):
+    kept = _kept_layout(folder) or asked
+    differing = [
+        name for name in ("secure", "client_ca_file", "properties") if getattr(asked, name) != getattr(kept, name)
+    ]
+    if len(asked.nodes) != len(kept.nodes):
+        differing.append("brokers")
+    elif asked.nodes != kept.nodes and not keep_ports:
+        differing.append("ports")
+    if differing:
         raise PlanRefused(
-            f"a local cluster {asked.name} is there already, other than asked for",
+            f"a local cluster {asked.name} is there already and differs in {', '.join(differing)}",
             hint=f"Remove it first: `isthmus local down --clusters {asked.name} --wipe`.",
         )
-    write_atomic(folder / _DESCRIPTION, wanted.to_json(), mode=0o600)
-    return wanted
+    layout = replace(asked, cluster_id=kept.cluster_id, nodes=kept.nodes)
+    write_atomic(folder / _DESCRIPTION, layout.to_json(), mode=0o600)
+    return layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from isthmus.errors import ConfigError
@@ -50,8 +51,8 @@ class Layout:
         return json.dumps({"schema_version": _SCHEMA_VERSION, **asdict(self)}, indent=2) + "\n"
 
 
-def layout_from_json(text: str) -> Layout:
-    """The layout that `Layout.to_json` wrote.
+def layout_from_json(text: str, source: Path) -> Layout:
+    """The layout that `Layout.to_json` wrote to the file `source`.
 
     :raises ConfigError: The text was written by another version of Isthmus or by somebody else.
     """
@@ -63,6 +64,6 @@ def layout_from_json(text: str) -> Layout:
         return Layout(nodes=nodes, **document)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"the description of a local cluster cannot be read: {error}",
-            hint="Remove it with its data: `isthmus local down --wipe`.",
+            f"{source} does not describe a local cluster: {error}",
+            hint=f"Remove the folder {source.parent}, after ending the brokers that run in it.",
         ) from error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from isthmus.cluster.local.layout import Layout, Ports, layout_from_json
 from isthmus.cluster.local.ports import choose_ports
 from isthmus.errors import ConfigError
 
+FILE = Path("/state/east/cluster.json")
 LAYOUT = Layout(
     name="east",
     cluster_id="AAAAAAAAQACAAAAAAAAAAQ",
@@ -20,15 +23,15 @@ LAYOUT = Layout(
 
 def test_a_layout_is_read_back() -> None:
     """What was written is what is read."""
-    assert layout_from_json(LAYOUT.to_json()) == LAYOUT
+    assert layout_from_json(LAYOUT.to_json(), FILE) == LAYOUT
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", LAYOUT.to_json().replace('sion": 1', 'sion": 2')])
 def test_a_foreign_description_is_refused(text: str) -> None:
     """Other text, or one of another version, is an error that says what to do."""
     with pytest.raises(ConfigError) as refused:
-        layout_from_json(text)
-    assert "down --wipe" in refused.value.hint
+        layout_from_json(text, FILE)
+    assert str(FILE.parent) in refused.value.hint
 
 
 @pytest.mark.parametrize("secure", [False, True])
