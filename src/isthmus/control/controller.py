@@ -19,7 +19,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
 from isthmus.model.link import Link
 
-Until = Literal["caught-up"]
+Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5
@@ -30,7 +30,8 @@ class Controller:
     """Runs some links of a configuration; `workers` are left running when it ends.
 
     `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
-    the sources had is copied, else with `stop` or a signal.
+    the sources had is copied, with a function when that says so of the newest progress, and in any
+    case with `stop` or a signal.
     """
 
     def __init__(
@@ -87,9 +88,13 @@ class Controller:
     async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> bool:
         """Wait for the end; whether it came because everything is copied."""
         while not self._stopping.is_set() and not all(task.done() for task in tasks):
+            links = self._progress()
             if self._on_progress is not None:
-                self._on_progress(self._progress())
-            if self._until == "caught-up" and await self._is_caught_up():
+                self._on_progress(links)
+            if callable(self._until):
+                if self._until(links):
+                    return False
+            elif self._until == "caught-up" and await self._is_caught_up():
                 return True
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)

@@ -93,7 +93,8 @@ class Fabric:
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
-        With `until="caught-up"` it ends when the sources have nothing more that was not copied.
+        With `until="caught-up"` it ends when the sources have nothing more that was not copied; a
+        function instead is asked twice a second, with the newest progress, whether to end.
         SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
 
         :raises ConfigError: There is no link of that name.
