@@ -88,7 +88,8 @@ class Recollection:
 
     def _take(self, entry: Entry) -> None:
         if entry.value is None:
-            self.documents.pop(entry.key, None)
+            if isinstance(self.documents.pop(entry.key, None), ControllerDocument):
+                self.beaten_ms = -1
             return
         document = decoded(entry.key, entry.value)
         if document is None:

@@ -20,9 +20,10 @@ from isthmus.control.progress import LinkState
 from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.control.roster import Roster
 from isthmus.control.workers import Workers
-from isthmus.errors import ClusterError
-from isthmus.ledger.documents import Document, PauseDocument, StopDocument, TopicDocument
+from isthmus.errors import ClusterError, IsthmusError
+from isthmus.ledger.documents import ControllerDocument, Document, PauseDocument, StopDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Link
@@ -32,6 +33,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 AUDIT_S: Final = 20.0
+_FAREWELL_S: Final = 1.0
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
@@ -102,9 +104,13 @@ class Session:
                 await task
         finally:
             # The leases need the ledger to say farewell, so it goes last.
-            for task in (halt, watch, leases, follow):
+            for task in (halt, watch, leases):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+            if not follow.done():
+                await self._say_ended()
+            follow.cancel()
+            await asyncio.gather(follow, return_exceptions=True)
 
     def reports(self) -> dict[LaneKey, LaneReport]:
         """Where every lane stands, those that may not run included."""
@@ -194,6 +200,13 @@ class Session:
             self._stopping.set()
         elif key.startswith(f"{PauseDocument.KIND}/"):
             self._assign()
+
+    async def _say_ended(self) -> None:
+        """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""
+        key = f"{ControllerDocument.KIND}/{self._link.name}"
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._ledger.write(Deletion(key))
 
     async def _remember(self, began: Mapping[str, TopicIds]) -> None:
         await self._ledger.write(*(self._document(name, ids) for name, ids in began.items()))

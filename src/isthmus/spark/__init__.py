@@ -1,0 +1,37 @@
+"""What runs on Spark: leases, verification, the data source. Importing this loads no Spark."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from isthmus.control.controller import Until
+    from isthmus.control.outcome import RunOutcome
+    from isthmus.model.configuration import Configuration
+
+
+def run(
+    spark: SparkSession,
+    config: str | Path | Configuration,
+    *,
+    until: Until | None = None,
+    link: str | None = None,
+) -> RunOutcome:
+    """Mirror what a configuration says inside a Spark application that is there already.
+
+    The session is left running. With `until="caught-up"` the call returns when the sources have nothing more that was
+    not copied, else on SIGINT or SIGTERM. What goes wrong is in the outcome, link by link.
+
+    :param config: The YAML file, or the configuration itself.
+    :raises ConfigError: The file cannot be used, or there is no link of that name.
+    :raises PlanRefused: The session would run tasks twice (`spark.speculation`).
+    """
+    # The links are run by control, which stands above Spark. Executors import this package too and shall not load it.
+    fabric: Any = import_module("isthmus.control.fabric").open_fabric(config, spark=spark)
+    outcome: RunOutcome = fabric.run(until=until, link=link)
+    return outcome
