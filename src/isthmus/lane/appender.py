@@ -6,6 +6,7 @@ A broker works on one request of a connection at a time, so throughput comes fro
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,6 +23,8 @@ from isthmus.wire.connection import Connection
 CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20
 JOIN_BELOW_BYTES: Final = 32 << 10
+JOIN_BELOW_RECORDS: Final = 128
+JOIN_BELOW_RECORDS_COMPRESSED: Final = 32
 JOIN_UP_TO_BYTES: Final = 512 << 10
 FAT_REQUEST_BYTES: Final = 128 << 10
 PRODUCE_TIMEOUT_MS: Final = 10_000
@@ -36,7 +39,7 @@ class Writing(Protocol):
     faults: Faults
 
     def may_write(self) -> bool: ...
-    def appended(self, run: LaneRun, parcel: Parcel, answer: produce.Appended) -> None: ...
+    def appended(self, run: LaneRun, parcel: Parcel, answer: produce.Appended, now_ms: float) -> None: ...
     def needs_care(self, run: LaneRun) -> None: ...
 
 
@@ -56,7 +59,7 @@ class TargetAppender:
         self._dial = dial
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
-        self.outstanding = 0
+        self._sending = 0
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -129,7 +132,7 @@ class TargetAppender:
         )
         for run, _ in parcels:
             run.writer.sent()
-        self.outstanding += 1
+        self._sending += len(parcels)
         try:
             future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
             answers, throttle_ms = await connection.within(future, _ANSWER_S, "Produce")
@@ -144,9 +147,10 @@ class TargetAppender:
                 run.writer.abandon()
             raise
         finally:
-            self.outstanding -= 1
+            self._sending -= len(parcels)
+        now_ms = time.time() * 1000
         for (run, parcel), append in zip(parcels, appends, strict=True):
-            self._engine.appended(run, parcel, answers[produce.answer_key(append, version)])
+            self._engine.appended(run, parcel, answers[produce.answer_key(append, version)], now_ms)
         if throttle_ms:
             await asyncio.sleep(throttle_ms / 1000)
 
@@ -154,7 +158,7 @@ class TargetAppender:
         """The heads of the ready lanes, in turn, up to `REQUEST_BYTES`; lanes that need care are handed over."""
         parcels: list[tuple[LaneRun, Parcel]] = []
         size = 0
-        lanes = len(self._ready)
+        lanes = (len(self._ready) + self._sending) / CONNECTIONS
         while self._ready and size < REQUEST_BYTES:
             run = self._ready.popleft()
             run.is_queued = False
@@ -180,16 +184,18 @@ def version_for(connection: Connection, appends: list[produce.Append]) -> int:
     return version if all(append.topic_id.int for append in appends) else min(version, 12)
 
 
-def _parcel(run: LaneRun, lanes: int) -> Parcel:
+def _parcel(run: LaneRun, lanes: float) -> Parcel:
     """The head as it is, or several small plain batches that follow one another joined into one.
 
-    Joining costs half a microsecond a record, a request a quarter of a millisecond: where `lanes` heads together make a
-    fat request, they go as they are.
+    Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
+    and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
+    certainly where the heads of `lanes` lanes make a fat request together.
     """
     head = run.pending[0]
     codec = head.batch.codec
-    small = len(run.pending) > 1 and head.batch.size_bytes * lanes < FAT_REQUEST_BYTES
-    if head.stored == 1 and not (small and head.batch.size_bytes < JOIN_BELOW_BYTES):
+    small = head.batch.record_count < (JOIN_BELOW_RECORDS_COMPRESSED if codec else JOIN_BELOW_RECORDS)
+    thin = head.batch.size_bytes * lanes < FAT_REQUEST_BYTES
+    if head.stored == 1 and not (small and thin and len(run.pending) > 1):
         return Parcel(head.batch, 1)
     limit = min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
     batches: list[Batch] = []

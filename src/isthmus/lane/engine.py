@@ -294,8 +294,9 @@ class Engine:
         self._pending_bytes -= size_bytes
         if self.has_room():
             self._room.set()
-        for reader in self._readers.values():
-            reader.drained(run)
+        if run.is_full:
+            for reader in self._readers.values():
+                reader.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
         if not run.is_placed or run.is_busy or not run.pending:
@@ -306,12 +307,12 @@ class Engine:
             return
         self._appender(leader.node_id).offer(run)
 
-    def appended(self, run: LaneRun, parcel: Parcel, answer: Appended) -> None:
+    def appended(self, run: LaneRun, parcel: Parcel, answer: Appended, now_ms: float) -> None:
         """A leader has answered an append of the fast path."""
         batch = parcel.batch
         verdict = run.writer.answered(answer.error_code, answer.base_offset, batch.record_count, batch.max_timestamp)
         if verdict is Verdict.ADVANCED:
-            self.latency[bucket_of(time.time() * 1000 - batch.max_timestamp)] += batch.record_count
+            self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
             self.advanced(run, parcel.pieces)
             self._offer(run)
         else:

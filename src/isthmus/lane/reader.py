@@ -20,9 +20,9 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
-RESPONSE_BYTES: Final = 8 << 20
-PARTITION_BYTES: Final = 4 << 20
-LANE_BYTES_MAX: Final = 16 << 20
+RESPONSE_BYTES: Final = 4 << 20
+PARTITION_BYTES: Final = 2 << 20
+LANE_BYTES_MAX: Final = 8 << 20
 TINY_BYTES: Final = 2 << 10
 SPAN_BYTES: Final = 64 << 10
 _ANSWER_S: Final = 15.0
@@ -64,6 +64,7 @@ class SourceReader:
         if run.lane.source_topic_id == NO_TOPIC_ID:
             self._nameless.add(run)
         self._full.discard(run)
+        run.is_full = False
         self._want(run)
         self._wake.set()
 
@@ -78,6 +79,7 @@ class SourceReader:
         """The lane has room again."""
         if run in self._full and run.pending_bytes < LANE_BYTES_MAX // 2:
             self._full.discard(run)
+            run.is_full = False
             self._want(run)
             self._wake.set()
 
@@ -159,6 +161,7 @@ class SourceReader:
         if size:
             if run.pending_bytes >= LANE_BYTES_MAX:
                 self._full.add(run)
+                run.is_full = True
                 self._session.forget(run.source)
             else:
                 self._want(run)

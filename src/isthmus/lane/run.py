@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -20,6 +21,16 @@ HEALING_STATES = (
 )
 
 
+class TailCheck(enum.Enum):
+    """What it takes to believe that the end of the target's log is our work."""
+
+    DONE = enum.auto()
+    PRODUCER = enum.auto()
+    """The producer id of the last batch: the owner before handed the lane over in good order."""
+    CONTENT = enum.auto()
+    """The last record has to be the source's."""
+
+
 @dataclass(slots=True, eq=False)
 class LaneRun:
     """The mutable side of a lane, owned by one engine in one event loop.
@@ -28,7 +39,9 @@ class LaneRun:
     offset to fetch, -1 until the target's log was looked at. `prefix_end` is where fillers end that stand for what the
     source has deleted, -1 when there are none; `prefix_undeleted` that they are in the log. `is_placed` says that
     the writer knows its place and the fast path may send, `is_busy` that the slow path owns it for the
-    moment, `is_cut` that the source has deleted what comes after `pending`.
+    moment, `is_cut` that the source has deleted what comes after `pending`, `is_full` that
+    nothing is read until some of `pending` is written. `tail_check` is what has still to be done
+    before the end of the target's log is believed to be ours.
     """
 
     lane: Lane
@@ -45,7 +58,8 @@ class LaneRun:
     is_busy: bool = False
     is_queued: bool = False
     is_cut: bool = False
-    tail_checked: bool = False
+    is_full: bool = False
+    tail_check: TailCheck = TailCheck.CONTENT
     holes: int = 0
     prefix_end: int = -1
     prefix_undeleted: bool = False
@@ -113,8 +127,8 @@ class LaneRun:
             self.problem = Problem(message, hint)
 
     def heal(self) -> None:
-        """The reason for a passing state has gone."""
-        if self.state in HEALING_STATES:
+        """The reason for a passing state has gone. A lane with fillers to write or to delete is not active yet."""
+        if self.state in HEALING_STATES and self.prefix_end < 0:
             self.state = LaneState.ACTIVE
             self.problem = None
 

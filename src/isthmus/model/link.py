@@ -19,7 +19,7 @@ class Limits:
     """
 
     bytes_per_s: int | None = None
-    bytes_in_flight: int = 64 * 1024 * 1024
+    bytes_in_flight: int = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

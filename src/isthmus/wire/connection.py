@@ -51,6 +51,7 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._filled = 0
+        self._large = bytearray()
         self._frame: memoryview | None = None
         self._frame_filled = 0
         self._error: ClusterError | None = None
@@ -225,7 +226,7 @@ class Connection:
             begin = position + _SIZE.size
             if self._filled - begin < size:
                 if size > _SCRATCH_BYTES - _SIZE.size:
-                    self._frame = memoryview(bytearray(size))
+                    self._frame = self._room_for(size)
                     self._frame_filled = self._filled - begin
                     self._frame[: self._frame_filled] = self._scratch[begin : self._filled]
                     position = self._filled
@@ -239,6 +240,12 @@ class Connection:
             rest = self._filled - position
             self._scratch[:rest] = bytes(self._scratch[position : self._filled])
             self._filled = rest
+
+    def _room_for(self, size: int) -> memoryview:
+        """A buffer for a large answer, used again and again: decoding copies what it keeps, fresh memory is slow."""
+        if len(self._large) < size:
+            self._large = bytearray(size)
+        return memoryview(self._large)[:size]
 
     def _answer(self, payload: memoryview) -> None:
         if not self._waiting:
