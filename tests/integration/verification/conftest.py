@@ -1,0 +1,41 @@
+"""A Spark session, and the two shared clusters with a faulty or a real mirror between them."""
+
+from __future__ import annotations
+
+import random
+import secrets
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.configuration import SparkSettings
+from isthmus.spark.session import session
+from tests.integration.lane.mirror import Mirror
+from tests.integration.verification.pair import Pair
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    """The session of this process, an embedded one with two slots if there is none yet."""
+    return session(SparkSettings(master="local[2]"))
+
+
+@pytest.fixture
+def pair(spark: SparkSession, east: LocalCluster, west: LocalCluster) -> Pair:
+    """East and west."""
+    return Pair(spark, east, west)
+
+
+@pytest.fixture
+def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
+    """A real mirror from east to west."""
+    return Mirror(east, west)
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Randomness whose seed is printed when the test fails."""
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
+    return random.Random(seed)

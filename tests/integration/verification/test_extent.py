@@ -1,0 +1,105 @@
+"""What is compared and what is not: lag, retention, times, topics and partitions that are not there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from isthmus.errors import BrokerRefused, ConfigError
+from isthmus.spark.verification import Kind
+from tests.integration.lane import topics
+from tests.integration.verification.forgery import built
+from tests.integration.verification.pair import RECORDS, SECOND_MS, Pair, found, records, without
+
+pytestmark = pytest.mark.integration
+
+HELD: Final = 70
+CUT: Final = 35
+
+
+def test_lag(pair: Pair) -> None:
+    """What the target does not have yet is missing, also amidst a batch, unless lag is allowed."""
+    behind, amidst = pair.topic("behind"), pair.topic("amidst")
+    pair.produce(behind, 0, HELD)
+    pair.forge(behind)
+    pair.produce(behind, HELD)
+    pair.append(pair.source, amidst, built(records()))
+    pair.append(pair.target, amidst, built(records(0, HELD)))
+
+    strict = pair.verify(behind, amidst)
+    lenient = pair.verify(behind, amidst, allow_lag=True)
+
+    for name in (behind, amidst):
+        assert found(strict[name]) == [(Kind.MISSING, HELD, RECORDS)]
+        assert strict[name].records == RECORDS
+        assert strict[name].count(Kind.MISSING) == RECORDS - HELD
+        assert lenient[name].is_equal
+    assert (lenient[behind].records, lenient[behind].lag) == (HELD, RECORDS - HELD)
+    # A batch of which the target holds a part counts as lag whole.
+    assert (lenient[amidst].records, lenient[amidst].lag) == (0, RECORDS)
+
+
+def test_what_is_there_and_what_is_not(pair: Pair) -> None:
+    """Retention limits what is compared; topics, partitions and records that one side lacks are named."""
+    trimmed, cut, foreign, narrow, empty = (
+        pair.topic("trimmed"),
+        pair.topic("cut"),
+        pair.topic("foreign"),
+        pair.topic("narrow", partitions=2),
+        pair.topic("empty"),
+    )
+    absent = pair.topic("absent", at_target=False)
+    for name in (trimmed, cut, foreign, narrow, absent):
+        pair.produce(name)
+    for name in (trimmed, cut, foreign, narrow):
+        pair.forge(name)
+    topics.delete_records(pair.source, trimmed, CUT)
+    topics.delete_records(pair.target, cut, CUT)
+    pair.append(pair.target, foreign, built(records(0, 5)))
+    pair.produce(narrow, partition=1)
+
+    verdicts = pair.verify(trimmed, cut, foreign, narrow, empty, absent)
+
+    for name in (trimmed, cut):
+        (partition,) = verdicts[name].partitions
+        assert partition.is_equal
+        assert (partition.offset_begin, partition.offset_end, partition.records) == (CUT, RECORDS, RECORDS - CUT)
+    assert found(verdicts[foreign]) == [(Kind.EXTRA, RECORDS, RECORDS + 5)]
+    assert found(verdicts[narrow]) == []
+    assert found(verdicts[narrow], 1) == [(Kind.MISSING, 0, RECORDS)]
+    assert "1 partition" in verdicts[narrow].problem
+    assert verdicts[empty].is_equal
+    assert verdicts[empty].records == 0
+    assert "no topic" in verdicts[absent].problem
+    assert found(verdicts[absent]) == [(Kind.MISSING, 0, RECORDS)]
+
+
+def test_since_and_until(pair: Pair) -> None:
+    """Times are looked up at the source; faults before and behind them are none."""
+    name = pair.topic("times")
+    pair.produce(name)
+    pair.forge(name, without(12, 48, 88))
+
+    since = pair.verify(name, since_ms=topics.SEPTEMBER + 45 * SECOND_MS)[name]
+    until = pair.verify(name, until_ms=topics.SEPTEMBER + 45 * SECOND_MS)[name]
+    never = pair.verify(name, since_ms=topics.SEPTEMBER + RECORDS * SECOND_MS)[name]
+
+    assert found(since) == [(Kind.MISSING, 48, 49), (Kind.MISSING, 88, 89)]
+    assert (since.partitions[0].offset_begin, since.records) == (45, 55)
+    # The end is where a batch ends.
+    assert found(until) == [(Kind.MISSING, 12, 13)]
+    assert (until.partitions[0].offset_end, until.records) == (40, 40)
+    assert (never.is_equal, never.records) == (True, 0)
+
+
+def test_unknown_source_topic_is_an_error(pair: Pair) -> None:
+    """A topic the source does not have is a mistake of whoever asked, not a difference."""
+    with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        pair.verify("nowhere")
+
+
+def test_two_topics_into_one_is_an_error(pair: Pair) -> None:
+    """No two source topics can stand at the same offsets of one target topic."""
+    with pytest.raises(ConfigError, match="same target topic"):
+        pair.verify_into({"a": "c", "b": "c"})

@@ -1,0 +1,89 @@
+"""What counts as equal: batches made anew, transactions, timestamps of the broker, compaction, real mirrors."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from isthmus.spark.verification import Kind
+from tests.integration.lane import topics, transactions
+from tests.integration.lane.mirror import Mirror
+from tests.integration.verification.forgery import built
+from tests.integration.verification.pair import RECORDS, Pair, found, records, without
+
+pytestmark = pytest.mark.integration
+
+
+def test_kinds_of_logs(pair: Pair) -> None:
+    """Batches may differ where records do not; timestamps, visibility and offsets may not."""
+    anew, stamped, kept, leaked, piled = (
+        pair.topic("anew"),
+        pair.topic("stamped", message_timestamp_type="LogAppendTime"),
+        pair.topic("kept", message_timestamp_type="LogAppendTime"),
+        pair.topic("leaked"),
+        pair.topic("piled"),
+    )
+    pair.produce(anew, compression_type="lz4")
+    for name in (stamped, kept, piled):
+        pair.produce(name)
+    writer = transactions.TransactionalProducer(pair.source, leaked)
+    for commit in (True, False, True):
+        writer.send(leaked, [topics.Given(None, b"%d" % n, [], topics.SEPTEMBER) for n in range(10)])
+        writer.end(commit=commit)
+    pair.forge(anew, anew=True)
+    pair.forge(stamped)
+    pair.forge(kept, anew=True)
+    pair.forge(leaked)
+    pair.append(pair.target, piled, built(records(), same_offset=True))
+
+    verdicts = pair.verify(anew, stamped, kept, leaked, piled)
+
+    assert verdicts[anew].is_equal
+    assert verdicts[kept].is_equal
+    assert found(verdicts[stamped]) == [(Kind.DIFFERENT, 0, RECORDS)]
+    assert verdicts[stamped].partitions[0].findings[0].fields == ("timestamp",)
+    # Offset 10 is the first marker, the aborted records follow it.
+    assert found(verdicts[leaked]) == [(Kind.DIFFERENT, 11, 21)]
+    assert verdicts[leaked].partitions[0].findings[0].fields == ("visibility",)
+    assert verdicts[leaked].records == 30
+    assert found(verdicts[piled]) == [(Kind.MISSING, 1, RECORDS), (Kind.EXTRA, 0, 1)]
+
+
+def test_cleaners_work_when_they_like(pair: Pair) -> None:
+    """In a compacted topic an obsolete record may be gone at one side; a key's last record may not."""
+    obsolete, lost, plain = (
+        pair.topic("obsolete", cleanup_policy="compact"),
+        pair.topic("lost", cleanup_policy="compact"),
+        pair.topic("plain"),
+    )
+    for name in (obsolete, lost, plain):
+        pair.produce(name)
+    # The last record deletes a key of which there was nothing; the one before is the last of its key.
+    pair.forge(obsolete, without(3, 4, 50, RECORDS - 1))
+    pair.forge(lost, without(3, RECORDS - 2))
+    pair.forge(plain, without(3))
+
+    verdicts = pair.verify(obsolete, lost, plain)
+
+    assert verdicts[obsolete].is_equal
+    assert verdicts[obsolete].cleaned == 4
+    assert found(verdicts[lost]) == [(Kind.MISSING, RECORDS - 2, RECORDS - 1)]
+    assert verdicts[lost].cleaned == 1
+    assert found(verdicts[plain]) == [(Kind.MISSING, 3, 4)]
+
+
+def test_real_mirror_is_equal(pair: Pair, mirror: Mirror, chance: random.Random) -> None:
+    """What the lanes copy is equal: overlapping transactions, batches of one record, every codec."""
+    transactional, tiny, mixed = pair.topic("transactional"), pair.topic("tiny"), pair.topic("mixed")
+    transactions.interleave(pair.source, transactional, chance, steps=40)
+    pair.produce(tiny, batch_num_messages=1)
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        given = topics.some(200, chance)
+        topics.produce(pair.source, mixed, given, compression_type=codec)
+    mirror.copy(transactional, tiny, mixed)
+
+    verdicts = pair.verify(transactional, tiny, mixed)
+
+    assert {name: found(verdict) for name, verdict in verdicts.items()} == {transactional: [], tiny: [], mixed: []}
+    assert verdicts[mixed].records == 5 * 200
