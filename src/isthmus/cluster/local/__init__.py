@@ -1,6 +1,4 @@
-"""Real Kafka clusters as child processes on this machine: for the demo, the tests, and for trying
-things out.
-"""
+"""Real Kafka clusters as child processes: for tests, the demo, and for trying things out."""
 
 from __future__ import annotations
 

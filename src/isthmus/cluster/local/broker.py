@@ -32,13 +32,16 @@ class BrokerStatus:
 
 
 class Launcher:
-    """How the brokers of one cluster are started by this process: the template, and the guard they
-    belong to.
+    """How this process starts the brokers of one cluster: from a template, and under a guard.
+
+    The guard ends them with this process, unless they are released: those of a `detached` cluster
+    are to be, once they are ready.
     """
 
-    def __init__(self, layout: Layout, folder: Path, template: Template | None = None) -> None:
+    def __init__(self, layout: Layout, folder: Path, *, detached: bool, template: Template | None = None) -> None:
         self.layout = layout
         self.folder = folder
+        self.detached = detached
         self._template = template
         self._guard: Guard | None = None
 
@@ -155,10 +158,11 @@ class LocalBroker:
             write_atomic(self._process_file, json.dumps(document) + "\n")
         if wait:
             self.wait_until_ready()
+            if self._launcher.detached:
+                self._launcher.release()
 
     def wait_until_ready(self, *, peers: int = 1, term_s: float = READY_TERM_S) -> None:
-        """Wait until the broker answers clients, is not fenced, and knows at least `peers` brokers,
-        itself included.
+        """Wait until the broker serves clients and knows `peers` live brokers, itself included.
 
         :raises PortBusy: The broker could not listen on one of its ports.
         :raises HostError: The JVM ended, or the term passed.
@@ -172,8 +176,9 @@ class LocalBroker:
             raise start_failure(f"broker {self.node_id} of {name}", process, self.log_file, term_s)
 
     def terminate(self, *, wait: bool = True) -> None:
-        """End the broker in order (SIGTERM: leaders move away first), by force after 30 s if
-        `wait`ing for its end.
+        """End the broker in order (SIGTERM): its partitions' leaders move away first.
+
+        With `wait` this returns when it has ended, after 30 s by force.
         """
         process = self._process
         if process is not None:
@@ -183,16 +188,14 @@ class LocalBroker:
                 self.kill()
 
     def kill(self) -> None:
-        """End the broker at once (SIGKILL). Returns when it is gone."""
+        """End the broker at once (SIGKILL); returns when it has ended."""
         process = self._process
         if process is not None:
             process.send(signal.SIGKILL)
             process.wait_stopped(_STOP_TERM_S)
 
     def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): its connections stay open and nothing answers. Returns when
-        it stands still.
-        """
+        """Freeze the broker (SIGSTOP): its connections stay open and nothing answers."""
         process = self._process
         if process is not None:
             process.send(signal.SIGSTOP)

@@ -123,8 +123,9 @@ class LocalCluster:
         def start() -> LocalCluster:
             fresh = not (folder / _DESCRIPTION).exists()
             layout = _settle(replace(asked, nodes=ports()), folder, keep_ports=base_port is None)
-            cluster = cls(Launcher(layout, folder, template), temporary=temporary)
-            cluster._bring_up(fresh=fresh, wait=wait, detached=detached)
+            launcher = Launcher(layout, folder, detached=detached, template=template)
+            cluster = cls(launcher, temporary=temporary)
+            cluster._bring_up(fresh=fresh, wait=wait)
             return cluster
 
         with nullcontext() if temporary else exclusive(folder.with_name(f".{folder.name}.lock")):
@@ -139,7 +140,7 @@ class LocalCluster:
         """The cluster of this name that was started before, running or not; `None` without one."""
         folder = data_dir or state_folder() / _checked_name(name)
         layout = _kept_layout(folder)
-        return None if layout is None else cls(Launcher(layout, folder))
+        return None if layout is None else cls(Launcher(layout, folder, detached=True))
 
     def __enter__(self) -> LocalCluster:
         return self
@@ -260,13 +261,13 @@ class LocalCluster:
             brokers=brokers,
         )
 
-    def _bring_up(self, *, fresh: bool, wait: bool, detached: bool) -> None:
+    def _bring_up(self, *, fresh: bool, wait: bool) -> None:
         try:
             for broker in self.brokers:
                 broker.start(wait=False)
             if wait:
                 self.wait_until_ready()
-                if detached:
+                if self._launcher.detached:
                     self.detach()
         except BaseException as error:
             self.abandon()

@@ -15,9 +15,7 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """One folder per detached cluster: `$XDG_STATE_HOME/isthmus/local`, by default
-    `~/.local/state/isthmus/local`.
-    """
+    """Of detached clusters: `$XDG_STATE_HOME/isthmus/local`, or below `~/.local/state`."""
     return _xdg("XDG_STATE_HOME", ".local/state") / "isthmus" / "local"
 
 
@@ -29,9 +27,7 @@ def _xdg(variable: str, default: str) -> Path:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for any other process that holds it. It goes when its
-    holder ends.
-    """
+    """Hold the lock file `path`, after any other process that holds it; it ends with its holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -17,9 +17,7 @@ from typing import Final, Literal
 from isthmus.errors import InvariantError
 
 LockName = Literal["broker-4.4.0", "tools-4.3.1", "mm2-4.3.1", "zk-2.8.2", "zk-3.9.1"]
-"""`broker-*` runs KRaft brokers, `tools-*` Kafka's console tools, `mm2-*` MirrorMaker 2, `zk-*`
-ZooKeeper-mode brokers.
-"""
+"""KRaft brokers, Kafka's console tools, MirrorMaker 2, and brokers in ZooKeeper mode."""
 
 _LINE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+) sha256:([0-9a-f]{64}) ([0-9]+)")
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -40,7 +40,7 @@ class Process:
 
     @property
     def state(self) -> State:
-        """A zombie counts as gone once its last thread ended: it holds no ports or files then."""
+        """A zombie has stopped once its last thread ended: it holds no ports or files then."""
         found = _stat(self.pid)
         if found is None or found.started_ticks != self.started_ticks:
             return "stopped"
@@ -57,17 +57,29 @@ class Process:
                 os.kill(self.pid, number)
 
     def wait_stopped(self, term_s: float) -> bool:
-        """Whether the process was gone within `term_s`."""
-        return _within(term_s, lambda: self.state == "stopped", _POLL_S)
+        """Whether the process ended within `term_s`."""
+        return self._reaches({"stopped"}, term_s)
 
     def wait_paused(self, term_s: float) -> bool:
-        """Whether the process stood still (or was gone) within `term_s`."""
-        return _within(term_s, lambda: self.state != "running", _POLL_S)
+        """Whether the process stood still, or ended, within `term_s`."""
+        return self._reaches({"paused", "stopped"}, term_s)
 
     def wait_until(self, condition: Callable[[], bool], term_s: float) -> bool:
         """Whether `condition`, asked every 50 ms, came true in `term_s` while the process lived."""
-        _within(term_s, lambda: self.state == "stopped" or condition(), _ASK_S)
-        return self.state != "stopped" and condition()
+        deadline = time.monotonic() + term_s
+        while self.state != "stopped" and time.monotonic() < deadline:
+            if condition():
+                return True
+            time.sleep(_ASK_S)
+        return False
+
+    def _reaches(self, states: Collection[State], term_s: float) -> bool:
+        deadline = time.monotonic() + term_s
+        while self.state not in states:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
 
 
 class Guard:
@@ -100,8 +112,7 @@ class Guard:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
-            # A pipe handed down to us by a shell or by make would never end while a broker holds it
-            # too.
+            # A pipe handed down to us by a shell or by make would not end while a broker holds it.
             *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited()),
         ]
         try:
@@ -134,7 +145,7 @@ class Guard:
         self._shell.wait()
 
     def end(self) -> None:
-        """Kill the group and return when all of it is gone."""
+        """Kill the group; returns when all of it has ended."""
         self._end()
         for child in self._children:
             child.wait_stopped(_END_TERM_S)
@@ -195,12 +206,3 @@ def _stat(pid: int) -> _Stat | None:
     # parentheses.
     fields = text.rpartition(")")[2].split()
     return _Stat(fields[0], int(fields[17]), int(fields[19]))
-
-
-def _within(term_s: float, condition: Callable[[], bool], poll_s: float) -> bool:
-    deadline = time.monotonic() + term_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(poll_s)
-    return True

@@ -57,9 +57,7 @@ def server_properties(layout: Layout, node_id: int, folder: Path, security: Mapp
 
 
 def as_text(properties: Mapping[str, str]) -> str:
-    """Properties as Java's `Properties.load` reads them: backslashes doubled, one `key=value` a
-    line.
-    """
+    """Properties as `java.util.Properties` reads them: one a line, backslashes doubled."""
     return "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
 
 

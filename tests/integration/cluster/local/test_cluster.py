@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from isthmus.cluster.local import LocalBroker, LocalCluster
+from isthmus.cluster.local import LocalBroker, LocalCluster, status
 from isthmus.cluster.local.ports import free_ports, is_free
 from isthmus.cluster.local.probe import knows
 from isthmus.cluster.local.process import Process
@@ -29,6 +29,13 @@ from isthmus.cluster.local import LocalCluster
 cluster = LocalCluster.start("orphan", brokers=1, heap_mb=256, data_dir=Path(sys.argv[1]))
 print(cluster.brokers[0].pid, flush=True)
 time.sleep(600)
+"""
+
+RESTART = """
+from isthmus.cluster.local import LocalCluster
+broker = LocalCluster.find("shared").broker(1)
+broker.terminate()
+broker.start()
 """
 
 
@@ -155,6 +162,20 @@ def test_brokers_end_with_their_owner(tmp_path: Path) -> None:
         owner.kill()
     assert broker is not None
     assert broker.wait_stopped(10)
+
+
+def test_a_detached_cluster_is_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker restarted by another process goes on after that has ended."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = LocalCluster.start("shared", brokers=1, heap_mb=256, detached=True)
+    try:
+        before = cluster.broker(1).pid
+        subprocess.run([sys.executable, "-c", RESTART], check=True, timeout=60)
+        assert cluster.broker(1).pid not in (None, before)
+        assert [known.state for known in status()] == ["running"]
+    finally:
+        cluster.stop(wipe=True)
+    assert status() == []
 
 
 def test_a_stranger_is_never_signalled(tmp_path: Path) -> None:
