@@ -124,6 +124,8 @@ class Detour:
                 "every few seconds.",
             )
             raise Refused from error
+        # Aborted data is told apart by its producer, which a new batch does not have by itself.
+        batches = [part._replace(producer_id=batch.producer_id) for part in batches]
         pieces = [Piece(part, not piece.is_aborted, piece.is_aborted) for part in batches]
         if not pieces:
             # Every record of the batch is gone or was copied before; its offsets remain to be filled.
@@ -322,6 +324,7 @@ class Detour:
         codes.raise_for_code(code, f"deleting the fillers of {run.lane.key}", cluster=self._target.cluster.alias)
         run.prefix_end = -1
         run.prefix_undeleted = False
+        run.heal()
 
     # Appending over the shared connection
 

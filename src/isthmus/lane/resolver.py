@@ -8,23 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
-from isthmus.lane import rebatch
-from isthmus.lane.filler import is_filler
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds, bounds
-from isthmus.lane.target import look, read_once, tails
+from isthmus.lane.tail import Tails
+from isthmus.lane.target import look
 from isthmus.lane.writer import Look, Place
 from isthmus.model.lane import Gap, LaneState
 from isthmus.wire import codes
-from isthmus.wire.batch import Batch, scan
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Want
 
 RETRY_S: Final = 0.1
 DENIED_RETRY_S: Final = 5.0
@@ -47,6 +43,7 @@ class Resolver:
         self._engine = engine
         self._source = source
         self._target = target
+        self._tails = Tails(source, target, engine.producer.producer_id)
         self._settle_s = settle_s
         self._due: dict[LaneRun, float] = {}
         self._looked_at: dict[LaneRun, float] = {}
@@ -103,8 +100,8 @@ class Resolver:
         await self._freshen_both(runs)
         runs = [run for run in runs if self.exists(run)]
         looks, limits = await asyncio.gather(
-            self._ask(self._target, runs, lambda run: run.target, self._look, "target"),
-            self._ask(self._source, runs, lambda run: run.source, bounds, "source"),
+            self._target.ask((run.target for run in runs), self._look),
+            self._source.ask((run.source for run in runs), bounds),
         )
         ready: list[LaneRun] = []
         for run in runs:
@@ -115,9 +112,12 @@ class Resolver:
                     ready.append(run)
             else:
                 self._unanswered(run, seen, limit)
-        checked = await self._check_tails(ready)
-        for run in checked:
-            self._decide(run)
+        believed = set(await self._tails.check(ready))
+        for run in ready:
+            if run in believed:
+                self._decide(run)
+            else:
+                self.add(run, DENIED_RETRY_S if run.state is LaneState.BLOCKED else RETRY_S)
 
     async def _freshen(self, routes: Routes, runs: list[LaneRun], side: str) -> None:
         keys = [run.source if side == "source" else run.target for run in runs]
@@ -170,32 +170,6 @@ class Resolver:
                 return False
         return True
 
-    async def _ask(
-        self,
-        routes: Routes,
-        runs: list[LaneRun],
-        key_of: Callable[[LaneRun], tuple[str, int]],
-        ask: Callable[[Connection, dict[tuple[str, int], int]], Awaitable[dict[tuple[str, int], Any]]],
-        side: str,
-    ) -> dict[tuple[str, int], Any]:
-        """Ask every leader about its partitions at once; a leader that does not answer leaves its error instead."""
-        by_node: dict[int, dict[tuple[str, int], int]] = {}
-        for run in runs:
-            leader = routes.leader(*key_of(run))
-            if leader is not None:
-                by_node.setdefault(leader.node_id, {})[key_of(run)] = leader.epoch
-
-        async def one(node_id: int, epochs: dict[tuple[str, int], int]) -> dict[tuple[str, int], Any]:
-            try:
-                return await ask(await routes.client.connection(node_id), epochs)
-            except ClusterError as error:
-                return dict.fromkeys(epochs, error)
-
-        answers: dict[tuple[str, int], Any] = {}
-        for answer in await asyncio.gather(*(one(node, epochs) for node, epochs in by_node.items())):
-            answers |= answer
-        return answers
-
     async def _look(
         self, connection: Connection, epochs: dict[tuple[str, int], int]
     ) -> dict[tuple[str, int], Look | int]:
@@ -226,82 +200,20 @@ class Resolver:
     def _looked(self, run: LaneRun, seen: Look) -> bool:
         now = time.monotonic()
         settled = now - self._looked_at.get(run, now) >= self._settle_s
+        before, was_abandoned = run.writer.position, run.writer.abandoned
         place = run.writer.looked(seen, time.time() * 1000, settled=settled)
         if place is Place.READY:
             self._looked_at.pop(run, None)
+            if run.writer.position != before:
+                # At the beginning the owner before may vouch for it; later somebody else may have written.
+                is_handed_over = before < 0 and not was_abandoned
+                run.tail_check = TailCheck.PRODUCER if is_handed_over else TailCheck.CONTENT
             return True
         if place is Place.SETTLE:
             self._looked_at[run] = now
             self.add(run, self._settle_s)
         else:
             self.add(run, RETRY_S / 2)
-        return False
-
-    async def _check_tails(self, runs: list[LaneRun]) -> list[LaneRun]:
-        """Whether the last batch of each target partition is ours, once per lane and lease."""
-        unchecked = [run for run in runs if not run.tail_checked and run.writer.position > 0]
-        for run in runs:
-            run.tail_checked = run.tail_checked or run.writer.position == 0
-        found: dict[tuple[str, int], Batch | None] = {}
-        by_node: dict[int, list[LaneRun]] = {}
-        for run in unchecked:
-            leader = self._target.leader(*run.target)
-            if leader is not None:
-                by_node.setdefault(leader.node_id, []).append(run)
-        for node_id, group in by_node.items():
-            try:
-                found |= await tails(await self._target.client.connection(node_id), group)
-            except ClusterError as error:
-                for run in group:
-                    run.fail(LaneState.TARGET_UNAVAILABLE, str(error), error.hint)
-        checked = [run for run in runs if run.tail_checked]
-        for run in unchecked:
-            if run.target not in found:
-                self.add(run, RETRY_S)
-            elif await self._is_ours(run, found[run.target]):
-                run.tail_checked = True
-                checked.append(run)
-        return checked
-
-    async def _is_ours(self, run: LaneRun, tail: Batch | None) -> bool:
-        ours = self._engine.producer.producer_id
-        if tail is None or tail.is_control or tail.is_transactional:
-            return True
-        if tail.producer_id == ours:
-            if run.writer.position <= run.source_start and is_filler(tail):
-                run.prefix_end = run.source_start
-                run.prefix_undeleted = True
-            return True
-        # Another producer id: an earlier life of this link whose ledger was lost, or somebody else. The bytes tell.
-        try:
-            same = await self._same_as_source(run, tail)
-        except ClusterError as error:
-            run.fail(LaneState.SOURCE_UNAVAILABLE, str(error), error.hint)
-            self.add(run, RETRY_S)
-            return False
-        if not same:
-            run.fail(
-                LaneState.FOREIGN_WRITE,
-                f"the record at offset {run.writer.position - 1} of the target is not the source's: producer "
-                f"{tail.producer_id} wrote it, not Isthmus",
-                "Mirror into a topic of its own: delete the target topic, or exclude this one. Deny WRITE to others.",
-            )
-        return same
-
-    async def _same_as_source(self, run: LaneRun, tail: Batch) -> bool:
-        leader = self._source.leader(*run.source)
-        offset = run.writer.position - 1
-        if leader is None or not run.source_start <= offset < run.source_end:
-            return False
-        connection = await self._source.client.connection(leader.node_id)
-        want = {run.source: Want(run.lane.source_topic_id, offset, -1, -1)}
-        error_code, records = (await read_once(connection, want)).get(run.source, (codes.NONE, b""))
-        if error_code != codes.NONE:
-            return False
-        here = next((r for r in rebatch.records_of(tail) if r.offset == offset), None)
-        for batch in scan(records):
-            if batch.base_offset <= offset < batch.offset_end:
-                return here is not None and here in rebatch.records_of(batch)
         return False
 
     def _decide(self, run: LaneRun) -> None:

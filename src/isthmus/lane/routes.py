@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from isthmus.errors import ClusterError
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+from isthmus.wire.offsets import PartitionKey
+
+T = TypeVar("T")
 
 REFRESH_S: Final = 30.0
 REFRESH_PAUSE_S: Final = 0.1
@@ -59,6 +63,32 @@ class Routes:
     def forget(self, topic: str, partition: int) -> None:
         """This leader was wrong: do not use it again before a refresh."""
         self._leaders.pop((topic, partition), None)
+
+    async def ask(
+        self,
+        keys: Iterable[PartitionKey],
+        ask: Callable[[Connection, dict[PartitionKey, int]], Awaitable[Mapping[PartitionKey, T]]],
+    ) -> dict[PartitionKey, T | ClusterError]:
+        """Ask every leader about its partitions (with their leader epochs) at once.
+
+        A leader that does not answer leaves its error instead; partitions without one are left out.
+        """
+        by_node: dict[int, dict[PartitionKey, int]] = {}
+        for key in keys:
+            leader = self.leader(*key)
+            if leader is not None:
+                by_node.setdefault(leader.node_id, {})[key] = leader.epoch
+
+        async def one(node_id: int, epochs: dict[PartitionKey, int]) -> Mapping[PartitionKey, T | ClusterError]:
+            try:
+                return await ask(await self.client.connection(node_id), epochs)
+            except ClusterError as error:
+                return dict.fromkeys(epochs, error)
+
+        answers: dict[PartitionKey, T | ClusterError] = {}
+        for answer in await asyncio.gather(*(one(node, epochs) for node, epochs in by_node.items())):
+            answers |= answer
+        return answers
 
     def check(self, topic: str, topic_id: uuid.UUID) -> None:
         """Hold a topic against what a lane was planned for.

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from isthmus.cluster.local import LocalCluster
 from tests.integration.lane.mirror import Mirror
@@ -23,3 +32,21 @@ def chance() -> random.Random:
     seed = secrets.randbits(32)
     print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
     return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[LocalCluster]:
+    """A secured cluster that does not let Isthmus write transaction markers (CLUSTER ALTER)."""
+    with LocalCluster.start("guarded", brokers=1, secure=True, heap_mb=256) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+        right = AclBindingFilter(
+            ResourceType.BROKER,
+            "kafka-cluster",
+            ResourcePatternType.LITERAL,
+            "User:isthmus",
+            "*",
+            AclOperation.ALTER,
+            AclPermissionType.ALLOW,
+        )
+        assert len(admin.delete_acls([right])[right].result(10)) == 1
+        yield cluster

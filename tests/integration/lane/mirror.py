@@ -56,6 +56,7 @@ class Running:
             reports = self.reports
             if condition(reports):
                 return reports
+            assert not any(report.state.is_terminal for report in reports.values()), list(reports.values())
             assert time.monotonic() < deadline, f"still {list(reports.values())}"
             await asyncio.sleep(look_s)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from isthmus.cluster.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.transactions import TransactionalProducer, end_without_data, interleave
@@ -72,3 +73,17 @@ def test_crashes_within_transactions(mirror: Mirror, topic: TopicNamer, chance: 
     mirror.copy_with_crashes(name, chance, crashes=6)
 
     oracle.assert_same(mirror.source, mirror.target, name)
+
+
+def test_transactions_without_the_right_to_write_markers(
+    east: LocalCluster, guarded: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """Without ALTER on the cluster empty transactions take the place of markers, crashes or not."""
+    name = topic("guarded")
+    topics.create_both(east, guarded, name)
+    interleave(east, name, chance, steps=60, producers=2)
+    mirror = Mirror(east, guarded)
+
+    mirror.copy_with_crashes(name, chance, crashes=4)
+
+    oracle.assert_same(east, guarded, name)

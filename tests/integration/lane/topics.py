@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -10,6 +11,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from isthmus.cluster.local import LocalCluster
+from isthmus.lane.filler import RECORDS_PER_BATCH, filler
+from isthmus.wire.batch import HEADER_BYTES, stamp
+from isthmus.wire.client import Client
+from isthmus.wire.produce import Append, decode, encode, version_for
 
 _TERM_S: Final = 30.0
 SEPTEMBER: Final = 1_725_000_000_000
@@ -110,6 +115,32 @@ def send(writing: Producer, name: str, given: Iterable[Given], *, partition: int
 
 def flush(writing: Producer) -> None:
     assert writing.flush(_TERM_S) == 0, "records were not delivered"
+
+
+def fill(cluster: LocalCluster, name: str, offsets: int) -> None:
+    """Write that many records fast; they are meant to be deleted."""
+
+    async def scenario() -> None:
+        async with Client(cluster.admin_cluster()) as client:
+            topic = (await client.metadata([name])).topics[name]
+            connection = await client.connection(topic.partitions[0].leader)
+            version = version_for(connection.api_versions)
+            for begin in range(0, offsets, RECORDS_PER_BATCH):
+                batch = filler(min(RECORDS_PER_BATCH, offsets - begin), SEPTEMBER)
+                header = stamp(batch, -1, -1, -1)
+                append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
+                frame = encode(
+                    [append],
+                    version=version,
+                    correlation=connection.next_correlation,
+                    client_id=connection.client_id,
+                    timeout_ms=10_000,
+                )
+                future = connection.post_frame(frame, lambda payload, c: decode(payload, c, version))
+                answers, _ = await connection.within(future, _TERM_S, "Produce")
+                assert [answer.base_offset for answer in answers.values()] == [begin]
+
+    asyncio.run(scenario())
 
 
 def _delivered(error: Any, _: Any) -> None:
