@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
     "run": Command("isthmus.cli.run", "Create what is missing and copy."),
     "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
+    "verify": Command("isthmus.cli.verify", "Prove that both sides hold the same, or say where they do not."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),

@@ -19,7 +19,7 @@ from isthmus.control.planning import at_start, plan_link
 from isthmus.control.progress import LinkProgress
 from isthmus.control.recollection import recorded_topics
 from isthmus.control.status import StatusReader
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, ConfigError
 from isthmus.ledger.link import read_documents
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from isthmus.control.controller import OnProgress, Until
+    from isthmus.spark.verification import Progress as OnVerified
     from isthmus.spark.verification import Verdict
 
 SAMPLE_S: Final = 1.0
@@ -114,14 +115,17 @@ class Fabric:
         link: str | None = None,
         topics: Collection[str] = (),
         since_ms: int | None = None,
+        until_ms: int | None = None,
         allow_lag: bool = False,
+        on_progress: OnVerified | None = None,
     ) -> dict[str, Verdict]:
         """Compare both logs on Spark, by link: every offset, timestamp, key, value and header.
 
-        `topics` are only these, of those the links select; `since_ms` begins at a timestamp.
-        Records the target does not have yet are missing, unless `allow_lag`.
+        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
+        timestamps to begin and to end at. Records the target does not have yet are missing,
+        unless `allow_lag`.
 
-        :raises ConfigError: There is no link of that name.
+        :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read.
         """
         from isthmus.spark.verification import verify
@@ -135,7 +139,9 @@ class Fabric:
                 link.target,
                 {topic: topic for topic in selected[link.name]},
                 since_ms=since_ms,
+                until_ms=until_ms,
                 allow_lag=allow_lag,
+                progress=on_progress,
             )
             for link in links
         }
@@ -228,12 +234,21 @@ async def _status(links: tuple[Link, ...]) -> tuple[LinkProgress, ...]:
 
 
 async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, list[str]]:
-    """The topics of each link that are there, all of them or those named."""
+    """The topics of each link that are there, all of them or those named.
+
+    :raises ConfigError: No link has a topic of that name.
+    """
     selected: dict[str, list[str]] = {}
+    seen: set[str] = set()
     for link in links:
         async with Client(link.source) as source:
             found = (await selected_topics(source, link.topics)).topics
-        selected[link.name] = [
-            name for name, topic in found.items() if not topic.error_code and (not topics or name in topics)
-        ]
+        there = [name for name, topic in found.items() if not topic.error_code]
+        seen.update(there)
+        selected[link.name] = [name for name in there if not topics or name in topics]
+    for name in topics:
+        if name not in seen:
+            raise ConfigError(
+                f"no link mirrors a topic named {name}", hint=f"There are {', '.join(sorted(seen)) or 'none at all'}."
+            )
     return selected

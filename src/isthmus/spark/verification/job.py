@@ -122,9 +122,11 @@ class _Verification:
 
     def _totals(self, slices: Mapping[int, ComparedSlice]) -> dict[int, SliceTotals]:
         """The fast path: batches as bytes."""
-        batches = self._read("batches", comparison.BATCH_FIELDS, self._numbered(slices.items()))
-        rows = self._collect(comparison.slice_totals(batches), f"batches of {len(self._topics)} topics")
         totals = dict.fromkeys(slices, SliceTotals())
+        if not slices:
+            return totals
+        batches = self._read("batches", comparison.BATCH_FIELDS, self._numbered(slices.items()))
+        rows = self._collect(comparison.slice_totals(batches), "batches")
         return totals | {row.slice: SliceTotals(*row[1:]) for row in rows}
 
     def _compared(self, suspects: Mapping[int, ComparedSlice]) -> dict[int, SliceFindings]:
@@ -150,7 +152,7 @@ class _Verification:
     def _differences(self, suspects: Mapping[int, ComparedSlice]) -> dict[int, SliceFindings]:
         records = self._read("records", comparison.RECORD_FIELDS, self._numbered(suspects.items()))
         differing = comparison.findings(comparison.differences(records), FINDINGS_MAX)
-        return slice_findings(self._collect(differing, f"records in {len(suspects)} places"))
+        return slice_findings(self._collect(differing, "records where batches differ"))
 
     def _without_cleaned(
         self, suspects: Mapping[int, ComparedSlice], found: Mapping[int, SliceFindings]
@@ -193,7 +195,7 @@ class _Verification:
             return {}
         parts = [slices[number].at_offset(found[number].findings[at].offset_begin) for number, at in places]
         records = self._read("records", explanation.RECORD_PARTS, self._numbered(enumerate(parts)))
-        fields = explanation.differing_fields(row.asDict() for row in self._collect(records, "records that differ"))
+        fields = explanation.differing_fields(row.asDict() for row in self._collect(records, "what differs"))
         told = {number: list(found[number].findings) for number, _ in places}
         for index, (number, at) in enumerate(places):
             told[number][at] = replace(told[number][at], fields=fields.get(index, ()))

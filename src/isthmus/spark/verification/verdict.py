@@ -96,6 +96,18 @@ class TopicVerdict:
     def cleaned(self) -> int:
         return sum(partition.cleaned for partition in self.partitions)
 
+    @property
+    def missing(self) -> int:
+        return self.count(Kind.MISSING)
+
+    @property
+    def extra(self) -> int:
+        return self.count(Kind.EXTRA)
+
+    @property
+    def different(self) -> int:
+        return self.count(Kind.DIFFERENT)
+
     def count(self, kind: Kind) -> int:
         """How many records of this kind were found."""
         return sum(getattr(partition, kind.value) for partition in self.partitions)

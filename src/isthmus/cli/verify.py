@@ -1,0 +1,140 @@
+"""`isthmus verify`: prove that both sides hold the same, or say where they do not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Final, Self
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.control.fabric import Fabric
+from isthmus.model.instant import parse_instant
+
+if TYPE_CHECKING:
+    from isthmus.spark.verification import TopicVerdict, Verdict
+
+DIFFERENCE_FOUND: Final = 4
+_FINDINGS_SHOWN: Final = 5
+_LINE_S: Final = 5.0
+_MB: Final = 1_000_000
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def verify(
+    path: ConfigOption = None,
+    link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only this topic of those mirrored; may be repeated.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Compare records from then on: ms, RFC 3339 (2026-01-01T08), or 2h ago: 2h."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Compare records up to then.")] = None,
+    allow_lag: Annotated[
+        bool, typer.Option("--allow-lag", help="Do not count what the target does not have yet.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Compare both logs on Spark: offsets, timestamps, keys, values, headers, and what consumers see.
+
+    Exits with 4 when they differ.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = None if since is None else parse_instant(since, now_ms=now_ms)
+    until_ms = None if until is None else parse_instant(until, now_ms=now_ms)
+    with Fabric(configured(path)) as fabric, Watcher() as watcher:
+        verdicts = fabric.verify(
+            link=link,
+            topics=topic or (),
+            since_ms=since_ms,
+            until_ms=until_ms,
+            allow_lag=allow_lag,
+            on_progress=watcher.show,
+        )
+    show_verdicts(verdicts, output)
+    if not all(verdict.equal for verdict in verdicts.values()):
+        raise typer.Exit(DIFFERENCE_FOUND)
+
+
+class Watcher:
+    """Shows how far the verification is while it is entered: in place on a terminal, else in lines. On stderr."""
+
+    def __init__(self) -> None:
+        self._status = console.status("verifying") if console.is_terminal else None
+        self._line_at = time.monotonic()
+        self._told = ""
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Show what is being done, and how many of its parts are done."""
+        line = printable(f"{what}: {done} of {total} parts done")
+        if self._status is not None:
+            self._status.update(Text(line))
+        elif line != self._told and time.monotonic() - self._line_at >= _LINE_S:
+            self._line_at, self._told = time.monotonic(), line
+            console.print(Text(line))
+
+
+def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None:
+    """The verdicts by link, on stdout; as a table with a closing line on stderr."""
+    if output is not OutputFormat.TABLE:
+        render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output)
+        return
+    render([_row(link, topic) for link, verdict in verdicts.items() for topic in verdict.topics], output)
+    for link, verdict in verdicts.items():
+        outcome = f"{verdict.source} and {verdict.target} " + ("hold the same" if verdict.equal else "DIFFER")
+        rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)
+        told = (
+            f"{link}: {outcome}: {verdict.records:,} records compared, {verdict.read_bytes:,} bytes of both logs read "
+            f"in {verdict.elapsed_s:.1f} s ({rate:,.0f} MB/s)"
+        )
+        console.print(Text(printable(told), style="green" if verdict.equal else "red"))
+
+
+def _row(link: str, topic: TopicVerdict) -> Row:
+    name = topic.source_topic
+    return {
+        "link": link,
+        "topic": name if name == topic.target_topic else f"{name} -> {topic.target_topic}",
+        "verdict": "equal" if topic.is_equal else "different",
+        "records": topic.records,
+        "missing": topic.missing,
+        "extra": topic.extra,
+        "different": topic.different,
+        "cleaned": topic.cleaned,
+        "lag": topic.lag,
+        "findings": "; ".join(_findings(topic)),
+    }
+
+
+def _findings(topic: TopicVerdict) -> list[str]:
+    found = [
+        f"{topic.source_topic}-{partition.partition}: {finding}"
+        for partition in topic.partitions
+        for finding in partition.findings
+    ]
+    shown = [*([topic.problem] if topic.problem else []), *found[:_FINDINGS_SHOWN]]
+    return shown + ([f"and {len(found) - _FINDINGS_SHOWN} more"] if len(found) > _FINDINGS_SHOWN else [])
