@@ -58,8 +58,8 @@ def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = 
         return adopted(active)
     conf = _conf(settings, leases_min)
     java = find_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if settings.master.startswith("local"):
+        _share_python()
     os.environ["JAVA_HOME"] = str(java.executable.resolve().parent.parent)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -114,6 +114,14 @@ def _conf(settings: SparkSettings, leases_min: int) -> dict[str, str]:
         slots = settings.slots or os.cpu_count() or 1
         conf["spark.master"] = f"local[{max(slots, leases_min + 1)}]"
     return {**conf, **settings.conf}
+
+
+def _share_python() -> None:
+    """Workers on this machine run the same Python and the same Isthmus as the driver, installed or not."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    here = str(Path(__file__).parents[2])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != here]
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, *paths])
 
 
 def _launch(conf: Mapping[str, str], log: Path | None) -> None:

@@ -1,0 +1,117 @@
+"""A link under control, as the controller runs it, with nothing around it but the ledger and the leases."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.offsets import log_ranges
+from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.lane import LaneKey, LaneReport
+from isthmus.model.link import Limits
+from isthmus.spark.lease import LinkContext
+from isthmus.spark.leases import LeaseScheduler
+from isthmus.spark.slots import TaskSlots
+from isthmus.wire.client import Client
+from tests.integration.lane.mirror import lanes_of
+
+TERM_S: Final = 60.0
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(slots=True)
+class Controlled:
+    """A link at work. `controlling` runs its ledger, `scheduling` its leases."""
+
+    source: Client
+    target: Client
+    ledger: LinkLedger
+    scheduler: LeaseScheduler
+    controlling: asyncio.Task[None]
+    scheduling: asyncio.Task[None]
+
+    async def assign(self, *topics: str) -> None:
+        """Mirror all partitions of these topics."""
+        self.scheduler.assign(await lanes_of(self.source, self.target, topics))
+
+    @property
+    def reports(self) -> dict[LaneKey, LaneReport]:
+        return {report.key: report for report in self.scheduler.reports()}
+
+    async def until(self, condition: Callable[[], bool], *, term_s: float = TERM_S) -> float:
+        """Wait for something to become true; how long it took."""
+        begun = time.monotonic()
+        while not condition():
+            for task in (self.controlling, self.scheduling):
+                if task.done():
+                    task.result()
+            assert time.monotonic() - begun < term_s, self._told()
+            await asyncio.sleep(0.01)
+        return time.monotonic() - begun
+
+    def _told(self) -> str:
+        scheduler = self.scheduler
+        return f"still {self.reports}, {list(scheduler.receipts)[-3:]}, {scheduler.problem}, {self.ledger.problem}"
+
+    async def until_copied(self, *topics: str, partitions: int = 1, term_s: float = TERM_S) -> None:
+        """Wait until the topics end at the target where they end at the source, whatever the reports say."""
+        deadline = time.monotonic() + term_s
+        while await self.ends(self.target, *topics, partitions=partitions) != await self.ends(
+            self.source, *topics, partitions=partitions
+        ):
+            assert time.monotonic() < deadline, self._told()
+            await asyncio.sleep(0.05)
+
+    async def ends(self, client: Client, *topics: str, partitions: int = 1) -> list[int]:
+        """Where the partitions end."""
+        keys = [(name, number) for name in topics for number in range(partitions)]
+        return [found.end for found in (await log_ranges(client, keys)).values.values()]
+
+
+@asynccontextmanager
+async def controlled(
+    spark: SparkSession,
+    source: LocalCluster,
+    target: LocalCluster,
+    link: str,
+    *,
+    slots: int = 2,
+    term_s: float = 60.0,
+    producer: ProducerIdentity | None = None,
+) -> AsyncIterator[Controlled]:
+    """Control a link for a while; what was assigned is run by leases of `term_s`."""
+    async with Client(source.admin_cluster()) as reading, Client(target.admin_cluster()) as writing:
+        ledger = LinkLedger(writing, link)
+        await ledger.open()
+        context = LinkContext(
+            link=link,
+            source=source.admin_cluster(),
+            target=target.admin_cluster(),
+            producer=producer or await identity(writing),
+            limits=Limits(),
+            expiration_ms=_DAY_MS,
+        )
+        scheduler = LeaseScheduler(spark.sparkContext, ledger, context, slots=TaskSlots(slots), term_s=term_s)
+        tasks = asyncio.create_task(ledger.run()), asyncio.create_task(scheduler.run())
+        try:
+            yield Controlled(reading, writing, ledger, scheduler, *tasks)
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+                await asyncio.wait([task])
+            ledger.close()
+
+
+async def identity(target: Client) -> ProducerIdentity:
+    """Producer ids for a link."""
+    return ProducerIdentity(
+        producer_id=await allocate_producer(target), marker_producer_id=await allocate_producer(target)
+    )

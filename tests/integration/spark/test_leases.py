@@ -1,0 +1,233 @@
+"""Leases on an embedded Spark, between real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+from kafka.protocol.admin import DeleteTopicsRequest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.errors import Fenced
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.model.lane import LaneKey, LaneState
+from isthmus.spark.lease import Ending
+from isthmus.wire.metadata import NO_TOPIC_ID
+from tests.integration.lane import oracle, topics
+from tests.integration.spark.controlled import controlled
+from tests.integration.spark.processes import kill, python_workers
+from tests.integration.spark.traffic import traffic
+
+pytestmark = pytest.mark.integration
+Names = Callable[[str], str]
+
+
+def test_leases_follow_each_other_without_loss_or_overlap(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Every lease ends because its successor is ready, leaves nothing on its way, and the logs are the same."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders, partitions=2)
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, topic("link"), term_s=6.0) as link:
+            await link.assign(orders)
+            with traffic(east, orders, partitions=2) as produced:
+                await link.until(lambda: len(link.scheduler.receipts) >= 4)
+            await link.until_copied(orders, partitions=2)
+            await link.until(lambda: sum(r.records for r in link.reports.values()) == produced.records)
+            receipts = list(link.scheduler.receipts)
+            copied = sum(report.records for report in link.reports.values())
+
+        assert {receipt.ending for receipt in receipts} == {Ending.SUCCEEDED}
+        assert all(receipt.is_clean and receipt.is_released and receipt.problem is None for receipt in receipts)
+        assert [receipt.generation for receipt in receipts] == list(range(1, len(receipts) + 1))
+        assert copied == produced.records
+        assert max(receipt.memory_bytes for receipt in receipts) < 250 << 20
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders, partitions=2)
+
+
+def test_with_one_slot_a_lease_waits_for_the_end_of_the_one_before(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """There is a pause then, and nothing worse."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders)
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, topic("link"), slots=1, term_s=4.0) as link:
+            await link.assign(orders)
+            with traffic(east, orders):
+                await link.until(lambda: len(link.scheduler.receipts) >= 2)
+            await link.until_copied(orders)
+            assert {receipt.ending for receipt in link.scheduler.receipts} == {Ending.TERM}
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders)
+
+
+def test_lanes_join_and_leave_a_running_lease_within_a_second(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """A new topic is copied, a paused one rests and a resumed one goes on, all in the lease that runs anyway."""
+    first, second = topic("first"), topic("second")
+    for name in (first, second):
+        topics.create_both(east, west, name)
+        topics.produce(east, name, topics.some(50, random.Random(1)))
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, topic("link")) as link:
+            await link.assign(first)
+            await link.until_copied(first)
+            await link.assign(first, second)
+            await link.until_copied(second, term_s=4.0)
+
+            await link.assign(second)
+            await link.until(lambda: len(link.reports) == 1)
+            await asyncio.sleep(1.0)
+            await asyncio.to_thread(topics.produce, east, first, topics.some(10, random.Random(2)))
+            await asyncio.sleep(1.5)
+            assert await link.ends(link.target, first) == [50]
+
+            await link.assign(first, second)
+            await link.until_copied(first, term_s=4.0)
+            assert not link.scheduler.receipts
+
+    asyncio.run(scenario())
+    for name in (first, second):
+        oracle.assert_same(east, west, name)
+
+
+def test_stopping_takes_less_than_a_second(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """All leases end in good order, so the next controller may begin at once."""
+    orders, link_name = topic("orders"), topic("link")
+    topics.create_both(east, west, orders, partitions=4)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(2):
+            async with controlled(spark, east, west, link_name, slots=3) as link:
+                await link.assign(orders)
+                with traffic(east, orders, partitions=4):
+                    # A former controller's leases are known to be over, so this does not wait for them.
+                    await link.until(lambda: sum(r.records for r in link.reports.values()) > 300, term_s=10.0)
+                    begun = loop.time()
+                    link.scheduling.cancel()
+                    await asyncio.wait([link.scheduling])
+                    stopping_s = loop.time() - begun
+                receipts = list(link.scheduler.receipts)
+            assert stopping_s < 1.5
+            assert [receipt.ending for receipt in receipts] == [Ending.REVOKED, Ending.REVOKED]
+            assert all(receipt.is_clean for receipt in receipts)
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_worker_is_replaced_at_once(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Its process is known to be dead, so nobody has to wait for its term; no record is lost or doubled."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders, partitions=2)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with controlled(spark, east, west, topic("link")) as link:
+            await link.assign(orders)
+            with traffic(east, orders, partitions=2):
+                for _ in range(3):
+                    await asyncio.sleep(2.0)
+                    kill(python_workers())
+                    await link.until(lambda: link.scheduler.problem is not None)
+                    killed_at = loop.time()
+                    link.scheduler.problem = None
+                    begun = await link.ends(link.target, orders)
+                    while await link.ends(link.target, orders) == begun:
+                        assert loop.time() < killed_at + 8.0
+                        await asyncio.sleep(0.02)
+            await link.until_copied(orders, partitions=2)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders, partitions=2)
+
+
+def test_a_second_controller_takes_over(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """The first ends with Fenced, its leases end by themselves, and the second's go on where they stopped."""
+    orders, link_name = topic("orders"), topic("link")
+    topics.create_both(east, west, orders)
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, link_name) as first:
+            producer = first.scheduler._context.producer
+            await first.assign(orders)
+            with traffic(east, orders):
+                await first.until(lambda: any(r.records > 100 for r in first.reports.values()))
+                async with controlled(spark, east, west, link_name, producer=producer) as second:
+                    await second.assign(orders)
+                    await second.until(lambda: any(r.records > 500 for r in second.reports.values()))
+                    await asyncio.wait([first.controlling, first.scheduling])
+                    for task in (first.controlling, first.scheduling):
+                        assert isinstance(task.exception(), Fenced)
+                    assert [receipt.ending for receipt in first.scheduler.receipts] == [Ending.SUPERSEDED]
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_ledger_stops_nothing(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """The controller writes it again, leases announce themselves again, and hand-overs go on."""
+    orders, link_name = topic("orders"), topic("link")
+    topics.create_both(east, west, orders)
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, link_name, term_s=10.0) as link:
+            await link.assign(orders)
+            with traffic(east, orders):
+                await link.until(lambda: any(r.records > 100 for r in link.reports.values()))
+                state = DeleteTopicsRequest.DeleteTopicState(name=LEDGER_TOPIC, topic_id=NO_TOPIC_ID)
+                request = DeleteTopicsRequest(topics=[state], topic_names=[LEDGER_TOPIC], timeout_ms=10_000)
+                await link.target.controller(request)
+                await link.until(lambda: len(link.scheduler.receipts) >= 2)
+            await link.until_copied(orders)
+            keys = set(await read_documents(link.target))
+            assert {receipt.ending for receipt in link.scheduler.receipts} == {Ending.SUCCEEDED}
+
+        assert {f"{kind}/{link_name}" for kind in ("controller",)} <= keys
+        assert {f"{kind}/{link_name}/0" for kind in ("lease", "task", "progress")} <= keys
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders)
+
+
+def test_a_lane_that_ended_for_good_does_not_disturb_the_others(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Its state is kept over hand-overs, the other lanes go on."""
+    good, foreign = topic("good"), topic("foreign")
+    for name in (good, foreign):
+        topics.create_both(east, west, name)
+        topics.produce(east, name, topics.some(20, random.Random(3)))
+    topics.produce(west, foreign, topics.some(5, random.Random(4)))
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, topic("link"), term_s=6.0) as link:
+            await link.assign(good, foreign)
+            states = {LaneKey(good, 0): LaneState.ACTIVE, LaneKey(foreign, 0): LaneState.FOREIGN_WRITE}
+            await link.until(lambda: {key: report.state for key, report in link.reports.items()} == states)
+            await link.until(lambda: len(link.scheduler.receipts) >= 2)
+            await asyncio.sleep(1.5)
+            assert {key: report.state for key, report in link.reports.items()} == states
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, good)
