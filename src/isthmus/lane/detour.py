@@ -163,10 +163,12 @@ class Detour:
             await self._arrived(run, position + 1)
         else:
             await self._write_markers(run, batch.offset_end - run.writer.position, commit=commit)
-        self._engine.advanced(run, 1)
 
     async def _write_markers(self, run: LaneRun, count: int, *, commit: bool) -> None:
-        """Append `count` control records that belong to no transaction: they take offsets and nobody sees them."""
+        """Append `count` control records that belong to no transaction: they take offsets and nobody sees them.
+
+        Fewer when writes are forbidden meanwhile.
+        """
         _, connection = await self._leader(run)
         if self._may_write_markers and _WRITE_TXN_MARKERS in connection.api_versions:
             try:
@@ -174,7 +176,8 @@ class Detour:
             except NotAuthorized:
                 # CLUSTER ALTER is much to ask for; empty transactions do the same, a few milliseconds each.
                 self._may_write_markers = False
-        for _ in range(count):
+        end = run.writer.position + count
+        while run.writer.position < end and self._engine.may_write():
             await self._empty_transaction(run, commit=commit)
         return None
 

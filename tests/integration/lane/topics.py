@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
@@ -59,14 +59,15 @@ def configure(cluster: LocalCluster, name: str, **configs: object) -> None:
     _alter(cluster, ConfigResource(ResourceType.TOPIC, name), configs)
 
 
-def configure_brokers(cluster: LocalCluster, **configs: object) -> None:
-    """Change dynamic configs of all brokers."""
-    _alter(cluster, ConfigResource(ResourceType.BROKER, ""), configs)
+def configure_broker(cluster: LocalCluster, **configs: object) -> None:
+    """Change dynamic configs of the first broker."""
+    _alter(cluster, ConfigResource(ResourceType.BROKER, "1"), configs)
 
 
 def _alter(cluster: LocalCluster, resource: ConfigResource, configs: dict[str, object]) -> None:
     for key, value in configs.items():
-        resource.add_incremental_config(ConfigEntry(key.replace("_", "."), str(value)))
+        entry = ConfigEntry(key.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(_TERM_S)
 

@@ -1,0 +1,155 @@
+"""Sources whose log cleaner took records: the others keep their offsets, up to a limit of holes."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.tools import kafka_tool
+from isthmus.model.lane import LaneState
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror, all_are
+from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.integration.lane.transactions import TransactionalProducer
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+SEGMENT_MS: Final = 1000
+_TERM_S: Final = 30.0
+_BATCH: Final = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+)")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _eager_cleaner(east: LocalCluster) -> None:
+    """The log cleaner of the source looks for work all the time."""
+    topics.configure_broker(east, log_cleaner_backoff_ms=100)
+
+
+class Compacted:
+    """A compacted source that is written in rounds, each a segment of its own for the timestamps of its records."""
+
+    def __init__(self, cluster: LocalCluster, name: str, *, begin: int = SEPTEMBER) -> None:
+        self.cluster, self.name = cluster, name
+        self.now = begin
+        topics.create(
+            cluster,
+            name,
+            cleanup_policy="compact",
+            segment_ms=SEGMENT_MS,
+            min_cleanable_dirty_ratio=0.001,
+            delete_retention_ms=0,
+        )
+
+    def stamped(self, keys: Iterator[bytes] | list[bytes]) -> list[Given]:
+        """Records with these keys in a new segment."""
+        self.now += 2 * SEGMENT_MS
+        return [Given(key, b"value of %s at %d" % (key, self.now), [("h", key)], self.now) for key in keys]
+
+    def write(self, keys: list[bytes], **settings: object) -> None:
+        """One batch in a segment of its own."""
+        topics.produce(self.cluster, self.name, self.stamped(keys), linger_ms=200, **settings)
+
+    def await_cleaning(self, records_left: int) -> None:
+        """Wait until the cleaner has left no more than that many records."""
+        deadline = time.monotonic() + _TERM_S
+        while True:
+            seen = oracle.records(self.cluster.bootstrap_servers, self.name, "read_uncommitted")[0]
+            if len(seen) <= records_left:
+                return
+            assert time.monotonic() < deadline, f"{len(seen)} records are left"
+            time.sleep(0.2)
+
+    def stored(self) -> list[tuple[int, int, int]]:
+        """First offset, last offset and record count of every batch, as Kafka's own tool reads them off the disk."""
+        folder = self.cluster.broker(1).folder / "data" / f"{self.name}-0"
+        files = ",".join(str(file) for file in sorted(folder.glob("*.log")))
+        result = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", files)
+        found = [tuple(map(int, match.groups())) for match in _BATCH.finditer(result.stdout)]
+        return sorted({(first, last, count) for first, last, count in found})
+
+
+def keys(prefix: str, count: int) -> list[bytes]:
+    return [f"{prefix}{n}".encode() for n in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_holes_of_every_kind(mirror: Mirror, topic: TopicNamer, codec: str) -> None:
+    """A leading hole, holes within batches, whole batches missing and batches kept empty."""
+    source = Compacted(mirror.source, topic("holes"))
+    plain = {"compression_type": codec, "enable_idempotence": False}
+    source.write(keys("first", 30), **plain)  # all written again: a leading hole
+    source.write(keys("a", 20) + keys("once", 20), **plain)  # the first half is written again
+    source.write(keys("b", 25), **plain)  # a whole batch goes
+    source.write(keys("c", 15), compression_type=codec, enable_idempotence=True)  # kept empty: the producer's last
+    source.write(keys("mixed", 10) + keys("c", 15) + keys("first", 30), **plain)
+    source.write(keys("b", 25) + keys("a", 20)[::2], **plain)
+    source.write(keys("a", 20)[1::2] + [b"last"], **plain)
+    source.write([b"tail"], **plain)
+    topics.create(mirror.target, source.name, cleanup_policy="compact")
+    source.await_cleaning(20 + 15 + 25 + 20 + 30 + 10 + 2)
+    stored = source.stored()
+    assert stored[0][0] > 0, "no leading hole"
+    assert any(count == 0 for _, _, count in stored), "no empty batch"
+    assert any(0 < count < last - first + 1 for first, last, count in stored), "no hole within a batch"
+    assert any(here[1] + 1 < there[0] for here, there in zip(stored, stored[1:], strict=False)), "no missing batch"
+
+    mirror.copy(source.name, is_compacted=True)
+
+    assert oracle.assert_same(mirror.source, mirror.target, source.name) == 122
+
+
+def test_compacted_transactions(mirror: Mirror, topic: TopicNamer) -> None:
+    """What the cleaner leaves of committed and aborted transactions looks the same to both kinds of consumers."""
+    # The brokers stamp markers with their clock, so the records must not be much older.
+    source = Compacted(mirror.source, topic("transactions"), begin=int(time.time() * 1000))
+    writing = TransactionalProducer(mirror.source, source.name, linger_ms=100)
+    for commit in (True, False, True, False):
+        writing.send(source.name, source.stamped(keys("k", 10) + keys(f"only-{commit}-", 5)))
+        writing.end(commit=commit)
+    source.write(keys("k", 5))
+    source.write([b"tail"])
+    topics.create(mirror.target, source.name, cleanup_policy="compact")
+    source.await_cleaning(5 + 5 + 5 + 1 + 5)
+
+    mirror.copy(source.name, is_compacted=True)
+
+    oracle.assert_same(mirror.source, mirror.target, source.name)
+
+
+def test_too_many_holes(mirror: Mirror, topic: TopicNamer) -> None:
+    """More holes than allowed refuse the lane, which says how to allow them; then it goes on."""
+    source = Compacted(mirror.source, topic("sparse"))
+    for _ in range(3):
+        source.write(keys("k", 50), enable_idempotence=False)
+    source.write([b"tail"], enable_idempotence=False)
+    topics.create(mirror.target, source.name, cleanup_policy="compact")
+    source.await_cleaning(51)
+
+    reports = mirror.copy(source.name, is_compacted=True, holes_max=99, until=all_are(LaneState.REFUSED))
+    (report,) = reports.values()
+    assert report.problem is not None
+    assert "compaction_holes_max" in report.problem.hint
+    mirror.copy(source.name, is_compacted=True, holes_max=100)
+
+    assert oracle.assert_same(mirror.source, mirror.target, source.name) == 51
+
+
+def test_crashes_among_holes(mirror: Mirror, topic: TopicNamer, chance: random.Random) -> None:
+    """Engines cut off while they fill holes are followed by one that ends with the same offsets."""
+    source = Compacted(mirror.source, topic("crashed"))
+    for n in range(12):
+        source.write([*keys("k", 200), f"kept-{n}".encode()], enable_idempotence=False)
+    source.write([b"tail"], enable_idempotence=False)
+    topics.create(mirror.target, source.name, cleanup_policy="compact")
+    source.await_cleaning(200 + 12 + 1)
+
+    mirror.copy_with_crashes(source.name, chance, crashes=4, is_compacted=True)
+
+    assert oracle.assert_same(mirror.source, mirror.target, source.name) == 213
