@@ -173,7 +173,6 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision) -> Iterator[Lan
                 partition=p.partition,
                 batch_bytes_max=batch_bytes_max(target),
                 is_compacted=decision.is_compacted,
-                keeps_append_time=decision.keeps_append_time,
                 holes_max=link.compaction_holes_max,
                 continues_after_gap=link.on_data_gap == "continue",
             )

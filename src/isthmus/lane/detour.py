@@ -18,7 +18,7 @@ from isthmus.errors import ClusterError, NotAuthorized, Unreachable
 from isthmus.lane import rebatch
 from isthmus.lane.faults import Faults
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
-from isthmus.lane.pieces import COMMIT, Piece, control_type
+from isthmus.lane.pieces import COMMIT, Piece, control_type, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun
@@ -92,7 +92,7 @@ class Detour:
                 await self._hole(run, batch.offset_end)
             elif piece.is_plain and batch.base_offset == position:
                 return
-            elif piece.is_aborted and batch.is_dense and batch.base_offset == position:
+            elif piece.is_aborted and batch.base_offset == position and passes(batch, run.lane.batch_bytes_max):
                 await self._aborted(run, batch)
             else:
                 self._rebatch(run, piece)
@@ -107,7 +107,7 @@ class Detour:
     def _rebatch(self, run: LaneRun, piece: Piece) -> None:
         batch, lane = piece.batch, run.lane
         if piece.stored > 1:
-            parts = [piece._replace(batch=part, stored=1) for part in scan(batch.view)]
+            parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in scan(batch.view)]
             self._engine.grown(run.replace_head(parts))
             return
         try:
@@ -259,7 +259,7 @@ class Detour:
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, append, transaction.transactional_id)
         if code != codes.NONE:
-            self._engine.faults.judged(run, run.writer.answered(code, -1, 0, -1), code, message)
+            self._engine.faults.judged(run, run.writer.answered(code, -1, 0, -1), code, message, batch)
             raise Refused
         transaction.sequence += batch.record_count
         run.writer.advanced_unsequenced(batch.record_count)
@@ -288,7 +288,7 @@ class Detour:
         answer = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
         if answer.error_code != codes.NONE or answer.offset != run.writer.position:
             # The earlier owner had ended it, and the control record came after our look at the log.
-            self._engine.faults.judged(run, Verdict.RESOLVE, answer.error_code, None)
+            self._engine.faults.judged(run, Verdict.RESOLVE, answer.error_code)
             raise Refused
 
     # The prefix that the source has deleted
@@ -303,7 +303,7 @@ class Detour:
             code, message, base = await self._append_at(run, append, None)
             verdict = run.writer.answered(code, base, batch.record_count, batch.max_timestamp)
             if verdict is not Verdict.ADVANCED:
-                self._engine.faults.judged(run, verdict, code, message)
+                self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
         if run.writer.position == run.prefix_end and self._engine.may_write():
             await self._delete_prefix(run)

@@ -316,7 +316,7 @@ class Engine:
             self.advanced(run, parcel.pieces)
             self._offer(run)
         else:
-            self.faults.judged(run, verdict, answer.error_code, answer.error_message)
+            self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
 
     def advanced(self, run: LaneRun, pieces: int) -> None:
         """The first pieces of the lane are durable."""

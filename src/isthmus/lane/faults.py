@@ -15,6 +15,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import Gap, LaneState
 from isthmus.wire import codes
+from isthmus.wire.batch import Batch
 from isthmus.wire.fetch import SESSION_LOST, Fetched
 
 
@@ -97,8 +98,10 @@ class Faults:
 
     # Writing
 
-    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None) -> None:
-        """An append was not what was hoped for."""
+    def judged(
+        self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None = None, sent: Batch | None = None
+    ) -> None:
+        """An append was not what was hoped for. `sent` is what was sent, maybe joined of several pieces."""
         name = codes.name_of(error_code)
         said = f"{name}: {message}" if message else name
         match verdict:
@@ -117,7 +120,7 @@ class Faults:
                 )
                 self._resolver.add(run, DENIED_RETRY_S)
             case Verdict.TOO_LARGE:
-                self._too_large(run, said)
+                self._too_large(run, said, sent)
             case Verdict.REFUSED:
                 run.fail(
                     LaneState.BLOCKED,
@@ -140,10 +143,9 @@ class Faults:
         self._target.forget(*run.target)
         self._resolver.add(run, delay_s)
 
-    def _too_large(self, run: LaneRun, said: str) -> None:
-        batch = run.pending[0].batch if run.pending else None
-        if batch is None or batch.record_count <= 1:
-            size_bytes = 0 if batch is None else batch.size_bytes
+    def _too_large(self, run: LaneRun, said: str, sent: Batch | None) -> None:
+        if sent is None or sent.record_count == 1:
+            size_bytes = 0 if sent is None else sent.size_bytes
             run.fail(
                 LaneState.BLOCKED,
                 f"the record at offset {run.writer.position} ({size_bytes} bytes) is too large for the target ({said})",
@@ -152,8 +154,9 @@ class Faults:
             self._resolver.add(run, DENIED_RETRY_S)
             return
         # The limit was lowered, or compression differs: halve what this lane sends until it fits.
-        run.lane = run.lane.with_batch_bytes_max(max(batch.size_bytes // 2, 1))
-        run.pending[0] = run.pending[0]._replace(is_plain=False)
+        run.lane = run.lane.with_batch_bytes_max(max(sent.size_bytes // 2, 1))
+        if run.pending and run.pending[0].batch.size_bytes > run.lane.batch_bytes_max:
+            run.pending[0] = run.pending[0]._replace(is_plain=False)
         self._engine.needs_care(run)
 
     def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:

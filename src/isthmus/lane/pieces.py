@@ -38,12 +38,22 @@ def control_type(batch: Batch) -> int:
     return kind if kind in (ABORT, COMMIT) else -1
 
 
+def passes(batch: Batch, bytes_max: int) -> bool:
+    """Whether a target takes the batch as the bytes it is. Whether it takes a single record is for the target to say.
+
+    Stamps of LogAppendTime lie in the header, which does not travel: they have to be written into the records.
+    """
+    return (
+        batch.magic == 2
+        and batch.is_dense
+        and not batch.is_control
+        and not batch.is_log_append_time
+        and (batch.size_bytes <= bytes_max or batch.record_count == 1)
+    )
+
+
 def pieces(
-    batches: Iterable[tuple[Batch, int]],
-    aborted: Collection[AbortedTransaction],
-    *,
-    bytes_max: int,
-    keeps_append_time: bool,
+    batches: Iterable[tuple[Batch, int]], aborted: Collection[AbortedTransaction], *, bytes_max: int
 ) -> Iterator[Piece]:
     """Classify batches of one fetch, each with the number of stored ones it stands for.
 
@@ -51,7 +61,7 @@ def pieces(
     """
     if not aborted:
         for batch, stored in batches:
-            yield Piece(batch, _is_plain(batch, bytes_max, keeps_append_time), False, stored)
+            yield Piece(batch, passes(batch, bytes_max), False, stored)
         return
     waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     open_ids: set[int] = set()
@@ -64,15 +74,4 @@ def pieces(
             yield Piece(batch, False, False)
             continue
         is_aborted = batch.is_transactional and batch.producer_id in open_ids
-        is_plain = not is_aborted and _is_plain(batch, bytes_max, keeps_append_time)
-        yield Piece(batch, is_plain, is_aborted, stored)
-
-
-def _is_plain(batch: Batch, bytes_max: int, keeps_append_time: bool) -> bool:
-    return (
-        batch.magic == 2
-        and batch.is_dense
-        and not batch.is_control
-        and batch.size_bytes <= bytes_max
-        and not (keeps_append_time and batch.is_log_append_time)
-    )
+        yield Piece(batch, not is_aborted and passes(batch, bytes_max), is_aborted, stored)

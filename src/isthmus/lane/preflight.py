@@ -87,7 +87,6 @@ class TopicDecision:
     partitions: tuple[PartitionDecision, ...]
     partitions_missing: int
     is_compacted: bool
-    keeps_append_time: bool
 
     @property
     def mode(self) -> Mode:
@@ -108,7 +107,6 @@ def preflight(pair: TopicPair, *, holes_max: int) -> TopicDecision:
         partitions=partitions,
         partitions_missing=max(source.partition_count - target_count, 0),
         is_compacted=is_compacted(source),
-        keeps_append_time=stamps_append_time(source),
     )
 
 

@@ -183,14 +183,7 @@ class SourceReader:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
         aborted = [AbortedTransaction(*transaction) for transaction in fetched.aborted]
-        return run.offer(
-            pieces(
-                batches,
-                aborted,
-                bytes_max=run.lane.batch_bytes_max,
-                keeps_append_time=run.lane.keeps_append_time,
-            )
-        )
+        return run.offer(pieces(batches, aborted, bytes_max=run.lane.batch_bytes_max))
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:

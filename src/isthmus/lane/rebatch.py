@@ -74,8 +74,10 @@ def _builder() -> DefaultRecordBatchBuilder:
 
 def _built(builder: DefaultRecordBatchBuilder, base_offset: int, codec: int) -> Batch:
     plain = memoryview(builder.build())
-    batch = next(scan(plain))._replace(base_offset=base_offset)
-    batch = batch._replace(offset_end=base_offset + batch.record_count)
+    batch = next(scan(plain))
+    # The builder writes leader epoch 0, which would be a claim about the source's log.
+    offset_end = base_offset + batch.record_count
+    batch = batch._replace(base_offset=base_offset, offset_end=offset_end, leader_epoch=-1)
     if codec == 0:
         return batch
     return compressed(batch, codec, _COMPRESS[codec](bytes(plain[HEADER_BYTES:])))

@@ -85,8 +85,7 @@ class Lane:
 
     `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
-    `keeps_append_time`: the source stamps LogAppendTime, and its stamps are written into the records so that the target
-    (a CreateTime topic) shows the same timestamps. `continues_after_gap`: record a data gap and go on.
+    `continues_after_gap`: record a data gap and go on.
     """
 
     source_topic: str
@@ -96,7 +95,6 @@ class Lane:
     partition: int
     batch_bytes_max: int = 1_048_588
     is_compacted: bool = False
-    keeps_append_time: bool = False
     holes_max: int = 1_000_000
     continues_after_gap: bool = False
 

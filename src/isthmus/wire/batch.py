@@ -139,7 +139,8 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     """The whole batches in a fetched record set, checked; runs of tiny ones count as a single `Batch`.
 
     Yields batches and how many stored batches the view of each covers. Only batches of magic 2 below `tiny_bytes` that
-    hold ordinary records, follow one another without a hole and share a codec make a run; a run ends at `span_bytes`.
+    hold ordinary records, follow one another without a hole and share a codec and a leader epoch make a run; a run ends
+    at `span_bytes`.
     A source of one-record batches would otherwise cost an object and several calls for every record.
 
     :raises ValueError: A checksum is wrong, or the bytes cannot be record batches.
@@ -151,14 +152,15 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     position, end = 0, len(view)
     while end - position >= HEADER_BYTES:
         fields = HEADER.unpack_from(view, position)
-        base, length, _, magic, crc, attributes, last_delta, _, max_timestamp, _, _, _, count = fields
+        base, length, epoch, magic, crc, attributes, last_delta, _, max_timestamp, _, _, _, count = fields
         size = length + _FRAME_BYTES
         if size > end - position or magic != 2:
             break
         if crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
             raise ValueError(f"the checksum of the batch at offset {base} is wrong")
         if size < tiny_bytes and not attributes & _NOT_ORDINARY and count == last_delta + 1:
-            if parts and base == run_end and attributes & CODEC_MASK == codec and position - begin < span_bytes:
+            follows = parts and base == run_end and epoch == run[2] and attributes & CODEC_MASK == codec
+            if follows and position - begin < span_bytes:
                 parts += 1
                 run_end = base + count
                 run_count += count
