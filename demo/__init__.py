@@ -1,0 +1,1 @@
+"""The demonstration: real flights, mirrored between two real clusters, and verified."""

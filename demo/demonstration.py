@@ -1,0 +1,177 @@
+"""The steps of the demonstration in their order."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+import isthmus
+from demo import flights, load, oracle, report, topics
+from demo.flights import Flight
+from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
+from demo.performance import Performance
+from isthmus.cli.live import LiveProgress
+from isthmus.cli.output import console
+from isthmus.cluster.local import LocalCluster
+from isthmus.control.fabric import Fabric
+from isthmus.control.outcome import RunOutcome
+from isthmus.control.progress import LinkProgress
+from isthmus.spark.verification import Verdict
+
+BROKERS: Final = 3
+HEAP_MB: Final = 384
+LATEST_FLIGHTS: Final = 50_000
+"""Flights in the compacted topic: each offset its cleaner empties costs the target a control record."""
+_DIFFERENCE: Final = 4
+_LINK: Final = "east-west"
+_CONFIGURATION: Final = """\
+clusters:
+  east: {{bootstrap_servers: "{east}"}}
+  west: {{bootstrap_servers: "{west}"}}
+links:
+  - {{name: east-west, source: east, target: west, topics: {{include: ["flights*"]}}}}
+"""
+
+
+class Demonstration:
+    """Tells each step in a line on stderr, and the result in a table on stdout.
+
+    What it starts ends with `stack`.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._begun = time.monotonic()
+        self._stack = stack
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isthmus-demo-")))
+        self._is_fetching = False
+
+    def perform(self) -> int:
+        """Everything; returns the exit code: 0 only if both clusters hold the same.
+
+        :raises IsthmusError: A step could not be done.
+        :raises KafkaException: A cluster refused what a client of the demonstration asked for.
+        """
+        east, west, rows = self._start()
+        self._fill(east, rows)
+        configuration = self._folder / "isthmus.yaml"
+        configuration.write_text(_CONFIGURATION.format(east=east.bootstrap_servers, west=west.bootstrap_servers))
+        traffic = Traffic(east.bootstrap_servers, topics.LIVE, rows)
+        probe = Probe(west.bootstrap_servers, topics.LIVE)
+        performance = Performance(west.brokers[-1], traffic, self._say)
+        speeds = report.Speeds()
+        with isthmus.open(configuration) as fabric:
+            traffic.start()
+            probe.start()
+            outcome = self._mirror(fabric, performance, speeds)
+            if outcome.exit_code:
+                return outcome.exit_code
+            probe.stop()
+            verdict = self._verify(fabric)
+        is_seen_alike = self._ask_consumers(east, west)
+        latencies_ms = self._latencies(probe, performance)
+        report.show(verdict, speeds, latencies_ms, {topics.TRANSACTIONS.name: is_seen_alike})
+        is_equal = verdict.equal and is_seen_alike
+        self._say("verified: both clusters hold the same" if is_equal else "NOT VERIFIED: the clusters differ")
+        return 0 if is_equal else _DIFFERENCE
+
+    def _start(self) -> tuple[LocalCluster, LocalCluster, list[Flight]]:
+        self._say(f"starting two clusters of {BROKERS} brokers each: east and west")
+        east, west = self._cluster("east"), self._cluster("west")
+        rows = flights.read()
+        for cluster in (east, west):
+            cluster.wait_until_ready()
+            self._say(f"{cluster.name} is up at {cluster.bootstrap_servers}")
+        return east, west, rows
+
+    def _cluster(self, name: str) -> LocalCluster:
+        cluster = LocalCluster.start(
+            name,
+            brokers=BROKERS,
+            heap_mb=HEAP_MB,
+            data_dir=self._folder / name,
+            properties=topics.BROKER_PROPERTIES,
+            wait=False,
+            progress=self._tell_fetching,
+        )
+        self._stack.callback(cluster.stop, wipe=True)
+        return cluster
+
+    def _fill(self, east: LocalCluster, rows: Sequence[Flight]) -> None:
+        servers = east.bootstrap_servers
+        topics.create(servers, topics.TOPICS)
+        self._say(f"loading {len(rows):,} flights as JSON into {topics.FLIGHTS.name} and {topics.ZSTD.name}")
+        latest = load.Load(servers, topics.LATEST)
+        latest.send(rows[-LATEST_FLIGHTS:], load.route)
+        latest.finish()
+        others = [load.Load(servers, topic) for topic in (topics.FLIGHTS, topics.ZSTD)]
+        for each in others:
+            each.send(rows, load.carrier)
+        committed, aborted = load.send_transactions(servers, topics.TRANSACTIONS, rows)
+        for each in others:
+            each.finish()
+        self._say(
+            f"also into {topics.TRANSACTIONS.name} ({committed} committed and {aborted} aborted transactions) "
+            f"and {topics.LATEST.name} (compacted)"
+        )
+
+    def _mirror(self, fabric: Fabric, performance: Performance, speeds: report.Speeds) -> RunOutcome:
+        self._say(f"mirroring east to west on Spark, while {RECORDS_PER_S:,} records/s go on arriving in the source")
+        with LiveProgress() as display:
+
+            def watch(links: tuple[LinkProgress, ...]) -> None:
+                display.show(links)
+                speeds.see(links)
+                performance.watch(links)
+
+            outcome = fabric.run(until=performance.is_over, on_progress=watch)
+        if not outcome.exit_code:
+            self._say(f"everything is copied: lag {sum(link.lag_records for link in outcome.links)}")
+        return outcome
+
+    def _verify(self, fabric: Fabric) -> Verdict:
+        self._say("comparing both clusters on Spark: offsets, bytes, timestamps, headers, visibility")
+        verdict = fabric.verify()[_LINK]
+        self._say(f"{verdict.records:,} records compared in {verdict.elapsed_s:.1f} s")
+        return verdict
+
+    def _ask_consumers(self, east: LocalCluster, west: LocalCluster) -> bool:
+        """Whether consumers of another library see the same on both sides, at both isolation levels."""
+        is_alike = True
+        for isolation in oracle.ISOLATIONS:
+            at_source, at_target = (
+                oracle.view(cluster.bootstrap_servers, topics.TRANSACTIONS, isolation) for cluster in (east, west)
+            )
+            self._say(
+                f"{isolation} consumers (librdkafka) of {topics.TRANSACTIONS.name} see {at_source.records:,} records "
+                f"in east and {'the same' if at_source == at_target else 'OTHERS'} in west"
+            )
+            is_alike = is_alike and at_source == at_target
+        return is_alike
+
+    def _latencies(self, probe: Probe, performance: Performance) -> dict[str, float | None]:
+        """The quantiles for the table; what came before is told, as it was no steady state."""
+        steady_at = performance.caught_up_at or 0.0
+        steady, before = probe.latencies_ms(steady_at, time.time()), probe.latencies_ms(0.0, steady_at)
+        self._say(
+            f"latency, from a producer at east to a consumer at west: {len(steady):,} records of the steady state in "
+            f"the table; while the rest was copied and a broker restarted, up to {(before or [0.0])[-1] / 1000:.1f} s"
+        )
+        return {"p50 ms": _rounded(quantile(steady, 0.5)), "p99 ms": _rounded(quantile(steady, 0.99))}
+
+    def _tell_fetching(self, there: int, needed: int) -> None:
+        if there < needed and not self._is_fetching:
+            self._is_fetching = True
+            self._say(f"fetching {needed} broker jars, this once")
+
+    def _say(self, text: str) -> None:
+        console.print(Text(f"{time.monotonic() - self._begun:5.1f} s  {text}"))
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 1)

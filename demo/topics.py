@@ -1,0 +1,65 @@
+"""The topics of the demonstration: one for each thing that is not easy to mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+REPLICATION_FACTOR: Final = 3
+_CREATE_TERM_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic at the source, and how its producer compresses."""
+
+    name: str
+    kind: str
+    partitions: int
+    codec: str
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+# The flights are of 2013: with the default retention of a week they would be deleted at once.
+_KEEP: Final = {"retention.ms": "-1"}
+
+FLIGHTS: Final = Topic(name="flights", kind="lz4", partitions=4, codec="lz4", configs=_KEEP)
+ZSTD: Final = Topic(name="flights-zstd", kind="zstd", partitions=2, codec="zstd", configs=_KEEP)
+TRANSACTIONS: Final = Topic(
+    name="flights-transactions", kind="lz4, transactional", partitions=2, codec="lz4", configs=_KEEP
+)
+LATEST: Final = Topic(
+    name="flights-latest",
+    kind="lz4, compacted",
+    partitions=1,
+    codec="lz4",
+    # Small segments and no patience: the cleaner does within seconds what otherwise takes hours.
+    configs={"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"},
+)
+LIVE: Final = Topic(name="flights-live", kind="lz4, live", partitions=2, codec="lz4")
+TOPICS: Final = (FLIGHTS, ZSTD, TRANSACTIONS, LATEST, LIVE)
+
+BROKER_PROPERTIES: Final = {"log.cleaner.backoff.ms": "500"}
+"""The cleaner looks for work all 15 s by default."""
+
+
+def create(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
+    """Create topics.
+
+    :raises KafkaException: The cluster refused.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    asked = [
+        NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=REPLICATION_FACTOR,
+            config=dict(topic.configs),
+        )
+        for topic in topics
+    ]
+    for created in admin.create_topics(asked).values():
+        created.result(_CREATE_TERM_S)
