@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Collection, Coroutine
 from pathlib import Path
@@ -67,7 +68,9 @@ class Fabric:
         """Stop the Spark session, if it is our own."""
         own, self._own = self._own, None
         if own is not None:
-            own.stop()
+            # A JVM that got the signal that ended us has nothing left to stop.
+            with contextlib.suppress(Exception):
+                own.stop()
 
     def links(self, name: str | None = None) -> tuple[Link, ...]:
         """The link of that name, or all of them.
