@@ -13,7 +13,7 @@ from rich.text import Text
 
 import isthmus
 from demo import flights, load, oracle, report, topics
-from demo.flights import Flight
+from demo.flights import Flight, leaving_from
 from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
 from demo.performance import Performance
 from isthmus.cli.live import LiveProgress
@@ -24,9 +24,10 @@ from isthmus.control.outcome import RunOutcome
 from isthmus.control.progress import LinkProgress
 from isthmus.spark.verification import Verdict
 
-BROKERS: Final = 3
+BROKERS: Final = {"east": 2, "west": 3}
+"""Enough for two replicas at either side, one of which the target can do without while a broker restarts."""
 HEAP_MB: Final = 384
-LATEST_FLIGHTS: Final = 50_000
+LATEST_FLIGHTS: Final = 40_000
 """Flights in the compacted topic: each offset its cleaner empties costs the target a control record."""
 _DIFFERENCE: Final = 4
 _LINK: Final = "east-west"
@@ -81,8 +82,8 @@ class Demonstration:
         return 0 if is_equal else _DIFFERENCE
 
     def _start(self) -> tuple[LocalCluster, LocalCluster, list[Flight]]:
-        self._say(f"starting two clusters of {BROKERS} brokers each: east and west")
-        east, west = self._cluster("east"), self._cluster("west")
+        self._say("starting two clusters: " + " and ".join(f"{name} of {n} brokers" for name, n in BROKERS.items()))
+        east, west = (self._cluster(name) for name in BROKERS)
         rows = flights.read()
         for cluster in (east, west):
             cluster.wait_until_ready()
@@ -92,7 +93,7 @@ class Demonstration:
     def _cluster(self, name: str) -> LocalCluster:
         cluster = LocalCluster.start(
             name,
-            brokers=BROKERS,
+            brokers=BROKERS[name],
             heap_mb=HEAP_MB,
             data_dir=self._folder / name,
             properties=topics.BROKER_PROPERTIES,
@@ -105,19 +106,21 @@ class Demonstration:
     def _fill(self, east: LocalCluster, rows: Sequence[Flight]) -> None:
         servers = east.bootstrap_servers
         topics.create(servers, topics.TOPICS)
-        self._say(f"loading {len(rows):,} flights as JSON into {topics.FLIGHTS.name} and {topics.ZSTD.name}")
+        self._say(f"loading {len(rows):,} flights as JSON")
         latest = load.Load(servers, topics.LATEST)
         latest.send(rows[-LATEST_FLIGHTS:], load.route)
         latest.finish()
         others = [load.Load(servers, topic) for topic in (topics.FLIGHTS, topics.ZSTD)]
         for each in others:
-            each.send(rows, load.carrier)
-        committed, aborted = load.send_transactions(servers, topics.TRANSACTIONS, rows)
+            each.send(leaving_from(each.topic.origin, rows), load.carrier)
+        transactions = topics.TRANSACTIONS
+        from_there = leaving_from(transactions.origin, rows)
+        committed, aborted = load.send_transactions(servers, transactions, from_there)
         for each in others:
             each.finish()
         self._say(
-            f"also into {topics.TRANSACTIONS.name} ({committed} committed and {aborted} aborted transactions) "
-            f"and {topics.LATEST.name} (compacted)"
+            f"loaded; those from {topics.ZSTD.origin} also with zstd, those from {transactions.origin} also in "
+            f"{committed} committed and {aborted} aborted transactions"
         )
 
     def _mirror(self, fabric: Fabric, performance: Performance, speeds: report.Speeds) -> RunOutcome:

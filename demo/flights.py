@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -49,6 +50,14 @@ def read() -> list[Flight]:
         strict=True,
     )
     return [Flight(*row) for row in columns]
+
+
+def leaving_from(origin: str, flights: Sequence[Flight]) -> list[Flight]:
+    """The flights that leave from this airport; all of them for "".
+
+    Routes are written `JFK-LAX`.
+    """
+    return [flight for flight in flights if flight.route.startswith(origin.encode())]
 
 
 def _file() -> Path:

@@ -16,7 +16,7 @@ from demo.load import Load
 from demo.topics import Topic
 
 RECORDS_PER_S: Final = 1_000
-_TICK_S: Final = 0.005
+_TICK_S: Final = 0.01
 _SENT: Final = "sent-ns"
 _LOOK_S: Final = 0.2
 _NS_PER_MS: Final = 1_000_000

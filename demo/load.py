@@ -11,7 +11,7 @@ from demo.flights import Flight
 from demo.topics import Topic
 from isthmus.errors import HostError
 
-TRANSACTION_RECORDS: Final = 6_000
+TRANSACTION_RECORDS: Final = 2_500
 """How many records a transaction holds."""
 ABORTED_EVERY: Final = 7
 """Every seventh transaction is aborted."""

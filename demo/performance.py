@@ -12,7 +12,7 @@ from demo.topics import LIVE, TOPICS
 from isthmus.cluster.local import LocalBroker
 from isthmus.control.progress import LinkProgress, TopicProgress
 
-STEADY_S: Final = 8.0
+STEADY_S: Final = 6.0
 """How long records go on being produced when everything else is copied: the time latency is measured in."""
 _RESTART_AT: Final = 0.25
 _LIVE_LAG_MAX: Final = 500
