@@ -1,0 +1,109 @@
+"""A controller that runs beside a test."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.controller import Controller
+from isthmus.control.outcome import RunOutcome
+from isthmus.control.progress import LinkProgress, TopicProgress
+from isthmus.control.workers import Workers
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration, SparkSettings
+from isthmus.model.lane import LaneState
+from isthmus.model.link import Link
+from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.wire.client import Client
+
+TERM_S: Final = 60.0
+
+
+def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:
+    """A link of some topics."""
+    include = tuple(TopicPattern.parse(pattern) for pattern in patterns)
+    return Link(name=name, source=source, target=target, topics=TopicFilter(include=include))
+
+
+def configuration_of(*links: Link, term_s: float = 60.0) -> Configuration:
+    """A configuration of these links."""
+    clusters = {cluster.alias: cluster for link in links for cluster in (link.source, link.target)}
+    settings = SparkSettings(lease_term_s=term_s)
+    return Configuration(clusters=tuple(clusters.values()), links=links, spark=settings)
+
+
+@dataclass(slots=True)
+class Running:
+    """A controller at work, and what it last said."""
+
+    controller: Controller
+    task: asyncio.Task[RunOutcome]
+    links: tuple[LinkProgress, ...] = ()
+
+    def topic(self, name: str) -> TopicProgress | None:
+        """How a topic stands, `None` while the controller does not know it."""
+        return next((t for link in self.links for t in link.topics if t.topic == name), None)
+
+    def state_of(self, name: str) -> LaneState | None:
+        """The state of a topic, `None` while the controller does not know it."""
+        found = self.topic(name)
+        return None if found is None else found.state
+
+    async def until(self, condition: Callable[[], Awaitable[bool] | bool]) -> float:
+        """Wait for something to become true; how long it took (s)."""
+        begun = time.monotonic()
+        while True:
+            answer = condition()
+            if answer if isinstance(answer, bool) else await answer:
+                return time.monotonic() - begun
+            assert not self.task.done(), f"the run has ended: {self.task.result()}"
+            assert time.monotonic() - begun < TERM_S, f"still {self.links}"
+            await asyncio.sleep(0.05)
+
+    async def end(self) -> RunOutcome:
+        """Stop it in good order."""
+        self.controller.stop()
+        return await self.task
+
+
+@asynccontextmanager
+async def running(
+    configuration: Configuration, spark: SparkSession | None, *, until_caught_up: bool = False
+) -> AsyncIterator[Running]:
+    """Run all links of a configuration until the block is left."""
+    workers = Workers(configuration.spark, links=len(configuration.links), spark=spark)
+    run: list[Running] = []
+
+    def said(links: tuple[LinkProgress, ...]) -> None:
+        if run:
+            run[0].links = links
+
+    controller = Controller(
+        configuration,
+        configuration.links,
+        workers,
+        until="caught-up" if until_caught_up else None,
+        on_progress=said,
+    )
+    run.append(Running(controller, asyncio.create_task(controller.run())))
+    try:
+        yield run[0]
+    finally:
+        controller.stop()
+        await asyncio.gather(run[0].task, return_exceptions=True)
+
+
+async def ends(cluster: LocalCluster, name: str, *, partitions: int = 1) -> list[int]:
+    """Where the partitions of a topic end, -1 where there is none."""
+    async with Client(cluster.cluster()) as client:
+        keys = [(name, number) for number in range(partitions)]
+        found = (await log_ranges(client, keys, timeout_s=0.5)).values
+    return [found[key].end if key in found else -1 for key in keys]

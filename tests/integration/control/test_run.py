@@ -1,0 +1,178 @@
+"""Whole runs: controller, ledger, Spark and lanes together, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql import SparkSession
+
+import isthmus.spark
+from isthmus.cluster.local import LocalCluster
+from isthmus.control import pausing
+from isthmus.control.fabric import Fabric
+from isthmus.control.progress import LinkState
+from isthmus.errors import Fenced
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.lane import LaneState
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def records(count: int) -> list[Given]:
+    """Small records with keys."""
+    return [Given(b"%d" % (n % 7), b"value %d" % n, [], topics.SEPTEMBER + n) for n in range(count)]
+
+
+def add_partitions(cluster: LocalCluster, name: str, count: int) -> None:
+    """Enlarge a topic."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+
+
+def test_run_until_caught_up(east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer) -> None:
+    """What is missing is created, everything is copied, and then nothing is left to do."""
+    stem = topic("run")
+    topics.create(east, f"{stem}.a", partitions=2)
+    topics.create(east, f"{stem}.b", cleanup_policy="compact")
+    for partition in range(2):
+        topics.produce(east, f"{stem}.a", records(1000), partition=partition)
+    topics.produce(east, f"{stem}.b", records(500))
+    link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
+    fabric = Fabric(configuration_of(link), spark=spark)
+    assert fabric.plan().has_changes
+    outcome = isthmus.spark.run(spark, configuration_of(link), until="caught-up")
+    assert (outcome.exit_code, outcome.is_caught_up, outcome.records) == (0, True, 2500)
+    assert not fabric.plan().has_changes
+    assert asyncio.run(ends(west, f"{stem}.a", partitions=2)) == [1000, 1000]
+    assert asyncio.run(ends(west, f"{stem}.b")) == [500]
+    (status,) = fabric.status()
+    assert status.state is LinkState.STOPPED
+    assert [t.lag_records for t in status.topics] == [0, 0]
+    again = fabric.run(until="caught-up")
+    assert (again.exit_code, again.records) == (0, 0)
+
+
+def test_refused_topic_leaves_the_others(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """A topic that cannot be mirrored makes the run end with 1; the others are copied all the same."""
+    stem = topic("refused")
+    for name in ("bad", "good"):
+        topics.create(east, f"{stem}.{name}")
+        topics.produce(east, f"{stem}.{name}", records(10))
+    topics.create(west, f"{stem}.bad", compression_type="lz4")
+    link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
+    fabric = Fabric(configuration_of(link), spark=spark)
+    outcome = fabric.run(until="caught-up")
+    assert outcome.exit_code == 1
+    assert asyncio.run(ends(west, f"{stem}.good")) == [10]
+    assert asyncio.run(ends(west, f"{stem}.bad")) == [0]
+    told = {t.topic: t for t in fabric.status()[0].topics}[f"{stem}.bad"]
+    assert told.state is LaneState.REFUSED
+    assert told.problem is not None
+    assert "compression.type" in told.problem.message
+
+
+def test_topics_come_grow_and_pause_while_it_runs(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """New topics run within seconds, partitions follow, pauses hold, and no lane is disturbed."""
+    stem = topic("live")
+    first, second = f"{stem}.first", f"{stem}.second"
+    topics.create(east, first)
+    topics.produce(east, first, records(10))
+    link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
+
+    async def is_at(name: str, *expected: int) -> bool:
+        return await ends(west, name, partitions=len(expected)) == list(expected)
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+            await run.until(lambda: is_at(first, 10))
+            await asyncio.to_thread(topics.create, east, second, partitions=2)
+            await asyncio.to_thread(topics.produce, east, second, records(5), partition=1)
+            # Found within 5 s; a busy machine gets a little longer to start the lanes.
+            assert await run.until(lambda: is_at(second, 0, 5)) < 8
+            await pausing.pause(link, second, LedgerSettings())
+            await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
+            await asyncio.to_thread(topics.produce, east, second, records(5))
+            await asyncio.to_thread(topics.produce, east, first, records(5))
+            await run.until(lambda: is_at(first, 15))
+            assert await is_at(second, 0, 5)
+            await pausing.resume(link, second, LedgerSettings())
+            await run.until(lambda: is_at(second, 5, 5))
+            await asyncio.to_thread(add_partitions, east, first, 2)
+            await asyncio.to_thread(topics.produce, east, first, records(3), partition=1)
+            await run.until(lambda: is_at(first, 15, 3))
+            await asyncio.to_thread(topics.delete, west, first)
+            await run.until(lambda: run.state_of(first) is LaneState.TOPIC_RECREATED)
+            await asyncio.to_thread(topics.produce, east, second, records(1))
+            await run.until(lambda: is_at(second, 6, 5))
+            outcome = await run.end()
+            assert outcome.exit_code == 1
+
+    asyncio.run(scenario())
+
+
+def test_second_controller_takes_over(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """Who starts later runs the link; the one before ends with an exit code of its own."""
+    name = topic("fenced")
+    topics.create(east, name)
+    topics.produce(east, name, records(10))
+    configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
+
+    async def is_at(end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as one:
+            await one.until(lambda: is_at(10))
+            async with running(configuration, spark) as two:
+                outcome = await one.task
+                assert isinstance(outcome.errors[name], Fenced)
+                assert outcome.exit_code == Fenced.exit_code
+                await asyncio.to_thread(topics.produce, east, name, records(10))
+                await two.until(lambda: is_at(20))
+
+    asyncio.run(scenario())
+
+
+def test_link_that_fails_stops_no_other(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """A cluster that does not answer and a link into itself leave the other links running."""
+    name = topic("sound")
+    topics.create(east, name)
+    topics.produce(east, name, records(10))
+    nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:23999",))
+    twin = Cluster(alias="twin", bootstrap_servers=east.cluster().bootstrap_servers)
+    configuration = configuration_of(
+        link_of(east.cluster(), west.cluster(), name, name=f"{name}-sound"),
+        link_of(nowhere, west.cluster(), "other", name=f"{name}-away"),
+        link_of(east.cluster(), twin, name, name=f"{name}-same"),
+    )
+
+    async def is_at(end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as run:
+            await run.until(lambda: is_at(10))
+            states = [link.state for link in run.links]
+            assert states == [LinkState.ACTIVE, LinkState.UNAVAILABLE, LinkState.FAILED]
+            outcome = await run.end()
+            assert list(outcome.errors) == [f"{name}-same"]
+            assert "same cluster" in outcome.errors[f"{name}-same"].message
+
+    asyncio.run(scenario())
