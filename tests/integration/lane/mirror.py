@@ -64,8 +64,16 @@ class Running:
 class Mirror:
     """Two clusters and the producer ids of a link between them."""
 
-    def __init__(self, source: LocalCluster, target: LocalCluster, *, target_login: Cluster | None = None) -> None:
+    def __init__(
+        self,
+        source: LocalCluster,
+        target: LocalCluster,
+        *,
+        source_login: Cluster | None = None,
+        target_login: Cluster | None = None,
+    ) -> None:
         self.source, self.target = source, target
+        self.source_login = source_login or source.admin_cluster()
         self.target_login = target_login or target.cluster()
         self.producer: ProducerIdentity | None = None
 
@@ -110,7 +118,7 @@ class Mirror:
     async def running(self, *topics: str, engine: Any = None, **lane: Any) -> AsyncIterator[Running]:
         """An engine with a lane for each partition of `topics`. `engine` and `lane` change its and their settings."""
         options: dict[str, Any] = {"link": "test", "abandoned": True, "settle_s": 0.3, **(engine or {})}
-        async with Client(self.source.admin_cluster()) as source, Client(self.target_login) as target:
+        async with Client(self.source_login) as source, Client(self.target_login) as target:
             if self.producer is None:
                 self.producer = ProducerIdentity(
                     producer_id=await allocate_producer(target), marker_producer_id=await allocate_producer(target)

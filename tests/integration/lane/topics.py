@@ -33,20 +33,20 @@ class Given(NamedTuple):
     timestamp: int
 
 
-def create(cluster: LocalCluster, name: str, *, partitions: int = 1, **configs: object) -> None:
+def create(cluster: LocalCluster, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object) -> None:
     """Create a topic; the dots of a config's name are written as underscores."""
     # The records' timestamps are long past: nothing may be deleted for its age.
     settings = {"retention.ms": "-1", **{key.replace("_", "."): str(value) for key, value in configs.items()}}
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(_TERM_S)
+    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(_TERM_S)
 
 
 def create_both(
-    source: LocalCluster, target: LocalCluster, name: str, *, partitions: int = 1, **configs: object
+    source: LocalCluster, target: LocalCluster, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object
 ) -> None:
     """Create a topic alike on both sides."""
     for cluster in (source, target):
-        create(cluster, name, partitions=partitions, **configs)
+        create(cluster, name, partitions=partitions, replicas=replicas, **configs)
 
 
 def delete(cluster: LocalCluster, name: str) -> None:
