@@ -18,6 +18,7 @@ from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
 from demo.performance import Performance
 from isthmus.cli.live import LiveProgress
 from isthmus.cli.output import console
+from isthmus.cli.verify import Watcher
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
@@ -139,7 +140,8 @@ class Demonstration:
 
     def _verify(self, fabric: Fabric) -> Verdict:
         self._say("comparing both clusters on Spark: offsets, bytes, timestamps, headers, visibility")
-        verdict = fabric.verify()[_LINK]
+        with Watcher() as watcher:
+            verdict = fabric.verify(on_progress=watcher.show)[_LINK]
         self._say(f"{verdict.records:,} records compared in {verdict.elapsed_s:.1f} s")
         return verdict
 
