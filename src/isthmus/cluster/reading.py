@@ -103,8 +103,13 @@ def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
     )
 
 
-def _message_set(batch: Batch) -> Batch:
-    """Magic 0 and 1 say only inside how many messages there are, and which is the first (KIP-31)."""
+def modern(batch: Batch) -> Batch:
+    """A batch that tells its offsets: magic 0 and 1 say only inside what they hold (KIP-31).
+
+    :raises KafkaError: A message set cannot be decoded.
+    """
+    if batch.magic == _MAGIC:
+        return batch
     offsets = [record.offset for record in LegacyRecordBatch(bytes(batch.view), batch.magic)]
     return batch._replace(base_offset=offsets[0], offset_end=offsets[-1] + 1, record_count=len(offsets))
 
@@ -190,7 +195,7 @@ class LogReader:
             )
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         try:
-            batches = [b if b.magic == _MAGIC else _message_set(b) for b in scan(part.records)]
+            batches = [modern(batch) for batch in scan(part.records)]
         except (ValueError, KafkaError) as error:
             raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
         found = list(committed_view(batches, aborted))

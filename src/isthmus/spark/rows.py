@@ -50,19 +50,20 @@ class Origin(NamedTuple):
     span: OffsetRange
 
 
-class StoredRecord(NamedTuple):
-    """A record as a consumer sees it, and whether one at read_committed does not see it."""
+class Part(NamedTuple):
+    """Rows in the making: batches or decoded records, which of them are aborted, and where they come from."""
 
-    record: Any
-    is_aborted: bool
+    rows: list[Any]
+    is_aborted: list[bool]
+    origin: Origin
 
 
 class Column(NamedTuple):
-    """A column's types, and what makes its values from a list of batches or of records."""
+    """A column's types, and what makes its values."""
 
     spark: DataType
     arrow: pa.DataType
-    values: Callable[[Sequence[Any], Origin], Sequence[Any]]
+    values: Callable[[Part], Sequence[Any]]
 
 
 def batch_digest(batch: Batch) -> bytes:
@@ -92,11 +93,7 @@ def record_digest(record: Any) -> bytes:
     """16 bytes for a record's key, value and headers, told apart by their lengths; null is not empty."""
     key, value, headers = record.key, record.value, record.headers
     parts = [
-        _LENGTHS(
-            _NULL if key is None else len(key),
-            _NULL if value is None else len(value),
-            len(headers),
-        ),
+        _LENGTHS(_NULL if key is None else len(key), _NULL if value is None else len(value), len(headers)),
         key or b"",
         value or b"",
     ]
@@ -105,12 +102,12 @@ def record_digest(record: Any) -> bytes:
     return sha256(b"".join(parts)).digest()[:DIGEST_BYTES]
 
 
-def _header_parts(headers: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
+def _header_parts(headers: Iterable[tuple[str, bytes | None]]) -> list[bytes]:
+    parts: list[bytes] = []
     for name, value in headers:
         key = name.encode()
-        yield _LENGTHS(len(key), _NULL if value is None else len(value), 0)
-        yield key
-        yield value or b""
+        parts += (_LENGTHS(len(key), _NULL if value is None else len(value), 0), key, value or b"")
+    return parts
 
 
 def _records_in_range(batch: Batch, span: OffsetRange) -> int:
@@ -124,6 +121,10 @@ def _control_type(batch: Batch) -> str | None:
     return "abort" if is_abort_marker(batch) else "commit"
 
 
+def _headers(record: Any) -> list[dict[str, Any]]:
+    return [{"key": name, "value": value} for name, value in record.headers]
+
+
 def _timestamp_ms(record: Any) -> int:
     # Messages of magic 0 have none.
     return NO_TIMESTAMP if record.timestamp is None else int(record.timestamp)
@@ -135,48 +136,40 @@ _BOOLEAN: Final = (BooleanType(), pa.bool_())
 _BINARY: Final = (BinaryType(), pa.binary())
 _STRING: Final = (StringType(), pa.string())
 
-_ORIGIN_COLUMNS: Final[Mapping[str, Column]] = {
-    "range": Column(*_INT, lambda rows, at: [at.number] * len(rows)),
-    "cluster": Column(*_STRING, lambda rows, at: [at.cluster] * len(rows)),
-    "topic": Column(*_STRING, lambda rows, at: [at.span.topic] * len(rows)),
-    "partition": Column(*_INT, lambda rows, at: [at.span.partition] * len(rows)),
+_COLUMNS: Final[Mapping[str, Column]] = {
+    "range": Column(*_INT, lambda part: [part.origin.number] * len(part.rows)),
+    "cluster": Column(*_STRING, lambda part: [part.origin.cluster] * len(part.rows)),
+    "topic": Column(*_STRING, lambda part: [part.origin.span.topic] * len(part.rows)),
+    "partition": Column(*_INT, lambda part: [part.origin.span.partition] * len(part.rows)),
+    "is_aborted": Column(*_BOOLEAN, lambda part: part.is_aborted),
 }
 
 BATCH_COLUMNS: Final[Mapping[str, Column]] = {
-    **_ORIGIN_COLUMNS,
-    "base_offset": Column(*_LONG, lambda rows, _: [r.batch.base_offset for r in rows]),
-    "offset_end": Column(*_LONG, lambda rows, _: [r.batch.offset_end for r in rows]),
-    "record_count": Column(*_INT, lambda rows, at: [_records_in_range(r.batch, at.span) for r in rows]),
-    "is_control": Column(*_BOOLEAN, lambda rows, _: [r.batch.is_control for r in rows]),
-    "control_type": Column(*_STRING, lambda rows, _: [_control_type(r.batch) for r in rows]),
-    "is_aborted": Column(*_BOOLEAN, lambda rows, _: [r.is_aborted for r in rows]),
-    "codec": Column(*_STRING, lambda rows, _: [CODECS[r.batch.codec] for r in rows]),
-    "max_timestamp_ms": Column(*_LONG, lambda rows, _: [r.batch.max_timestamp for r in rows]),
-    "size_bytes": Column(*_INT, lambda rows, _: [r.batch.size_bytes for r in rows]),
-    "digest": Column(
-        *_BINARY,
-        lambda rows, _: [None if r.batch.is_control else batch_digest(r.batch) for r in rows],
-    ),
+    **_COLUMNS,
+    "base_offset": Column(*_LONG, lambda part: [batch.base_offset for batch in part.rows]),
+    "offset_end": Column(*_LONG, lambda part: [batch.offset_end for batch in part.rows]),
+    "record_count": Column(*_INT, lambda part: [_records_in_range(batch, part.origin.span) for batch in part.rows]),
+    "is_control": Column(*_BOOLEAN, lambda part: [batch.is_control for batch in part.rows]),
+    "control_type": Column(*_STRING, lambda part: [_control_type(batch) for batch in part.rows]),
+    "codec": Column(*_STRING, lambda part: [CODECS[batch.codec] for batch in part.rows]),
+    "max_timestamp_ms": Column(*_LONG, lambda part: [batch.max_timestamp for batch in part.rows]),
+    "size_bytes": Column(*_INT, lambda part: [batch.size_bytes for batch in part.rows]),
+    "digest": Column(*_BINARY, lambda part: [None if batch.is_control else batch_digest(batch) for batch in part.rows]),
 }
 
 RECORD_COLUMNS: Final[Mapping[str, Column]] = {
-    **_ORIGIN_COLUMNS,
-    "offset": Column(*_LONG, lambda rows, _: [r.record.offset for r in rows]),
-    "timestamp_ms": Column(*_LONG, lambda rows, _: [_timestamp_ms(r.record) for r in rows]),
-    "timestamp_type": Column(*_INT, lambda rows, _: [r.record.timestamp_type for r in rows]),
-    "is_aborted": Column(*_BOOLEAN, lambda rows, _: [r.is_aborted for r in rows]),
-    "key": Column(*_BINARY, lambda rows, _: [r.record.key for r in rows]),
-    "value": Column(*_BINARY, lambda rows, _: [r.record.value for r in rows]),
-    "is_tombstone": Column(*_BOOLEAN, lambda rows, _: [r.record.value is None for r in rows]),
-    "headers": Column(
-        _HEADERS_SPARK,
-        _HEADERS_ARROW,
-        lambda rows, _: [[{"key": name, "value": value} for name, value in r.record.headers] for r in rows],
-    ),
-    "digest": Column(*_BINARY, lambda rows, _: [record_digest(r.record) for r in rows]),
-    "key_digest": Column(*_BINARY, lambda rows, _: [bytes_digest(r.record.key) for r in rows]),
-    "value_digest": Column(*_BINARY, lambda rows, _: [bytes_digest(r.record.value) for r in rows]),
-    "headers_digest": Column(*_BINARY, lambda rows, _: [headers_digest(r.record.headers) for r in rows]),
+    **_COLUMNS,
+    "offset": Column(*_LONG, lambda part: [record.offset for record in part.rows]),
+    "timestamp_ms": Column(*_LONG, lambda part: [_timestamp_ms(record) for record in part.rows]),
+    "timestamp_type": Column(*_INT, lambda part: [record.timestamp_type for record in part.rows]),
+    "key": Column(*_BINARY, lambda part: [record.key for record in part.rows]),
+    "value": Column(*_BINARY, lambda part: [record.value for record in part.rows]),
+    "headers": Column(_HEADERS_SPARK, _HEADERS_ARROW, lambda part: [_headers(record) for record in part.rows]),
+    "is_tombstone": Column(*_BOOLEAN, lambda part: [record.value is None for record in part.rows]),
+    "digest": Column(*_BINARY, lambda part: [record_digest(record) for record in part.rows]),
+    "key_digest": Column(*_BINARY, lambda part: [bytes_digest(record.key) for record in part.rows]),
+    "value_digest": Column(*_BINARY, lambda part: [bytes_digest(record.value) for record in part.rows]),
+    "headers_digest": Column(*_BINARY, lambda part: [headers_digest(record.headers) for record in part.rows]),
 }
 
 UNUSUAL_COLUMNS: Final = frozenset({"range", "cluster", "is_tombstone", "key_digest", "value_digest", "headers_digest"})
@@ -196,44 +189,50 @@ class Rows:
     def of_batches(self, found: Sequence[StoredBatch], origin: Origin) -> Iterator[pa.RecordBatch]:
         """One row for each batch whose last offset lies in the range.
 
-        So a batch over the border of two ranges is counted once, and one that begins before the
-        first range is counted there.
+        So a batch over the border of two ranges is counted once, and one that begins before the first range is counted
+        there.
         """
-        rows = [item for item in found if item.batch.offset_end <= origin.span.offset_end]
-        if rows:
-            yield self._arrow(rows, origin)
+        owned = [item for item in found if item.batch.offset_end <= origin.span.offset_end]
+        if owned:
+            yield self._arrow(Part([item.batch for item in owned], [item.is_aborted for item in owned], origin))
 
     def of_records(self, found: Sequence[StoredBatch], origin: Origin) -> Iterator[pa.RecordBatch]:
-        """One row for each record in the range; control records are none."""
-        rows: list[StoredRecord] = []
-        from_bytes = 0
-        for item in found:
-            if item.batch.is_control:
-                continue
-            rows += _records(item, origin)
-            from_bytes += item.batch.size_bytes
-            if len(rows) > _ROWS_MAX or from_bytes > _ROWS_FROM_BYTES_MAX:
-                yield self._arrow(rows, origin)
-                rows, from_bytes = [], 0
-        if rows:
-            yield self._arrow(rows, origin)
+        """One row for each record in the range; control records are none.
 
-    def _arrow(self, rows: Sequence[Any], origin: Origin) -> pa.RecordBatch:
-        arrays = [pa.array(column.values(rows, origin), type=column.arrow) for column in self._columns]
+        :raises BrokerRefused: A batch cannot be decoded.
+        """
+        part = Part([], [], origin)
+        from_bytes = 0
+        for batch, is_aborted in found:
+            if batch.is_control:
+                continue
+            part.rows.extend(_records(batch, origin))
+            part.is_aborted.extend([is_aborted] * (len(part.rows) - len(part.is_aborted)))
+            from_bytes += batch.size_bytes
+            if len(part.rows) > _ROWS_MAX or from_bytes > _ROWS_FROM_BYTES_MAX:
+                yield self._arrow(part)
+                part, from_bytes = Part([], [], origin), 0
+        if part.rows:
+            yield self._arrow(part)
+
+    def _arrow(self, part: Part) -> pa.RecordBatch:
+        arrays = [pa.array(column.values(part), type=column.arrow) for column in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _records(item: StoredBatch, origin: Origin) -> Iterator[StoredRecord]:
-    batch, is_aborted = item
-    begin, end = origin.span.offset_begin, origin.span.offset_end
+def _records(batch: Batch, origin: Origin) -> Iterable[Any]:
+    """The decoded records of a batch that lie in the range."""
+    decoded: Iterable[Any]
     try:
         if batch.magic == _MAGIC:
             decoded = DefaultRecordBatch(batch.view)
         else:
             decoded = LegacyRecordBatch(bytes(batch.view), batch.magic)
-        for record in decoded:
-            if begin <= record.offset < end:
-                yield StoredRecord(record, is_aborted)
+        records = list(decoded)
     except (KafkaError, ValueError) as error:
         where = f"offset {batch.base_offset} of {origin.span}"
         raise unreadable(origin.cluster, where, error) from error
+    begin, end = origin.span.offset_begin, origin.span.offset_end
+    if begin <= batch.base_offset and batch.offset_end <= end:
+        return records
+    return [record for record in records if begin <= record.offset < end]

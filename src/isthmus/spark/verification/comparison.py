@@ -24,6 +24,11 @@ KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone 
 KEY_FIELDS: Final = "range INT, offset BIGINT, key_digest BINARY"
 
 
+def together(rows: DataFrame, partitions: int) -> DataFrame:
+    """Rows with all those of a slice in one place: whatever is counted by slice then needs no other exchange."""
+    return rows.repartition(partitions, _slice())
+
+
 def slice_totals(batches: DataFrame) -> DataFrame:
     """One row per slice from rows of `BATCH_FIELDS`: slice, source_records, target_records, source_bytes, read_bytes,
     is_equal.

@@ -42,7 +42,7 @@ EXPLAINED_MAX: Final = 20
 """For how many findings it is read again what differs."""
 _RETENTION_ROUNDS: Final = 3
 _GROUP_BYTES_MIN: Final = 1 << 20
-_GROUPS_PER_SLOT: Final = 2
+_PARTS_PER_SLOT: Final = 2
 
 ResultT = TypeVar("ResultT")
 
@@ -212,11 +212,14 @@ class _Verification:
 
     def _read(self, mode: str, fields: str, ranges: Iterable[tuple[NumberedRange, int]]) -> DataFrame:
         sized = list(ranges)
-        slots = self._spark.sparkContext.defaultParallelism
-        share = sum(size_bytes for _, size_bytes in sized) // (slots * _GROUPS_PER_SLOT)
-        groups = grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES)))
+        share = sum(size_bytes for _, size_bytes in sized) // (
+            self._spark.sparkContext.defaultParallelism * _PARTS_PER_SLOT
+        )
+        groups = list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
         reader = self._spark.read.format(self._format).schema(fields)
-        return reader.options(mode=mode, ranges=ranges_option(groups)).load()
+        rows = reader.options(mode=mode, ranges=ranges_option(groups)).load()
+        # What is read in so many parts is compared in as many.
+        return comparison.together(rows, max(len(groups), 1))
 
     def _collect(self, rows: DataFrame, what: str) -> list[Row]:
         description = f"verify {self._source.alias} to {self._target.alias}: {what}"
