@@ -168,7 +168,15 @@ class TargetAppender:
             if not head.is_plain or head.batch.base_offset != run.writer.position:
                 self._engine.needs_care(run)
                 continue
-            parcel = _parcel(run, lanes)
+            try:
+                parcel = _parcel(run, lanes)
+            except ValueError:
+                # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
+                if head.stored > 1:
+                    run.pending[0] = head._replace(is_plain=False)
+                    self._engine.needs_care(run)
+                    continue
+                parcel = Parcel(head.batch, 1)
             parcels.append((run, parcel))
             size += parcel.batch.size_bytes
         return parcels

@@ -116,6 +116,7 @@ class Detour:
                 batches = rebatch.split(batch, lane.batch_bytes_max)
             else:
                 batches = rebatch.dense(batch, begin=run.writer.position)
+            _check_complete(batch, batches, run.writer.position)
         except ValueError as error:
             run.fail(
                 LaneState.BLOCKED,
@@ -372,6 +373,16 @@ class Detour:
         if leader is None:
             raise Unreachable(f"{run.lane.key} has no leader at the target", cluster=self._target.cluster.alias)
         return leader, await self._target.connection(leader.node_id)
+
+
+def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:
+    """Nothing may get lost on the way: a gap between the parts would become a hole at the target.
+
+    :raises ValueError: The parts do not hold what the header of the batch promises.
+    """
+    count = sum(part.record_count for part in parts)
+    if batch.is_dense and count != batch.offset_end - max(batch.base_offset, begin):
+        raise ValueError(f"the batch at offset {batch.base_offset} does not hold the records its header promises")
 
 
 def _empty(batch: Batch) -> Batch:

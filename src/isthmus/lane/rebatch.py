@@ -45,7 +45,10 @@ def records_of(batch: Batch) -> list[Record]:
     if batch.magic != _MAGIC:
         return _legacy_records(batch)
     try:
-        return [Record(r.offset, r.timestamp, r.key, r.value, r.headers) for r in DefaultRecordBatch(bytes(batch.view))]
+        decoded = DefaultRecordBatch(bytes(batch.view))
+        # The bytes of a batch built here begin at offset 0, wherever it belongs.
+        shift = batch.base_offset - decoded.base_offset
+        return [Record(r.offset + shift, r.timestamp, r.key, r.value, r.headers) for r in decoded]
     except Exception as error:
         raise ValueError(f"the batch at offset {batch.base_offset} cannot be decoded: {error}") from error
 
@@ -109,17 +112,24 @@ def join(batches: Sequence[Batch]) -> Batch:
     """Dense batches (or runs of them, see `wire.batch.spans`) that follow one another, of one codec, as one batch.
 
     The inner loop does as little as possible: this is what makes sources of tiny batches fast.
+
+    :raises ValueError: They cannot be decoded, or hold other records than their headers promise.
     """
     builder = _builder()
     append = builder.append
-    delta = 0
-    for batch in batches:
-        stored = MemoryRecords(bytes(batch.view))
-        while (records := stored.next_batch()) is not None:
-            for record in records:
-                append(delta, record.timestamp, record.key, record.value, record.headers)
-                delta += 1
-    return _built(builder, batches[0].base_offset, batches[0].codec)
+    base_offset, delta = batches[0].base_offset, 0
+    try:
+        for batch in batches:
+            stored = MemoryRecords(bytes(batch.view))
+            while (records := stored.next_batch()) is not None:
+                for record in records:
+                    append(delta, record.timestamp, record.key, record.value, record.headers)
+                    delta += 1
+    except Exception as error:
+        raise ValueError(f"the batches from offset {base_offset} on cannot be decoded: {error}") from error
+    if base_offset + delta != batches[-1].offset_end:
+        raise ValueError(f"the batches from offset {base_offset} on hold other records than their headers promise")
+    return _built(builder, base_offset, batches[0].codec)
 
 
 def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Batch]:

@@ -46,9 +46,14 @@ class Running:
         return {report.key: report for report in self.engine.reports()}
 
     async def until(
-        self, condition: Callable[[Reports], bool], *, term_s: float = TERM_S, look_s: float = _LOOK_S
+        self,
+        condition: Callable[[Reports], bool],
+        *,
+        term_s: float = TERM_S,
+        look_s: float = _LOOK_S,
+        may_end: bool = False,
     ) -> Reports:
-        """Wait for something to become true of the reports."""
+        """Wait for something to become true of the reports. No lane may end for good meanwhile, unless `may_end`."""
         deadline = time.monotonic() + term_s
         while True:
             if self.engine.failure is not None:
@@ -56,7 +61,7 @@ class Running:
             reports = self.reports
             if condition(reports):
                 return reports
-            assert not any(report.state.is_terminal for report in reports.values()), list(reports.values())
+            assert may_end or not any(r.state.is_terminal for r in reports.values()), list(reports.values())
             assert time.monotonic() < deadline, f"still {list(reports.values())}"
             await asyncio.sleep(look_s)
 
