@@ -1,0 +1,128 @@
+"""`doctor` finds what is missing on real clusters, before anything is written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.control.doctor import examine
+from isthmus.control.findings import Finding, Level
+from isthmus.model.cluster import Cluster
+from tests.integration.control.running import configuration_of, link_of
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+_FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LocalCluster]:
+    """A cluster with an authorizer, where `isthmus` has the rights a link needs."""
+    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster
+
+
+def deny(cluster: LocalCluster, name: str, *operations: AclOperation) -> None:
+    """Take rights on a topic from the user `isthmus`."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC,
+            name,
+            ResourcePatternType.LITERAL,
+            "User:isthmus",
+            "*",
+            operation,
+            AclPermissionType.DENY,
+        )
+        for operation in operations
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(30)
+    # The controller knows them now; the brokers learn of them a moment later.
+    for rule in rules:
+        wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
+        while not admin.describe_acls(wanted).result(30):
+            time.sleep(0.02)
+
+
+def examined(source: Cluster, target: Cluster, *patterns: str) -> list[Finding]:
+    """What is found about a link."""
+    return asyncio.run(examine(configuration_of(link_of(source, target, *patterns))))
+
+
+def errors(findings: list[Finding]) -> list[str]:
+    """The messages of what cannot work."""
+    return [finding.message for finding in findings if finding.level is Level.ERROR]
+
+
+def test_all_is_well(east: LocalCluster, secured: LocalCluster, topic: TopicNamer) -> None:
+    """With the rights a link needs, on clusters as they come, nothing is wrong."""
+    name = topic("well")
+    topics.create(east, name)
+    findings = examined(east.cluster(), secured.cluster(), name)
+    assert errors(findings) == []
+    told = {finding.check: finding.message for finding in findings if finding.level is Level.OK}
+    assert {"java", "spark", "clock", "version", "reachability", "topics"} <= told.keys()
+    assert "Kafka 4" in told["version"]
+    assert "controller's clock" in told["clock"]
+
+
+def test_missing_rights_at_the_source(secured: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Each right that is missing is named with its topics and what it is needed for."""
+    stem = topic("source")
+    for name in ("a", "b", "c"):
+        topics.create(secured, f"{stem}.{name}")
+    deny(secured, f"{stem}.a", AclOperation.READ)
+    deny(secured, f"{stem}.b", AclOperation.DESCRIBE_CONFIGS)
+    findings = examined(secured.cluster(), west.cluster(), f"{stem}.*")
+    told = errors(findings)
+    assert any(f"READ is missing at secured on {stem}.a: needed to copy" in message for message in told)
+    assert any("describing the configuration" in message and f"{stem}.b" in message for message in told)
+    assert not any(f"{stem}.c" in message for message in told)
+
+
+def test_missing_rights_at_the_target(east: LocalCluster, secured: LocalCluster, topic: TopicNamer) -> None:
+    """Rights on topics that are there are read; the right to create one is tried without creating it."""
+    there, missing = topic("there"), topic("missing")
+    for name in (there, missing):
+        topics.create(east, name)
+    topics.create(secured, there)
+    deny(secured, there, AclOperation.WRITE, AclOperation.ALTER)
+    deny(secured, missing, AclOperation.CREATE)
+    findings = examined(east.cluster(), secured.cluster(), there, missing)
+    told = errors(findings)
+    assert any(f"WRITE is missing at secured on {there}" in message for message in told)
+    assert any(f"creating topic {missing}" in message for message in told)
+    warned = [finding.message for finding in findings if finding.level is Level.WARN]
+    assert any(f"ALTER is missing at secured on {there}: needed to add partitions" in m for m in warned)
+
+
+def test_cluster_that_does_not_answer(west: LocalCluster) -> None:
+    """A cluster that is away is an error of its own, and the links that need it are left out."""
+    nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:23998",))
+    findings = examined(nowhere, west.cluster(), "orders")
+    assert [f.subject for f in findings if f.level is Level.ERROR] == ["nowhere"]
+    assert not any(f.subject == "east-west" for f in findings)
+
+
+def test_same_cluster_on_both_sides(east: LocalCluster) -> None:
+    """A link of a cluster with itself is found by the cluster's id, whatever the aliases."""
+    twin = Cluster(alias="twin", bootstrap_servers=east.cluster().bootstrap_servers)
+    (message,) = errors(examined(east.cluster(), twin, "orders"))
+    assert "are the same cluster" in message

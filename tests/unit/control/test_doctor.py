@@ -1,0 +1,71 @@
+"""What an examination makes of what it reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.cluster.brokers import Operation
+from isthmus.cluster.clock import ClockReading
+from isthmus.control import rights
+from isthmus.control.doctor import clock_finding, topic_plan_findings
+from isthmus.control.findings import Level
+from isthmus.control.plan import Action, LinkPlan, TopicPlan
+from isthmus.model.lane import Problem
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "uncertainty_ms", "level"),
+    [(0, 1, Level.OK), (4_999, 0, Level.OK), (-6_000, 0, Level.WARN), (8_000, 4_000, Level.OK)],
+)
+def test_clocks_may_differ_by_seconds(ahead_ms: float, uncertainty_ms: float, level: Level) -> None:
+    """A clock is wrong only as far as the reading can tell."""
+    reading = ClockReading(ahead_ms=ahead_ms, uncertainty_ms=uncertainty_ms)
+    assert clock_finding("east", reading).level is level
+
+
+def test_unread_clock_is_said_to_be_unread() -> None:
+    """What was not examined is not called fine."""
+    assert "not examined" in clock_finding("east", None).message
+
+
+def test_missing_rights_are_gathered_by_right() -> None:
+    """One finding for each missing right, naming the topics that lack it."""
+    everything = frozenset(Operation)
+    allowed = {"a": everything, "b": everything - {Operation.READ}, "c": everything - {Operation.READ}}
+    (finding,) = rights.topic_findings("l", "east", rights.SOURCE_TOPIC, allowed)
+    assert finding.level is Level.ERROR
+    assert "READ is missing at east on b, c" in finding.message
+    (fine,) = rights.topic_findings("l", "east", rights.SOURCE_TOPIC, {"a": everything})
+    assert fine.level is Level.OK
+
+
+def test_many_topics_are_not_all_named() -> None:
+    """A long list is cut short with its length."""
+    allowed = {f"t{n:02}": frozenset[Operation]() for n in range(25)}
+    found = list(rights.topic_findings("l", "east", rights.SOURCE_TOPIC, allowed))
+    assert all("and 15 more" in finding.message for finding in found)
+
+
+def test_rights_on_the_cluster_are_wishes() -> None:
+    """Mirroring works without them, only not as well."""
+    levels = {finding.level for finding in rights.cluster_findings("l", "west", frozenset())}
+    assert levels == {Level.WARN}
+    assert list(rights.cluster_findings("l", "west", frozenset(Operation))) == []
+
+
+def test_refusals_are_errors_and_notes_are_warnings() -> None:
+    """Preflight's reasons come through with their hints."""
+    topics = (
+        TopicPlan(topic="a", action=Action.REFUSE, reasons=(Problem("impossible", "do this"),)),
+        TopicPlan(topic="b", action=Action.COPY, notes=(Problem("slow", "do that"),)),
+    )
+    plan = LinkPlan(link="l", source="east", target="west", topics=topics)
+    found = [(f.level, f.subject, f.hint) for f in topic_plan_findings(plan)]
+    assert found[:2] == [(Level.ERROR, "l/a", "do this"), (Level.WARN, "l/b", "do that")]
+    assert found[2][0] is Level.OK
+
+
+def test_link_without_topics_is_suspicious() -> None:
+    """A filter that selects nothing is told, not passed over."""
+    plan = LinkPlan(link="l", source="east", target="west")
+    assert [finding.level for finding in topic_plan_findings(plan)] == [Level.WARN]
