@@ -65,7 +65,8 @@ class LinkLedger:
 
     `documents` are the newest of the link by key, whoever wrote them. `generation` is that of this controller.
     `problem` is why the ledger could not be read or written when that was last tried. `was_lost` says after `open` that
-    there were controllers before of which the ledger knows nothing.
+    there were controllers before of which the ledger knows nothing. From `opened_at` (monotonic) on everybody who reads
+    the ledger knows of this one.
     """
 
     def __init__(self, client: Client, link: str, *, replication_factor: int | None = None) -> None:
@@ -82,6 +83,7 @@ class LinkLedger:
         self.problem: ClusterError | None = None
         self._started_ms = int(time.time() * 1000)
         self.was_lost = False
+        self.opened_at = 0.0
 
     @property
     def generation(self) -> int:
@@ -103,9 +105,9 @@ class LinkLedger:
         for entry in await self._tail.read_to_end():
             if link_of(entry.key) == self.link:
                 apply(self.documents, entry)
-        was_controlled = any(isinstance(document, ControllerDocument) for document in self.documents.values())
-        self.was_lost = self._writer.is_later and not was_controlled
+        self.was_lost = self._writer.is_later and not self.documents
         await self.write(self._beaten())
+        self.opened_at = time.monotonic()
 
     def close(self) -> None:
         self._tail.close()

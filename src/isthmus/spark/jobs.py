@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
@@ -17,15 +17,25 @@ from isthmus.spark.task import lease_task
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_WORKER_GONE: Final = ("Python worker exited unexpectedly", "Command exited with code")
+_OVER: Final = ("Python worker exited unexpectedly", "Command exited with code", "Traceback (most recent call last)")
+_NO_MODULE: Final = "ModuleNotFoundError"
 
 
 class JobFailed(Exception):
-    """A lease's job ended without a receipt. `is_dead` says that the process it ran in is known to be gone."""
+    """A lease's job ended without a receipt. `is_dead` says that it is known to run no more."""
 
-    def __init__(self, message: str, *, is_dead: bool) -> None:
+    def __init__(self, message: str, *, is_dead: bool, hint: str = "It is started again by itself.") -> None:
         super().__init__(message)
         self.is_dead = is_dead
+        self.hint = hint
+
+    @classmethod
+    def told_by(cls, text: str) -> Self:
+        """What an exception from Spark's side says."""
+        if _NO_MODULE in text:
+            hint = "Give the executors a Python that has Isthmus: set PYSPARK_PYTHON, or ship it with --archives."
+            return cls(_telling_line(text), is_dead=True, hint=hint)
+        return cls(_telling_line(text), is_dead=any(sign in text for sign in _OVER))
 
 
 def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Future[Receipt]:
@@ -46,8 +56,7 @@ def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Fut
         try:
             receipt = _run(spark, spec, group)
         except (Py4JError, PySparkException, OSError) as failure:
-            text = str(failure)
-            error = JobFailed(_first_line(text), is_dead=any(sign in text for sign in _WORKER_GONE))
+            error = JobFailed.told_by(str(failure))
         # The loop may be gone when the driver ends in a hurry.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, receipt, error)
@@ -68,7 +77,7 @@ async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
         await asyncio.to_thread(spark.cancelJobGroup, group)
 
 
-def _first_line(text: str) -> str:
+def _telling_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if "Exception" in line or "Error" in line]
     return (telling or lines or ["the job failed"])[0][:400]

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from isthmus.errors import ClusterError, IsthmusError
@@ -16,6 +16,7 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneReport, Problem
 from isthmus.model.latency import BUCKETS
+from isthmus.model.link import Limits
 from isthmus.spark.distribution import Distribution, LeaseGroup
 from isthmus.spark.jobs import JobFailed, cancel, start_lease
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
@@ -161,7 +162,7 @@ class LeaseScheduler:
         generation = group.generation
         await self._declare(group, also=parting)
         spec = LeaseSpec(
-            context=self._context,
+            context=replace(self._context, limits=self._share()),
             slot=group.slot,
             controller=group.controller,
             generation=generation,
@@ -179,13 +180,21 @@ class LeaseScheduler:
         self._running[group].append(lease)
         return lease
 
+    def _share(self) -> Limits:
+        """What one lease may take of the link's limits."""
+        limits = self._context.limits
+        if limits.bytes_per_s is None:
+            return limits
+        busy = sum(1 for group in self._groups if group.lanes)
+        return replace(limits, bytes_per_s=max(limits.bytes_per_s // max(busy, 1), 1))
+
     async def _conclude(self, group: LeaseGroup, lease: RunningLease) -> None:
         """Take the receipt of a lease that ended, or find out that it is over without one."""
         receipt: Receipt | None = None
         try:
             receipt = lease.job.result()
         except JobFailed as failure:
-            self.problem = Problem(f"lease {group.slot} was lost: {failure}", "It is started again by itself.")
+            self.problem = Problem(f"lease {group.slot} was lost: {failure}", failure.hint)
             if not failure.is_dead:
                 await self._revoke(group, lease.generation)
         else:
@@ -279,7 +288,7 @@ class LeaseScheduler:
     async def _await_former_leases(self) -> None:
         """Wait until no task of an earlier controller writes any more: each says so, or the ledger's rules do."""
         former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
-        deadline = time.monotonic() + REVOCATION_S
+        deadline = self._ledger.opened_at + REVOCATION_S
         while (unknown := [d for d in former if not self._has_ended(d)]) or self._ledger.was_lost:
             if time.monotonic() > deadline:
                 break

@@ -129,7 +129,8 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
     from pyspark.java_gateway import launch_gateway
 
     spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    if log is None:
+    if log is None or SparkContext._gateway is not None:
+        # A JVM that is there already is used again.
         SparkContext(conf=spark_conf)
         return
     with log.open("ab") as output:

@@ -14,9 +14,9 @@ from isthmus.spark.session import session
 SLOTS: Final = 4
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with four task slots, shared by all tests of this process."""
+    """A session with four task slots, shared by the tests of a module."""
     active = SparkSession.getActiveSession()
     if active is not None and active.sparkContext.defaultParallelism < SLOTS:
         active.stop()

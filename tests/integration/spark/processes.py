@@ -1,4 +1,4 @@
-"""The Python workers of this process's Spark, as the kernel knows them."""
+"""The processes of Spark below this one, as the kernel knows them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ from pathlib import Path
 
 
 def python_workers() -> list[int]:
-    """The pids of all Python workers below this process: what the worker daemons of its JVM have forked."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            # It ended while we looked.
-            continue
-        children[int(fields[1])].append(int(stat.parent.name))
-    below, found = list(children[os.getpid()]), []
-    while below:
-        pid = below.pop()
-        found += [child for child in children[pid] if _is_daemon(pid) and _is_daemon(child)]
-        below += children[pid]
-    return found
+    """The pids of all Python workers: what the worker daemons below this process have forked."""
+    return [child for parent, child in _descent() if _runs(parent, "pyspark.daemon") and _runs(child, "pyspark.daemon")]
+
+
+def executors() -> list[int]:
+    """The pids of all executors of standalone clusters that were started by this process."""
+    return [child for _, child in _descent() if _runs(child, "CoarseGrainedExecutorBackend")]
 
 
 def kill(pids: list[int]) -> None:
@@ -32,8 +24,26 @@ def kill(pids: list[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _is_daemon(pid: int) -> bool:
+def _descent() -> list[tuple[int, int]]:
+    """All processes below this one, each with its parent."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            # It ended while we looked.
+            continue
+        children[int(fields[1])].append(int(stat.parent.name))
+    found, parents = [], [os.getpid()]
+    while parents:
+        parent = parents.pop()
+        found += [(parent, child) for child in children[parent]]
+        parents += children[parent]
+    return found
+
+
+def _runs(pid: int, program: str) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

@@ -1,0 +1,110 @@
+"""A Spark cluster of real processes on loopback: a master and two workers, from the wheel of pyspark."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+import isthmus
+from isthmus.cluster.local.java import find_java
+from isthmus.cluster.local.ports import free_ports
+
+HOST: Final = "127.0.0.1"
+WORKERS: Final = 2
+_START_S: Final = 60.0
+_SPARK_HOME: Final = Path(pyspark.__file__).parent
+
+
+class StandaloneSpark:
+    """Where the master listens, and the conf an application needs to be on its own on this host."""
+
+    def __init__(self, master: str, folder: Path) -> None:
+        self.master = master
+        driver, blocks = free_ports(2)
+        self.conf = {
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.host": HOST,
+            "spark.driver.port": str(driver),
+            "spark.blockManager.port": str(blocks),
+            "spark.port.maxRetries": "50",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.executorEnv.PYTHONPATH": str(Path(isthmus.__file__).parents[1]),
+        }
+        self.folder = folder
+
+
+@contextmanager
+def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
+    """Start it, wait until both workers have registered, and end every process of it."""
+    port, *others = free_ports(2 + 2 * WORKERS)
+    master = f"spark://{HOST}:{port}"
+    with ExitStack() as running:
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(others.pop())]
+        running.enter_context(_daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
+        _await(port)
+        for number in range(WORKERS):
+            arguments = ["--host", HOST, "--port", str(others.pop()), "--webui-port", str(others.pop())]
+            arguments += ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{number}"), master]
+            name = "org.apache.spark.deploy.worker.Worker"
+            running.enter_context(_daemon(name, arguments, folder / f"worker-{number}.log"))
+        _await_workers(folder / "master.log")
+        yield StandaloneSpark(master, folder)
+
+
+@contextmanager
+def _daemon(name: str, arguments: list[str], log: Path) -> Iterator[None]:
+    java = find_java()
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(_SPARK_HOME),
+        "JAVA_HOME": str(java.executable.resolve().parent.parent),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_DAEMON_MEMORY": "192m",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(_SPARK_HOME / "bin" / "spark-class"), name, *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # So that executors, its children, can be told from others.
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await(port: int) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) == 0:
+                return
+        assert time.monotonic() < deadline, f"nothing listens on {port}"
+        time.sleep(0.1)
+
+
+def _await_workers(log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while log.read_text(errors="replace").count("Registering worker") < WORKERS:
+        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+        time.sleep(0.1)

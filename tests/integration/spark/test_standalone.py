@@ -1,0 +1,85 @@
+"""Leases on a Spark cluster: a master and two workers as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.configuration import SparkSettings
+from isthmus.spark.lease import Ending
+from isthmus.spark.session import session, slot_count
+from tests.integration.lane import oracle, topics
+from tests.integration.spark.controlled import controlled
+from tests.integration.spark.processes import executors, kill
+from tests.integration.spark.standalone import WORKERS, standalone_spark
+from tests.integration.spark.traffic import traffic
+
+pytestmark = pytest.mark.integration
+Names = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """An application on a Spark cluster with two executors of one slot each."""
+    folder = tmp_path_factory.mktemp("standalone")
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+    with standalone_spark(folder) as cluster, pytest.MonkeyPatch.context() as patch:
+        # What an operator sets: the Python that every executor has.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        spark = session(SparkSettings(master=cluster.master, conf=cluster.conf), log=folder / "driver.log")
+        yield spark
+        spark.stop()
+
+
+def test_leases_are_handed_from_executor_to_executor(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """A lease and its successor run in different processes, and nothing is lost or doubled between them."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders, partitions=2)
+    slots = slot_count(spark.sparkContext, SparkSettings(master=spark.sparkContext.master or ""))
+    assert slots == WORKERS
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, topic("link"), slots=slots, term_s=8.0) as link:
+            await link.assign(orders)
+            with traffic(east, orders, partitions=2):
+                await link.until(lambda: len(link.scheduler.receipts) >= 3, term_s=90.0)
+            await link.until_copied(orders, partitions=2)
+            assert {receipt.ending for receipt in link.scheduler.receipts} == {Ending.SUCCEEDED}
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders, partitions=2)
+
+
+def test_a_killed_executor_costs_seconds(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Its worker knows that the process is gone, so the lease is started elsewhere without waiting for its term."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with controlled(spark, east, west, topic("link")) as link:
+            await link.assign(orders)
+            with traffic(east, orders):
+                await link.until(lambda: any(report.records > 100 for report in link.reports.values()))
+                kill(executors())
+                killed_at = loop.time()
+                await link.until(lambda: link.scheduler.problem is not None)
+                begun = await link.ends(link.target, orders)
+                while await link.ends(link.target, orders) == begun:
+                    assert loop.time() < killed_at + 40.0, str(link.scheduler.problem)
+                    await asyncio.sleep(0.05)
+            await link.until_copied(orders)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders)
