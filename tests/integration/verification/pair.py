@@ -52,7 +52,7 @@ class Pair:
         self._spark = spark
         self.source, self.target = source, target
 
-    def topic(self, stem: str, *, partitions: int = 1, at_target: bool = True, **configs: object) -> str:
+    def topic(self, stem: str, *, partitions: int = 1, at_target: bool = True, **configs: Any) -> str:
         """A new empty topic at both sides; `partitions` are the source's."""
         name = f"{stem}-{secrets.token_hex(4)}"
         topics.create(self.source, name, partitions=partitions, **configs)
@@ -60,7 +60,7 @@ class Pair:
             topics.create(self.target, name)
         return name
 
-    def produce(self, name: str, begin: int = 0, end: int = RECORDS, *, partition: int = 0, **settings: object) -> None:
+    def produce(self, name: str, begin: int = 0, end: int = RECORDS, *, partition: int = 0, **settings: Any) -> None:
         """Write records to the source, ten in a batch."""
         given = [topics.Given(r.key, r.value, list(r.headers), r.timestamp) for r in records(begin, end)]
         topics.produce(self.source, name, given, partition=partition, **{"batch_num_messages": 10, **settings})

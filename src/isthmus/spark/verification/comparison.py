@@ -58,7 +58,7 @@ def slice_totals(batches: DataFrame) -> DataFrame:
 
 def differences(records: DataFrame) -> DataFrame:
     """The offsets at which the sides differ, from rows of `RECORD_FIELDS`: slice, offset, kind."""
-    return _left_over(records).groupBy("slice", "offset").agg(_kind().alias("kind"))
+    return _alike(records).where("surplus <> 0").groupBy("slice", "offset").agg(_kind().alias("kind"))
 
 
 def differences_of_keys(records: DataFrame, held: DataFrame) -> DataFrame:
@@ -66,21 +66,25 @@ def differences_of_keys(records: DataFrame, held: DataFrame) -> DataFrame:
 
     Each side's log cleaner works when it likes, so a record that one side lacks may be obsolete there: its kind is
     `CLEANED` when that side has a later record of the same key, when it deletes a key of which that side has nothing
-    before it, or when it belongs to an aborted transaction.
+    before it, or when it belongs to an aborted transaction. A cleaner never puts two records at one offset.
     """
-    one_sided = (
-        _left_over(records, "key_digest", "is_tombstone")
+    one_sided = F.when(F.col("count") == 1, F.when(F.col("kind") == Kind.MISSING, -1).otherwise(1))
+    differing = (
+        _alike(records, "key_digest", "is_tombstone")
         .groupBy("slice", "offset")
         .agg(
+            F.bool_or(F.col("surplus") != 0).alias("differs"),
             _kind().alias("kind"),
+            F.sum("count").alias("count"),
             F.any_value("key_digest").alias("key_digest"),
             F.bool_and("is_tombstone").alias("is_tombstone"),
             F.bool_and("is_aborted").alias("is_aborted"),
         )
+        .where("differs")
         # The side that lacks the record.
-        .withColumn("side", F.when(F.col("kind") == Kind.MISSING, -1).when(F.col("kind") == Kind.EXTRA, 1))
+        .withColumn("side", one_sided)
     )
-    joined = one_sided.join(held, ["slice", "side", "key_digest"], "left")
+    joined = differing.join(held, ["slice", "side", "key_digest"], "left")
     deletes_nothing = F.col("first").isNull() | (F.col("first") > F.col("offset"))
     is_obsolete = (
         F.col("is_aborted")
@@ -132,9 +136,10 @@ def _side() -> Column:
     return F.expr("1 - 2 * (range % 2)")
 
 
-def _left_over(records: DataFrame, *more: str) -> DataFrame:
+def _alike(records: DataFrame, *more: str) -> DataFrame:
+    """Records that are equal in everything: how many there are, and how many more at the source than at the target."""
     alike = records.groupBy(_slice().alias("slice"), "offset", "timestamp_ms", "is_aborted", "digest", *more)
-    return alike.agg(F.sum(_side()).alias("surplus")).where("surplus <> 0")
+    return alike.agg(F.sum(_side()).alias("surplus"), F.count("*").alias("count"))
 
 
 def _kind() -> Column:
