@@ -1,0 +1,131 @@
+"""The commands that run and show links, as people and scripts call them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from isthmus.cluster.local import LocalCluster
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()"]
+TERM_S = 120
+
+
+class Shell:
+    """Runs `isthmus` with a configuration of one link, which has a name of its own."""
+
+    def __init__(self, folder: Path, east: LocalCluster, west: LocalCluster, stem: str) -> None:
+        self.stem = stem
+        document = {
+            "clusters": {
+                "east": {"bootstrap_servers": east.bootstrap_servers},
+                "west": {"bootstrap_servers": west.bootstrap_servers},
+            },
+            "links": [{"name": stem, "source": "east", "target": "west", "topics": {"include": [f"{stem}.*"]}}],
+            "spark": {"master": "local[2]"},
+        }
+        path = folder / "isthmus.yaml"
+        path.write_text(yaml.safe_dump(document))
+        self._environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """The command, running."""
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, code: int = 0) -> Any:
+        """What the command prints as JSON; it ends with `code`."""
+        with self.start(*arguments, *([] if arguments[0] in ("pause", "resume") else ["-o", "json"])) as command:
+            said, told = command.communicate(timeout=TERM_S)
+        assert command.returncode == code, told
+        return json.loads(said) if said else None
+
+
+@pytest.fixture
+def shell(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> Shell:
+    """A shell whose link mirrors one topic with a hundred records."""
+    made = Shell(tmp_path, east, west, topic("cli"))
+    topics.create(east, f"{made.stem}.a")
+    topics.produce(east, f"{made.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 100)
+    return made
+
+
+def test_plan_run_status(shell: Shell) -> None:
+    """What is planned is done by the run, and then nothing is left to do; results are JSON on stdout."""
+    plan = shell.run("plan", "--detailed-exitcode", code=3)
+    (planned,) = plan["links"][0]["topics"]
+    assert (planned["action"], planned["mode"], planned["records_to_copy"]) == ("create", "identity", 100)
+    assert shell.run("run", "--dry-run") == plan
+    outcome = shell.run("run", "--until", "caught-up")
+    assert (outcome["caught_up"], outcome["records"]) == (True, 100)
+    assert outcome["links"][0]["topics"][0]["lag_records"] == 0
+    assert shell.run("plan", "--detailed-exitcode")["has_changes"] is False
+    (status,) = shell.run("status")
+    assert (status["state"], status["topics"][0]["target_end"]) == ("STOPPED", 100)
+    assert all(finding["level"] != "error" for finding in shell.run("doctor"))
+
+
+def test_paused_link_is_left_alone(shell: Shell) -> None:
+    """A pause is kept in the ledger, so it holds for runs that start later too."""
+    shell.run("pause", shell.stem)
+    outcome = shell.run("run", "--until", "caught-up")
+    assert (outcome["records"], outcome["links"][0]["state"]) == (0, "PAUSED")
+    shell.run("resume", shell.stem)
+    assert shell.run("plan", "--link", shell.stem)["links"][0]["topics"][0]["records_to_copy"] == 100
+
+
+def test_sigterm_ends_a_run_in_good_order(shell: Shell, east: LocalCluster) -> None:
+    """A run that is told to end does so within seconds, with the signal's exit code, and leaves nothing."""
+    with shell.start("run", "-o", "json") as command:
+        deadline = time.monotonic() + TERM_S
+        while not children(command.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(1)
+        found = children(command.pid)
+        begun = time.monotonic()
+        command.send_signal(signal.SIGTERM)
+        said, told = command.communicate(timeout=TERM_S)
+    assert command.returncode == 128 + signal.SIGTERM, told
+    assert time.monotonic() - begun < 10
+    assert json.loads(said)["caught_up"] is False
+    while any(Path(f"/proc/{pid}").exists() for pid in found):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def children(pid: int) -> list[int]:
+    """The processes the threads of a process have started: its JVM."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in lists for child in file.read_text().split()]
+
+
+def test_unreachable_cluster_is_named(tmp_path: Path, east: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Reading commands say which cluster does not answer, and exit with 1."""
+    away = Shell(tmp_path, east, east, topic("away"))
+    path = tmp_path / "isthmus.yaml"
+    path.write_text(path.read_text().replace(east.bootstrap_servers, "127.0.0.1:23997"))
+    assert "does not answer" in away.run("plan", code=1)["links"][0]["problem"]["message"]
+    (status,) = away.run("status", code=1)
+    assert (status["state"], status["problem"]["hint"] != "") == ("UNAVAILABLE", True)
+    assert [f["subject"] for f in away.run("doctor", code=1) if f["level"] == "error"] == ["east", "west"]
