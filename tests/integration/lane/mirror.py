@@ -16,6 +16,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.wire.client import Client
 from tests.integration.lane import oracle
+from tests.integration.lane.topics import as_admin
 
 TERM_S: Final = 40.0
 _LOOK_S: Final = 0.02
@@ -78,7 +79,7 @@ class Mirror:
         target_login: Cluster | None = None,
     ) -> None:
         self.source, self.target = source, target
-        self.source_login = source_login or source.admin_cluster()
+        self.source_login = source_login or as_admin(source)
         self.target_login = target_login or target.cluster()
         self.producer: ProducerIdentity | None = None
 

@@ -1,0 +1,157 @@
+"""The network between Isthmus and a cluster is cut, loses answers, and resets connections while records flow."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import LaneKey, LaneState
+from tests.faults.proxy import HOST, Proxy, Weather
+from tests.faults.stream import DAY_MS, Stream
+from tests.faults.witness import until_all_advance, until_told
+from tests.integration.lane import topics
+from tests.integration.lane.mirror import Mirror
+
+pytestmark = pytest.mark.faults
+
+PARTITIONS: Final = 2
+CUT_S: Final = 10.0
+TopicNamer = Callable[[str], str]
+
+
+class Remote(NamedTuple):
+    """A mirror between clusters of one broker, and the networks on the way to them."""
+
+    mirror: Mirror
+    source: Proxy
+    target: Proxy
+
+    def proxy(self, side: str) -> Proxy:
+        return self.source if side == "source" else self.target
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[Remote]:
+    """Both clusters reach Isthmus through a proxy only; whoever produces or looks goes straight to them."""
+    with ExitStack() as stack:
+        (source, here), (target, there) = (_behind_proxy(stack, alias) for alias in ("near", "far"))
+        logins = (
+            Cluster(alias=c.name, bootstrap_servers=(f"{HOST}:{p.port}",)) for c, p in ((source, here), (target, there))
+        )
+        source_login, target_login = logins
+        yield Remote(Mirror(source, target, source_login=source_login, target_login=target_login), here, there)
+
+
+def _behind_proxy(stack: ExitStack, name: str) -> tuple[LocalCluster, Proxy]:
+    """A cluster with a second listener that is advertised as the proxy's port."""
+    base_port, proxied, port = _ports()
+    (ports,) = choose_ports(1, base_port, secure=False, mutual_tls=False)
+    listeners = {"PLAINTEXT": ports.plaintext, "PROXIED": proxied, "CONTROLLER": ports.controller}
+
+    def written(**changed: int) -> str:
+        return ",".join(f"{listener}://{HOST}:{at}" for listener, at in {**listeners, **changed}.items())
+
+    cluster = LocalCluster.start(
+        name,
+        brokers=1,
+        base_port=base_port,
+        heap_mb=256,
+        properties={
+            "listeners": written(),
+            "advertised.listeners": written(PROXIED=port),
+            "listener.security.protocol.map": ",".join(f"{listener}:PLAINTEXT" for listener in listeners),
+        },
+    )
+    stack.enter_context(cluster)
+    return cluster, stack.enter_context(Proxy(port, proxied))
+
+
+def _ports() -> tuple[int, int, int]:
+    while True:
+        base_port, proxied, port = free_ports(3)
+        if all(is_free(p) for ports in choose_ports(1, base_port, secure=False, mutual_tls=False) for p in ports.all):
+            return base_port, proxied, port
+
+
+@pytest.fixture
+def stream(remote: Remote, topic: TopicNamer) -> Stream:
+    """Records now, and records three days old, for which no leader keeps the state of our producer."""
+    ages_ms = {topic("fresh"): 0, topic("old"): 3 * DAY_MS}
+    for name in ages_ms:
+        topics.create_both(remote.mirror.source, remote.mirror.target, name, partitions=PARTITIONS)
+    return Stream(remote.mirror.source, ages_ms, partitions=PARTITIONS)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_cut(remote: Remote, stream: Stream, side: str) -> None:
+    """While a cluster is out of reach its lanes say so; they go on by themselves when the network is back."""
+    proxy = remote.proxy(side)
+    state = LaneState.SOURCE_UNAVAILABLE if side == "source" else LaneState.TARGET_UNAVAILABLE
+    key = LaneKey(next(iter(stream.ages_ms)), 0)
+
+    async def scenario() -> None:
+        async with remote.mirror.running(*stream.ages_ms, engine={"settle_s": 2.0}) as running:
+            with stream.flowing():
+                await until_all_advance(running)
+                with proxy.weather(Weather.CUT):
+                    await until_told(running, key, state)
+                    await asyncio.sleep(CUT_S)
+                await until_all_advance(running)
+            await running.until(stream.is_copied)
+
+    asyncio.run(scenario())
+
+    stream.assert_mirrored(remote.mirror.target)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("chance", [1], indirect=True)
+def test_answers_lost(remote: Remote, stream: Stream, chance: random.Random, side: str) -> None:
+    """Requests that arrive and whose answers are lost are neither lost nor done twice."""
+    proxy = remote.proxy(side)
+
+    async def scenario() -> None:
+        async with remote.mirror.running(*stream.ages_ms, engine={"settle_s": 2.0}) as running:
+            with stream.flowing():
+                for _ in range(4):
+                    await until_all_advance(running)
+                    lost_bytes = proxy.lost_bytes
+                    with proxy.weather(Weather.DEAF):
+                        while proxy.lost_bytes == lost_bytes:
+                            await asyncio.sleep(0.01)
+                        await asyncio.sleep(chance.uniform(0.0, 1.5))
+                await until_all_advance(running)
+            await running.until(stream.is_copied)
+
+    asyncio.run(scenario())
+
+    stream.assert_mirrored(remote.mirror.target)
+
+
+@pytest.mark.parametrize("chance", [1, 2, 3], indirect=True)
+def test_connections_reset(remote: Remote, stream: Stream, chance: random.Random) -> None:
+    """Connections of both sides that break at any byte cost a moment each and no record."""
+    resets = 25
+
+    async def scenario() -> None:
+        async with remote.mirror.running(*stream.ages_ms, engine={"settle_s": 0.3}) as running:
+            with stream.flowing():
+                await until_all_advance(running)
+                before = remote.source.resets + remote.target.resets
+                while remote.source.resets + remote.target.resets < before + resets:
+                    chance.choice((remote.source, remote.target)).reset_one(chance)
+                    await asyncio.sleep(chance.uniform(0.0, 0.3))
+                await until_all_advance(running)
+            await running.until(stream.is_copied)
+
+    asyncio.run(scenario())
+
+    stream.assert_mirrored(remote.mirror.target)
