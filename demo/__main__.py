@@ -6,11 +6,8 @@ import sys
 from contextlib import ExitStack
 
 import typer
-from confluent_kafka import KafkaException
 
-from demo.demonstration import Demonstration
 from isthmus.cli.endings import listen_for_sigterm, told
-from isthmus.errors import HostError
 
 
 def main() -> int:
@@ -18,19 +15,12 @@ def main() -> int:
     listen_for_sigterm()
     try:
         with told(), ExitStack() as stack:
-            return _demonstrate(Demonstration(stack))
+            # Here and not above: loading pandas takes a second, in which Ctrl-C is to end as it does later.
+            from demo.demonstration import perform
+
+            return perform(stack)
     except typer.Exit as ending:
         return ending.exit_code
-
-
-def _demonstrate(demonstration: Demonstration) -> int:
-    try:
-        return demonstration.perform()
-    except KafkaException as error:
-        raise HostError(
-            f"a cluster refused what the demonstration's own clients asked for: {error}",
-            hint="The machine may be very busy: end other work and try again.",
-        ) from error
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
 from rich.text import Text
 
 import isthmus
@@ -17,12 +18,14 @@ from demo.flights import Flight, leaving_from
 from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
 from demo.performance import Performance
 from isthmus.cli.live import LiveProgress
-from isthmus.cli.output import console
+from isthmus.cli.output import OutputFormat, console
+from isthmus.cli.run import show_outcome
 from isthmus.cli.verify import Watcher
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.progress import LinkProgress
+from isthmus.errors import HostError
 from isthmus.spark.verification import Verdict
 
 BROKERS: Final = {"east": 2, "west": 3}
@@ -38,7 +41,23 @@ clusters:
   west: {{bootstrap_servers: "{west}"}}
 links:
   - {{name: east-west, source: east, target: west, topics: {{include: ["flights*"]}}}}
+spark:
+  conf: {{spark.local.dir: "{folder}"}}
 """
+
+
+def perform(stack: ExitStack) -> int:
+    """The whole demonstration; returns the exit code. What it starts ends with `stack`.
+
+    :raises IsthmusError: A step could not be done.
+    """
+    try:
+        return Demonstration(stack).perform()
+    except KafkaException as error:
+        raise HostError(
+            f"a cluster refused what the demonstration's own clients asked for: {error}",
+            hint="The machine may be very busy: end other work and try again.",
+        ) from error
 
 
 class Demonstration:
@@ -62,7 +81,9 @@ class Demonstration:
         east, west, rows = self._start()
         self._fill(east, rows)
         configuration = self._folder / "isthmus.yaml"
-        configuration.write_text(_CONFIGURATION.format(east=east.bootstrap_servers, west=west.bootstrap_servers))
+        configuration.write_text(
+            _CONFIGURATION.format(east=east.bootstrap_servers, west=west.bootstrap_servers, folder=self._folder)
+        )
         traffic = Traffic(east.bootstrap_servers, topics.LIVE, rows)
         probe = Probe(west.bootstrap_servers, topics.LIVE)
         performance = Performance(west.brokers[-1], traffic, self._say)
@@ -72,6 +93,7 @@ class Demonstration:
             probe.start()
             outcome = self._mirror(fabric, performance, speeds)
             if outcome.exit_code:
+                show_outcome(outcome, OutputFormat.TABLE)
                 return outcome.exit_code
             probe.stop()
             verdict = self._verify(fabric)
