@@ -215,6 +215,8 @@ def _parcel(run: LaneRun, lanes: float) -> Parcel:
             not piece.is_plain
             or batch.base_offset != end
             or batch.codec != codec
+            # Records without a timestamp would get that of another in the batch they are joined to.
+            or batch.base_timestamp < 0
             or len(batch.view) >= (JOIN_BELOW_BYTES if piece.stored == 1 else limit)
             or size > limit
         ):

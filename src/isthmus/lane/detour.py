@@ -22,8 +22,7 @@ from isthmus.lane.pieces import COMMIT, Piece, control_type, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun
-from isthmus.lane.target import producer_states
-from isthmus.lane.transaction import Transaction
+from isthmus.lane.transaction import NO_PRODUCER, Transactions
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes, produce
@@ -39,7 +38,6 @@ _PRODUCE_TIMEOUT_MS: Final = 10_000
 _ARRIVAL_S: Final = 10.0
 _ARRIVAL_PAUSE_S: Final = 0.002
 _WRITE_TXN_MARKERS: Final = 27
-_NO_PRODUCER: Final = -1
 
 
 class Careful(Protocol):
@@ -65,7 +63,7 @@ class Detour:
         self._engine = engine
         self._target = target
         self._routes = routes
-        self._transactions: dict[tuple[LaneRun, int], Transaction] = {}
+        self._transactions = Transactions(target, routes, engine.link)
         self._may_write_markers = True
 
     async def take(self, run: LaneRun) -> None:
@@ -99,8 +97,7 @@ class Detour:
 
     def forget(self, run: LaneRun) -> None:
         """The lane was looked at anew: what is known of its transactions may be wrong now."""
-        for key in [key for key in self._transactions if key[0] is run]:
-            del self._transactions[key]
+        self._transactions.forget(run)
 
     # Batches that have to be taken apart
 
@@ -152,7 +149,7 @@ class Detour:
 
     async def _marker(self, run: LaneRun, batch: Batch) -> None:
         commit = control_type(batch) == COMMIT
-        transaction = None if commit else await self._find(run, batch.producer_id)
+        transaction = None if commit else await self._transactions.find(run, batch.producer_id)
         if transaction is not None and transaction.is_open:
             position = run.writer.position
             run.writer.sent()
@@ -213,10 +210,9 @@ class Detour:
             await self._arrived(run, run.writer.position + count)
 
     async def _empty_transaction(self, run: LaneRun, *, commit: bool) -> None:
-        transaction = await self._find(run, _NO_PRODUCER)
+        transaction = await self._transactions.find(run, NO_PRODUCER)
+        await self._transactions.open(run, transaction)
         position = run.writer.position
-        if not transaction.is_open:
-            await transaction.begin(run.target)
         run.writer.sent()
         try:
             await transaction.end(commit=commit)
@@ -253,9 +249,8 @@ class Detour:
     # Aborted transactions
 
     async def _aborted(self, run: LaneRun, batch: Batch) -> None:
-        transaction = await self._find(run, batch.producer_id)
-        if not transaction.is_open:
-            await transaction.begin(run.target)
+        transaction = await self._transactions.find(run, batch.producer_id)
+        await self._transactions.open(run, transaction)
         header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, append, transaction.transactional_id)
@@ -265,32 +260,6 @@ class Detour:
         transaction.sequence += batch.record_count
         run.writer.advanced_unsequenced(batch.record_count)
         self._engine.advanced(run, 1)
-
-    async def _find(self, run: LaneRun, source_producer_id: int) -> Transaction:
-        """The transaction here for aborted data of this producer of the source, or for control records alone."""
-        key = (run, source_producer_id)
-        transaction = self._transactions.get(key)
-        if transaction is None:
-            purpose = "marker" if source_producer_id == _NO_PRODUCER else str(source_producer_id)
-            transaction = Transaction(self._target, f"isthmus.{self._engine.link}.{run.lane.key}.{purpose}")
-            await transaction.find(run.target)
-            await self._continue(run, transaction)
-            self._transactions[key] = transaction
-        return transaction
-
-    async def _continue(self, run: LaneRun, transaction: Transaction) -> None:
-        """Go on where an earlier owner of the transaction stopped."""
-        leader, connection = await self._leader(run)
-        if transaction.is_open:
-            state = (await producer_states(connection, [run.target], transaction.producer_id)).get(run.target)
-            # Sequences begin anew with every epoch, also in a transaction that holds no record yet.
-            is_begun = state is not None and state.epoch == transaction.epoch
-            transaction.sequence = state.last_sequence + 1 if state is not None and is_begun else 0
-        answer = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
-        if answer.error_code != codes.NONE or answer.offset != run.writer.position:
-            # The earlier owner had ended it, and the control record came after our look at the log.
-            self._engine.faults.judged(run, Verdict.RESOLVE, answer.error_code)
-            raise Refused
 
     # The prefix that the source has deleted
 
@@ -369,9 +338,7 @@ class Detour:
         return answer.error_code, answer.error_message, answer.base_offset
 
     async def _leader(self, run: LaneRun) -> tuple[Leader, Connection]:
-        leader = self._routes.leader(*run.target)
-        if leader is None:
-            raise Unreachable(f"{run.lane.key} has no leader at the target", cluster=self._target.cluster.alias)
+        leader = self._routes.require(*run.target)
         return leader, await self._target.connection(leader.node_id)
 
 

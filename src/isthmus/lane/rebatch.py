@@ -7,16 +7,16 @@ timestamps, keys, values and headers stay, the batch around them changes.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 import cramjam
 from aiokafka.codec import snappy_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from aiokafka.record.legacy_records import LegacyRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
+from isthmus.lane.legacy import messages
 from isthmus.wire.batch import HEADER_BYTES, Batch, compressed, scan
 
 Headers = list[tuple[str, bytes | None]]
@@ -55,14 +55,14 @@ def records_of(batch: Batch) -> list[Record]:
 
 def _legacy_records(batch: Batch) -> list[Record]:
     try:
-        decoded = LegacyRecordBatch(bytes(batch.view), batch.magic)
-        return [Record(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, []) for r in decoded]
+        found = messages(batch)
+        return [Record(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, []) for r in found]
     except Exception as error:
         raise ValueError(f"the message set at offset {batch.base_offset} cannot be decoded: {error}") from error
 
 
 def encode(records: Sequence[Record], codec: int) -> Batch:
-    """One dense batch of magic 2 from records whose offsets follow one another."""
+    """One dense batch of magic 2 from records whose offsets follow one another, with timestamps all or none."""
     builder = _builder()
     append = builder.append
     for delta, (_, timestamp, key, value, headers) in enumerate(records):
@@ -139,15 +139,21 @@ def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Bat
     magics, and for LogAppendTime, where the decoded timestamp is the broker's stamp.
     """
     codec = batch.codec if codec is None else codec
+    return [encode(run, codec) for run in _runs(record for record in records_of(batch) if record.offset >= begin)]
+
+
+def _runs(records: Iterable[Record]) -> list[list[Record]]:
+    """Records whose offsets follow one another. Those without a timestamp stand apart, or the builder would give them
+    that of another.
+    """
     runs: list[list[Record]] = []
-    for record in records_of(batch):
-        if record.offset < begin:
-            continue
-        if runs and runs[-1][-1].offset + 1 == record.offset:
-            runs[-1].append(record)
-        else:
-            runs.append([record])
-    return [encode(run, codec) for run in runs]
+    last: Record | None = None
+    for record in records:
+        if last is None or last.offset + 1 != record.offset or (last.timestamp < 0) != (record.timestamp < 0):
+            runs.append([])
+        runs[-1].append(record)
+        last = record
+    return runs
 
 
 def split(batch: Batch, bytes_max: int) -> list[Batch]:
@@ -160,10 +166,11 @@ def split(batch: Batch, bytes_max: int) -> list[Batch]:
     size = max(len(records) // parts, 1)
     out: list[Batch] = []
     iterator = iter(records)
-    while run := list(islice(iterator, size)):
-        piece = encode(run, batch.codec)
-        if piece.size_bytes <= bytes_max or len(run) == 1:
-            out.append(piece)
-        else:
-            out += split(piece, bytes_max)
+    while chunk := list(islice(iterator, size)):
+        for run in _runs(chunk):
+            piece = encode(run, batch.codec)
+            if piece.size_bytes <= bytes_max or len(run) == 1:
+                out.append(piece)
+            else:
+                out += split(piece, bytes_max)
     return out

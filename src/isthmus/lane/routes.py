@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, Unreachable
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
@@ -59,6 +59,17 @@ class Routes:
     def leader(self, topic: str, partition: int) -> Leader | None:
         """The leader as last heard, or None while the partition has none."""
         return self._leaders.get((topic, partition))
+
+    def require(self, topic: str, partition: int) -> Leader:
+        """The leader.
+
+        :raises Unreachable: The partition has none as far as is known.
+        """
+        leader = self.leader(topic, partition)
+        if leader is None:
+            alias = self.client.cluster.alias
+            raise Unreachable(f"{topic}-{partition} has no leader at {alias}", cluster=alias)
+        return leader
 
     def forget(self, topic: str, partition: int) -> None:
         """This leader was wrong: do not use it again before a refresh."""

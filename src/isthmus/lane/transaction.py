@@ -1,4 +1,4 @@
-"""Transactions of one target partition, the way clients before KIP-890 drive them (KIP-98, "TV1").
+"""Transactions of single target partitions, the way clients before KIP-890 drive them (KIP-98, "TV1").
 
 Two uses: data of an aborted source transaction goes into an aborted transaction here, so that both isolation levels
 show the same; and an empty transaction leaves one control record where writing markers directly is not allowed.
@@ -10,6 +10,7 @@ a transaction its predecessor left open and carries it on, where InitProducerId 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any, Final
 
@@ -20,15 +21,19 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
-from isthmus.errors import ClusterError, Unreachable
+from isthmus.errors import ClusterError, Unreachable, UnsupportedByBroker
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.target import producer_states
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey
+from isthmus.wire.offsets import PartitionKey, log_ends
 
 _TIMEOUT_MS: Final = 300_000
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 _NOT_FOUND: Final = 105
+NO_PRODUCER: Final = -1
 _AGAIN: Final = frozenset(
     {
         codes.CONCURRENT_TRANSACTIONS,
@@ -58,6 +63,7 @@ class Transaction:
     async def find(self, key: PartitionKey) -> None:
         """Take up what an earlier owner left; leaves `producer_id` at -1 when there is nothing to take up.
 
+        :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
@@ -79,21 +85,26 @@ class Transaction:
         ):
             self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
 
+    async def initialize(self) -> None:
+        """Get a producer id and epoch. What an earlier owner left open and could not be found is aborted by this.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=_TIMEOUT_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=4,
+        )
+        answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
+        self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+
     async def begin(self, key: PartitionKey) -> None:
         """Open a transaction that holds the partition.
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        if self.producer_id < 0:
-            request = InitProducerIdRequest(
-                transactional_id=self.transactional_id,
-                transaction_timeout_ms=_TIMEOUT_MS,
-                producer_id=-1,
-                producer_epoch=-1,
-                max_version=4,
-            )
-            answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
-            self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
         topic_class: Any = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         add = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -149,3 +160,67 @@ class Transaction:
 
     def _refused(self, code: int, what: str) -> ClusterError:
         return codes.error_for(code, f"{what} of {self.transactional_id}", cluster=self._client.cluster.alias)
+
+
+class Transactions:
+    """The transactions of all lanes: one for each producer of the source whose records are being aborted."""
+
+    def __init__(self, client: Client, routes: Routes, link: str) -> None:
+        self._client = client
+        self._routes = routes
+        self._link = link
+        self._known: dict[tuple[LaneRun, int], Transaction] = {}
+
+    def forget(self, run: LaneRun) -> None:
+        """The lane was looked at anew: what is known of its transactions may be wrong now."""
+        for key in [key for key in self._known if key[0] is run]:
+            del self._known[key]
+
+    async def find(self, run: LaneRun, source_producer_id: int) -> Transaction:
+        """The transaction for aborted records of a producer of the source; `NO_PRODUCER` for control records alone.
+
+        :raises ClusterError: The target does not answer, or the log has grown since it was looked at.
+        """
+        key = (run, source_producer_id)
+        transaction = self._known.get(key)
+        if transaction is None:
+            purpose = "marker" if source_producer_id == NO_PRODUCER else str(source_producer_id)
+            transaction = Transaction(self._client, f"isthmus.{self._link}.{run.lane.key}.{purpose}")
+            # Where brokers cannot tell, `initialize` aborts what was left, and the log's end shows it.
+            with contextlib.suppress(UnsupportedByBroker):
+                await transaction.find(run.target)
+            if transaction.is_open:
+                await self._carry_on(run, transaction)
+            await self._check_end(run)
+            self._known[key] = transaction
+        return transaction
+
+    async def open(self, run: LaneRun, transaction: Transaction) -> None:
+        """Open a transaction unless it is.
+
+        :raises ClusterError: As for `find`.
+        """
+        if transaction.is_open:
+            return
+        if transaction.producer_id < 0:
+            await transaction.initialize()
+            await self._check_end(run)
+        await transaction.begin(run.target)
+
+    async def _carry_on(self, run: LaneRun, transaction: Transaction) -> None:
+        connection = await self._client.connection(self._routes.require(*run.target).node_id)
+        state = (await producer_states(connection, [run.target], transaction.producer_id)).get(run.target)
+        # Sequences begin anew with every epoch, also in a transaction that holds no record yet.
+        is_begun = state is not None and state.epoch == transaction.epoch
+        transaction.sequence = state.last_sequence + 1 if state is not None and is_begun else 0
+
+    async def _check_end(self, run: LaneRun) -> None:
+        """An earlier owner's transaction may have ended, or been aborted, since the log was looked at."""
+        leader = self._routes.require(*run.target)
+        connection = await self._client.connection(leader.node_id)
+        end = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
+        if end.error_code != codes.NONE or end.offset != run.writer.position:
+            raise Unreachable(
+                f"the end of {run.lane.key} has to be looked up again: {codes.name_of(end.error_code)} at {end.offset}",
+                cluster=self._client.cluster.alias,
+            )

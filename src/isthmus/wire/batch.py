@@ -152,13 +152,14 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     position, end = 0, len(view)
     while end - position >= HEADER_BYTES:
         fields = HEADER.unpack_from(view, position)
-        base, length, epoch, magic, crc, attributes, last_delta, _, max_timestamp, _, _, _, count = fields
+        base, length, epoch, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = fields
         size = length + _FRAME_BYTES
         if size > end - position or magic != 2:
             break
         if crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
             raise ValueError(f"the checksum of the batch at offset {base} is wrong")
-        if size < tiny_bytes and not attributes & _NOT_ORDINARY and count == last_delta + 1:
+        is_ordinary = base_timestamp >= 0 and not attributes & _NOT_ORDINARY and count == last_delta + 1
+        if is_ordinary and size < tiny_bytes:
             follows = parts and base == run_end and epoch == run[2] and attributes & CODEC_MASK == codec
             if follows and position - begin < span_bytes:
                 parts += 1

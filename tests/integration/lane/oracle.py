@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
+from tests.integration.lane.topics import Brokers
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
@@ -93,8 +93,8 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
 
 
 def assert_same(
-    source: LocalCluster,
-    target: LocalCluster,
+    source: Brokers,
+    target: Brokers,
     topic: str,
     *,
     partitions: int = 1,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
+from isthmus.model.cluster import Cluster
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.produce import Append, decode, encode, version_for
@@ -24,6 +24,14 @@ SEPTEMBER: Final = 1_725_000_000_000
 Headers = list[tuple[str, str | bytes | None]]
 
 
+class Brokers(Protocol):
+    """A cluster, and the address at which everybody is a super user."""
+
+    @property
+    def admin_bootstrap_servers(self) -> str: ...
+    def cluster(self) -> Cluster: ...
+
+
 class Given(NamedTuple):
     """A record to produce."""
 
@@ -33,7 +41,12 @@ class Given(NamedTuple):
     timestamp: int
 
 
-def create(cluster: LocalCluster, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object) -> None:
+def as_admin(cluster: Brokers) -> Cluster:
+    """How Isthmus reaches a cluster as a super user."""
+    return Cluster(alias="local", bootstrap_servers=tuple(cluster.admin_bootstrap_servers.split(",")))
+
+
+def create(cluster: Brokers, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object) -> None:
     """Create a topic; the dots of a config's name are written as underscores."""
     # The records' timestamps are long past: nothing may be deleted for its age.
     settings = {"retention.ms": "-1", **{key.replace("_", "."): str(value) for key, value in configs.items()}}
@@ -42,29 +55,29 @@ def create(cluster: LocalCluster, name: str, *, partitions: int = 1, replicas: i
 
 
 def create_both(
-    source: LocalCluster, target: LocalCluster, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object
+    source: Brokers, target: Brokers, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object
 ) -> None:
     """Create a topic alike on both sides."""
     for cluster in (source, target):
         create(cluster, name, partitions=partitions, replicas=replicas, **configs)
 
 
-def delete(cluster: LocalCluster, name: str) -> None:
+def delete(cluster: Brokers, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     admin.delete_topics([name], operation_timeout=_TERM_S)[name].result(_TERM_S)
 
 
-def configure(cluster: LocalCluster, name: str, **configs: object) -> None:
+def configure(cluster: Brokers, name: str, **configs: object) -> None:
     """Change configs of a topic."""
     _alter(cluster, ConfigResource(ResourceType.TOPIC, name), configs)
 
 
-def configure_broker(cluster: LocalCluster, **configs: object) -> None:
+def configure_broker(cluster: Brokers, **configs: object) -> None:
     """Change dynamic configs of the first broker."""
     _alter(cluster, ConfigResource(ResourceType.BROKER, "1"), configs)
 
 
-def _alter(cluster: LocalCluster, resource: ConfigResource, configs: dict[str, object]) -> None:
+def _alter(cluster: Brokers, resource: ConfigResource, configs: dict[str, object]) -> None:
     for key, value in configs.items():
         entry = ConfigEntry(key.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
         resource.add_incremental_config(entry)
@@ -72,7 +85,7 @@ def _alter(cluster: LocalCluster, resource: ConfigResource, configs: dict[str, o
     admin.incremental_alter_configs([resource])[resource].result(_TERM_S)
 
 
-def delete_records(cluster: LocalCluster, name: str, before: int, *, partition: int = 0) -> None:
+def delete_records(cluster: Brokers, name: str, before: int, *, partition: int = 0) -> None:
     """Raise the log start of a partition."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     where = TopicPartition(name, partition, before)
@@ -80,7 +93,7 @@ def delete_records(cluster: LocalCluster, name: str, before: int, *, partition: 
         future.result(_TERM_S)
 
 
-def producer(cluster: LocalCluster, **settings: object) -> Producer:
+def producer(cluster: Brokers, **settings: object) -> Producer:
     """A librdkafka producer; the dots of a setting's name are written as underscores."""
     return Producer(
         {
@@ -91,9 +104,7 @@ def producer(cluster: LocalCluster, **settings: object) -> Producer:
     )
 
 
-def produce(
-    cluster: LocalCluster, name: str, given: Iterable[Given], *, partition: int = 0, **settings: object
-) -> None:
+def produce(cluster: Brokers, name: str, given: Iterable[Given], *, partition: int = 0, **settings: object) -> None:
     """Write records to one partition and wait until they are durable."""
     writing = producer(cluster, **settings)
     send(writing, name, given, partition=partition)
@@ -118,11 +129,11 @@ def flush(writing: Producer) -> None:
     assert writing.flush(_TERM_S) == 0, "records were not delivered"
 
 
-def fill(cluster: LocalCluster, name: str, offsets: int) -> None:
+def fill(cluster: Brokers, name: str, offsets: int) -> None:
     """Write that many records fast; they are meant to be deleted."""
 
     async def scenario() -> None:
-        async with Client(cluster.admin_cluster()) as client:
+        async with Client(as_admin(cluster)) as client:
             topic = (await client.metadata([name])).topics[name]
             connection = await client.connection(topic.partitions[0].leader)
             version = version_for(connection.api_versions)

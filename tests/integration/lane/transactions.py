@@ -8,7 +8,6 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.transaction import Transaction
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
@@ -19,7 +18,7 @@ _TERM_S: Final = 30.0
 class TransactionalProducer:
     """A librdkafka producer with a transaction that may be open."""
 
-    def __init__(self, cluster: LocalCluster, transactional_id: str, **settings: object) -> None:
+    def __init__(self, cluster: topics.Brokers, transactional_id: str, **settings: object) -> None:
         self._producer: Producer = topics.producer(cluster, transactional_id=transactional_id, **settings)
         self._producer.init_transactions(_TERM_S)
         self.is_open = False
@@ -40,7 +39,7 @@ class TransactionalProducer:
 
 
 def interleave(
-    cluster: LocalCluster, name: str, chance: random.Random, *, steps: int, partitions: int = 1, producers: int = 3
+    cluster: topics.Brokers, name: str, chance: random.Random, *, steps: int, partitions: int = 1, producers: int = 3
 ) -> None:
     """Fill a topic by several transactional producers and a plain one, taking turns by chance; all end in the end."""
     writers = [TransactionalProducer(cluster, f"{name}-{n}") for n in range(producers)]
@@ -60,12 +59,13 @@ def interleave(
         writer.end(commit=chance.random() < 0.5)
 
 
-def end_without_data(cluster: LocalCluster, name: str, *, commit: bool, partition: int = 0) -> None:
+def end_without_data(cluster: topics.Brokers, name: str, *, commit: bool, partition: int = 0) -> None:
     """Leave the control record of a transaction that wrote nothing to this partition."""
 
     async def scenario() -> None:
-        async with Client(cluster.admin_cluster()) as client:
+        async with Client(topics.as_admin(cluster)) as client:
             transaction = Transaction(client, f"{name}-{partition}-empty")
+            await transaction.initialize()
             await transaction.begin((name, partition))
             await transaction.end(commit=commit)
 

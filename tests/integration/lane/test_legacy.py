@@ -1,0 +1,96 @@
+"""Old brokers: sources that still store message sets from before Kafka 0.11, and targets of before 3.0."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
+from isthmus.model.cluster import Cluster
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror
+from tests.integration.lane.transactions import end_without_data, interleave
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Old:
+    """A broker of 2.8 as the tests speak to it."""
+
+    admin_bootstrap_servers: str
+
+    def cluster(self) -> Cluster:
+        return Cluster(alias="old", bootstrap_servers=(self.admin_bootstrap_servers,))
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[LocalCluster]:
+    """A broker of 2.8.2 and its ZooKeeper."""
+    with ZooKeeperModeCluster.start("2.8.2") as cluster:
+        yield cast(LocalCluster, Old(cluster.bootstrap_servers))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.0"])
+def test_old_message_sets(
+    old: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random, version: str, codec: str
+) -> None:
+    """Messages of magic 0 and 1 become records of magic 2 at the same offsets, beside newer batches."""
+    name = topic("ancient")
+    topics.create(old, name, message_format_version=version)
+    topics.create(west, name)
+    given = [record._replace(headers=[]) for record in topics.some(300, chance)]
+    topics.produce(old, name, given, compression_type=codec, batch_num_messages=25)
+    topics.configure(old, name, message_format_version="2.8")
+    topics.produce(old, name, topics.some(50, chance), compression_type=codec, batch_num_messages=25)
+
+    Mirror(old, west).copy(name)
+
+    here, there = (
+        oracle.records(cluster.admin_bootstrap_servers, name, "read_uncommitted")[0] for cluster in (old, west)
+    )
+    if version == "0.9.0":
+        # Magic 0 knows no timestamps: librdkafka shows 0 of no type here, and -1 there.
+        assert {record.timestamp[1] for record in there[:300]} == {-1}
+        here, there = ([r._replace(timestamp=(0, 0)) for r in seen[:300]] + seen[300:] for seen in (here, there))
+    oracle.assert_equal(there, here, name)
+    assert len(there) == 350
+
+
+def test_old_message_sets_with_a_deleted_beginning(
+    old: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """A log of compressed message sets that begins inside one of them keeps its offsets."""
+    name = topic("ancient")
+    topics.create(old, name, message_format_version="0.10.0")
+    topics.create(west, name)
+    given = [record._replace(headers=[]) for record in topics.some(100, chance)]
+    topics.produce(old, name, given, compression_type="gzip", batch_num_messages=25, linger_ms=100)
+    topics.delete_records(old, name, 40)
+
+    Mirror(old, west).copy(name)
+
+    assert oracle.assert_same(old, west, name) == 60
+
+
+def test_old_target(east: LocalCluster, old: LocalCluster, topic: TopicNamer, chance: random.Random) -> None:
+    """A target of 2.8 takes transactions, markers and a prefix as newer ones do."""
+    name = topic("old")
+    topics.create(east, name)
+    topics.create(old, name)
+    topics.produce(east, name, topics.some(60, chance), batch_num_messages=20)
+    topics.delete_records(east, name, 30)
+    end_without_data(east, name, commit=True)
+    interleave(east, name, chance, steps=60, producers=2)
+
+    Mirror(east, old).copy(name)
+
+    oracle.assert_same(east, old, name)
