@@ -82,6 +82,7 @@ def _rows(outcome: RunOutcome) -> list[Row]:
             "topic": topic.topic,
             "partitions": len(topic.partitions),
             "state": str(topic.state),
+            "records": topic.records,
             "lag_records": topic.lag_records if topic.lag_records >= 0 else None,
             "problem": printable(topic.problem.message) if topic.problem else None,
         }

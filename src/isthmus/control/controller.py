@@ -23,6 +23,8 @@ Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5
+ARRIVAL_S: Final = 15.0
+"""How long a cluster may take to answer when a run begins."""
 _GRACE_S: Final = 5.0
 
 
@@ -87,6 +89,7 @@ class Controller:
 
     async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> bool:
         """Wait for the end; whether it came because everything is copied."""
+        begun = time.monotonic()
         while not self._stopping.is_set() and not all(task.done() for task in tasks):
             links = self._progress()
             if self._on_progress is not None:
@@ -96,9 +99,21 @@ class Controller:
                     return False
             elif self._until == "caught-up" and await self._is_caught_up():
                 return True
+            if time.monotonic() - begun > ARRIVAL_S:
+                self._give_up()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
         return False
+
+    def _give_up(self) -> None:
+        """End links whose clusters never answered, where nobody would wait for them.
+
+        While other links run for ever such a link goes on trying.
+        """
+        never = [run for run in self._runs if not run.has_begun]
+        if self._until is not None or len(never) == len(self._runs):
+            for run in never:
+                run.give_up()
 
     async def _is_caught_up(self) -> bool:
         return all(await asyncio.gather(*(run.is_caught_up() for run in self._runs)))

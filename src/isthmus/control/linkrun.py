@@ -13,7 +13,7 @@ from isthmus.control.observation import expiration_ms, problem_of
 from isthmus.control.progress import LinkProgress, LinkState, topics_of
 from isthmus.control.session import Session
 from isthmus.control.workers import Workers
-from isthmus.errors import ClusterError, IsthmusError
+from isthmus.errors import ClusterError, InvariantError, IsthmusError
 from isthmus.lane.engine import DEFAULT_EXPIRATION_MS
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
@@ -37,6 +37,7 @@ class LinkRun:
         self._state = LinkState.STARTING
         self._problem: Problem | None = None
         self._session: Session | None = None
+        self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -44,6 +45,17 @@ class LinkRun:
         self._stopping.set()
         if self._session is not None:
             self._session.stop()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether both clusters have answered and the ledger was opened."""
+        return self._session is not None
+
+    def give_up(self) -> None:
+        """Do not wait any longer for a cluster that never answered: that is the link's error."""
+        if self.error is None and self._unreachable is not None:
+            self.error = self._unreachable
+            self.stop()
 
     async def run(self, workers: Workers) -> None:
         """Run the link. A cluster that does not answer is waited for; nothing is raised."""
@@ -57,7 +69,14 @@ class LinkRun:
                 if not error.retryable:
                     self.error = error
                     break
+                self._unreachable = error
                 self._state = LinkState.UNAVAILABLE
+            except Exception as error:  # noqa: BLE001 - a bug of ours in one link ends no other
+                _log.exception("link %s", self.link.name)
+                message = f"{type(error).__name__}: {error}"
+                self.error = InvariantError(message, hint="This is a bug in Isthmus: please report it.")
+                self._problem = problem_of(self.error)
+                break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
         self._state = LinkState.STOPPED if self.error is None else LinkState.FAILED

@@ -30,13 +30,17 @@ _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy."""
+    """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
+
+    `records` is what the present run has copied.
+    """
 
     topic: str
     partition: int
     state: LaneState
     target_end: int = -1
     source_end: int = -1
+    records: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
@@ -79,9 +83,14 @@ class TopicProgress:
         return -1 if not lags or min(lags) < 0 else sum(lags)
 
     @property
+    def records(self) -> int:
+        """Records copied by the present run."""
+        return sum(partition.records for partition in self.partitions)
+
+    @property
     def is_unfinished(self) -> bool:
-        """Whether some of it will not be copied without an operator."""
-        return self.state.is_terminal or any(p.state.is_terminal for p in self.partitions)
+        """Whether some of it is not being copied, for whatever reason but a pause."""
+        return self.state not in _CALM or any(p.state not in _CALM for p in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names; what is unknown is null."""
@@ -119,7 +128,7 @@ class LinkProgress:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether some of it will not be copied without an operator."""
+        """Whether some of it is not being copied, for whatever reason but a pause."""
         return self.state is LinkState.FAILED or any(topic.is_unfinished for topic in self.topics)
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,6 +182,7 @@ def _topic(topic: TopicPlan, reports: Mapping[LaneKey, LaneReport]) -> TopicProg
                 state=state,
                 target_end=decision.target_end if report is None else report.position,
                 source_end=source_end if report is None else report.source_end,
+                records=0 if report is None else report.records,
                 problem=problem,
             )
         )

@@ -110,6 +110,15 @@ class Roster:
         if due or self._plan is None:
             await self._renew(due)
 
+    async def settle(self) -> None:
+        """Give targets whose prefix is filled by now their own configuration, without waiting.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        filling = [name for name, topic in self._topics.items() if topic.is_filling]
+        if filling:
+            await self._renew(filling)
+
     async def _look(self) -> dict[str, _Shape]:
         found = (await selected_topics(self._source, self._link.topics)).topics
         names = sorted({*found, *self._topics})

@@ -41,14 +41,13 @@ _HASTE: Final = 0.8
 class Session:
     """One link from the moment its ledger is open until it is closed.
 
-    `problem` is why the clusters could not be looked at when that was last tried. Everything else
-    goes on meanwhile.
+    A cluster that cannot be looked at for a while stops nothing else.
     """
 
     def __init__(
         self, context: LinkContext, link: Link, source: Client, target: Client, *, ledger: LinkLedger, claims: Claims
     ) -> None:
-        self.problem: Problem | None = None
+        self._away: Problem | None = None
         self._context = context
         self._link = link
         self._source, self._target = source, target
@@ -77,8 +76,17 @@ class Session:
         return self._roster.plan
 
     @property
+    def problem(self) -> Problem | None:
+        """Why things are not as they should be, when that was last looked at."""
+        if self._away is not None:
+            return self._away
+        if self._ledger.problem is not None:
+            return problem_of(self._ledger.problem)
+        return None if self._scheduler is None else self._scheduler.problem
+
+    @property
     def state(self) -> LinkState:
-        if self.problem is not None:
+        if self._away is not None:
             return LinkState.UNAVAILABLE
         if None in self._paused:
             return LinkState.PAUSED
@@ -137,7 +145,10 @@ class Session:
         """
         if self.plan is None:
             return False
-        return await self._goal.is_reached(self._runnable(), self.reports())
+        if not await self._goal.is_reached(self._runnable(), self.reports()):
+            return False
+        await self._roster.settle()
+        return True
 
     # Lanes
 
@@ -175,9 +186,9 @@ class Session:
                 await self._write_states()
                 await self._audit_when_due()
             except ClusterError as error:
-                self.problem = problem_of(error)
+                self._away = problem_of(error)
             else:
-                self.problem = None
+                self._away = None
             self._assign()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), self._link.topics_interval_s * _HASTE)

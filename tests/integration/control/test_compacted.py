@@ -1,0 +1,80 @@
+"""Compacted sources: holes are counted before the first byte, and prefixes leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.holes import count_holes
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.topics import describe_topics
+from isthmus.control.claims import Claims
+from isthmus.control.fabric import Fabric
+from isthmus.control.observation import observe
+from isthmus.control.planning import plan_link
+from isthmus.model.lane import LaneState
+from isthmus.wire.client import Client
+from tests.integration.control.running import configuration_of, link_of
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.test_compaction import Compacted, keys
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def test_holes_are_counted_where_it_matters(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A hundred holes are found to be a hundred, and decide whether the partition is refused."""
+    topics.configure_broker(east, log_cleaner_backoff_ms=100)
+    source = Compacted(east, topic("sparse"))
+    for _ in range(3):
+        source.write(keys("k", 50), enable_idempotence=False)
+    source.write([b"tail"], enable_idempotence=False)
+    source.await_cleaning(51)
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client, Client(west.cluster()) as target:
+            key = (source.name, 0)
+            assert await count_holes(client, key, 0, 151, stop_above=1000) == 100
+            assert await count_holes(client, key, 100, 151, stop_above=1000) == 0
+            assert await count_holes(client, key, 0, 151, stop_above=10) > 10
+            for holes_max, state in ((99, LaneState.REFUSED), (100, LaneState.STARTING)):
+                link = replace(link_of(east.cluster(), west.cluster(), source.name), compaction_holes_max=holes_max)
+                (plan,) = plan_link(await observe(link, client, target), Claims()).topics
+                assert plan.partitions[0].state is state
+
+    asyncio.run(scenario())
+
+
+def test_prefix_of_a_compacted_topic_leaves_nothing_behind(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """The target gets the policy that filling needs, and afterwards its source's own."""
+    name = topic("prefix")
+    topics.create(east, name, cleanup_policy="compact,delete", retention_ms=-1)
+    topics.produce(east, name, [Given(b"%d" % n, b"v", [], topics.SEPTEMBER) for n in range(300)])
+    topics.delete_records(east, name, 200)
+    topics.configure(east, name, cleanup_policy="compact")
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    fabric = Fabric(configuration_of(link), spark=spark)
+    (planned,) = fabric.plan().links[0].topics
+    assert (planned.prefix_offsets, planned.lag_records) == (200, 100)
+    assert planned.creation is not None
+    assert planned.creation.configs["cleanup.policy"] == "compact,delete"
+    outcome = fabric.run(until="caught-up")
+    assert (outcome.exit_code, outcome.records) == (0, 100)
+    assert oracle.assert_same(east, west, name) == 100
+
+    async def configs() -> dict[str, str]:
+        async with Client(west.cluster()) as client:
+            found = (await client.metadata([name])).topics.values()
+            return (await describe_topics(client, found)).values[name].own_configs
+
+    settled = asyncio.run(configs())
+    assert settled["cleanup.policy"] == "compact"
+    assert not fabric.plan().has_changes
