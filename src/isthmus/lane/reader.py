@@ -13,7 +13,7 @@ from isthmus.lane.rebatch import dense
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes
-from isthmus.wire.batch import spans
+from isthmus.wire.batch import Batch, spans
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, FetchSession, Want
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -152,7 +152,7 @@ class SourceReader:
             self.remove(run)
             run.fail(
                 LaneState.BLOCKED,
-                f"the source delivers corrupt bytes after offset {run.read_offset}: {error}",
+                f"the source delivers corrupt bytes at offset {run.read_offset}: {error}",
                 "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus reads again "
                 "every few seconds and goes on when the bytes are whole.",
             )
@@ -173,12 +173,15 @@ class SourceReader:
             return 0
         # Runs are told apart by offset only, so with aborted data in sight every batch stands alone.
         tiny_bytes = 0 if fetched.aborted else TINY_BYTES
-        batches = [
-            part
-            for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES)
-            # Message sets from before Kafka 0.11 are brought to magic 2 here, so that nothing behind knows of them.
-            for part in (((batch, stored),) if batch.magic == 2 else ((part, 1) for part in dense(batch)))
-        ]
+        batches: list[tuple[Batch, int]] = []
+        try:
+            for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES):
+                # Message sets from before Kafka 0.11 are brought to magic 2 here: nothing behind knows of them.
+                batches += [(batch, stored)] if batch.magic == 2 else [(part, 1) for part in dense(batch)]
+        except ValueError:
+            # What is whole before the damage is copied; the next answer begins with what is not.
+            if not batches:
+                raise
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")

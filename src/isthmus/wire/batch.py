@@ -157,7 +157,8 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
         if size > end - position or magic != 2:
             break
         if crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
-            raise ValueError(f"the checksum of the batch at offset {base} is wrong")
+            # Told below, when what is whole before it has been handed out.
+            break
         is_ordinary = base_timestamp >= 0 and not attributes & _NOT_ORDINARY and count == last_delta + 1
         if is_ordinary and size < tiny_bytes:
             follows = parts and base == run_end and epoch == run[2] and attributes & CODEC_MASK == codec
