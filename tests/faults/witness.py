@@ -9,7 +9,12 @@ from tests.integration.lane.mirror import Reports, Running
 
 
 async def until_all_advance(
-    running: Running, keys: Collection[LaneKey] | None = None, *, records: int = 20, term_s: float = 90.0
+    running: Running,
+    keys: Collection[LaneKey] | None = None,
+    *,
+    records: int = 20,
+    term_s: float = 90.0,
+    may_end: bool = False,
 ) -> None:
     """Wait until lanes (all of them by default) have each copied some more records, from now on."""
     before = {key: report.position for key, report in running.reports.items() if keys is None or key in keys}
@@ -17,7 +22,7 @@ async def until_all_advance(
     def have_advanced(reports: Reports) -> bool:
         return all(reports[key].position >= position + records for key, position in before.items())
 
-    await running.until(have_advanced, term_s=term_s)
+    await running.until(have_advanced, term_s=term_s, may_end=may_end)
 
 
 async def until_told(running: Running, key: LaneKey, state: LaneState, *words: str, term_s: float = 60.0) -> LaneReport:

@@ -1,0 +1,70 @@
+"""An unclean election at the target takes back what was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.lane import LaneKey
+from isthmus.wire.client import Client
+from tests.faults.schedule import until_in_sync
+from tests.faults.stream import DAY_MS, Stream
+from tests.faults.witness import until_all_advance
+from tests.integration.lane import topics
+from tests.integration.lane.mirror import Mirror
+
+pytestmark = pytest.mark.faults
+
+TopicNamer = Callable[[str], str]
+LEADER: Final = 1
+FOLLOWER: Final = 2
+TERM_S: Final = 60.0
+
+
+@pytest.mark.parametrize("age_ms", [0, 3 * DAY_MS], ids=["fresh", "old"])
+def test_unclean_election(mirror3: Mirror, topic: TopicNamer, age_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A replica that had fallen behind becomes the leader: what it lacks is sent again, once and in order."""
+    name = topic("unclean")
+    source, target = mirror3.source, mirror3.target
+    topics.create(source, name, replicas=3, min_insync_replicas=2)
+    _create_on(target, name, [LEADER, FOLLOWER])
+    stream, key = Stream(source, {name: age_ms}), LaneKey(name, 0)
+
+    async def scenario() -> None:
+        async with mirror3.running(name, engine={"settle_s": 2.0}) as running:
+            with stream.flowing():
+                await until_all_advance(running)
+                await asyncio.to_thread(target.broker(FOLLOWER).kill)
+                # Acknowledged by the leader alone.
+                await until_all_advance(running, records=300)
+                acknowledged = running.reports[key].position
+                await asyncio.to_thread(target.broker(LEADER).kill)
+                await asyncio.to_thread(target.broker(FOLLOWER).start)
+                await _until_led_by(running.target, name, FOLLOWER)
+                await running.until(lambda reports: reports[key].position > acknowledged + 300, term_s=90.0)
+                await asyncio.to_thread(target.broker(LEADER).start)
+                await until_in_sync(target, name, replicas=2)
+            await running.until(stream.is_copied)
+
+    asyncio.run(scenario())
+
+    assert f"{key}: the target lost" in caplog.text
+    stream.assert_mirrored(target)
+
+
+def _create_on(cluster: LocalCluster, name: str, replicas: list[int]) -> None:
+    """A topic of one partition on these brokers that prefers going on to keeping everything."""
+    settings = {"retention.ms": "-1", "min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    new = NewTopic(name, 1, replica_assignment=[replicas], config=settings)
+    admin.create_topics([new])[name].result(TERM_S)
+
+
+async def _until_led_by(client: Client, name: str, node_id: int) -> None:
+    async with asyncio.timeout(TERM_S):
+        while (await client.metadata([name])).topics[name].partitions[0].leader != node_id:
+            await asyncio.sleep(0.1)
