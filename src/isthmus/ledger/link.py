@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from isthmus.errors import ClusterError, Fenced
@@ -26,6 +26,7 @@ from isthmus.ledger.topic import ensure_topic, is_missing
 from isthmus.wire.client import Client
 
 BEAT_S: Final = 2.0
+_CREATION_S: Final = 20.0
 Listener = Callable[[str, Document | None], None]
 
 
@@ -37,27 +38,24 @@ async def read_documents(client: Client) -> dict[str, Document]:
     """
     tail = LedgerTail(client)
     try:
-        entries = await tail.read_to_end()
+        return newest(await tail.read_to_end())
     except ClusterError as error:
         if is_missing(error):
             return {}
         raise
     finally:
         tail.close()
-    documents: dict[str, Document] = {}
-    for entry in entries:
-        apply(documents, entry)
-    return documents
 
 
-def apply(documents: dict[str, Document], entry: Entry) -> Document | None:
-    """Take one entry into `documents`; the document it holds, if any."""
-    document = None if entry.value is None else decoded(entry.key, entry.value)
-    if document is not None:
-        documents[entry.key] = document
-    elif entry.value is None:
-        documents.pop(entry.key, None)
-    return document
+def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Document]:
+    """The newest document of each key, of one link or all.
+
+    :raises PlanRefused: A newer Isthmus wrote one of them.
+    """
+    # Most of a log are documents that were replaced since: only what counts is decoded.
+    values = {entry.key: entry.value for entry in entries if link is None or link_of(entry.key) == link}
+    documents = {key: decoded(key, value) for key, value in values.items() if value is not None}
+    return {key: document for key, document in documents.items() if document is not None}
 
 
 class LinkLedger:
@@ -102,9 +100,7 @@ class LinkLedger:
         """
         await ensure_topic(self._client, replication_factor=self._replication_factor)
         await self._writer.take_over()
-        for entry in await self._tail.read_to_end():
-            if link_of(entry.key) == self.link:
-                apply(self.documents, entry)
+        self.documents = newest(await self._tail.read_to_end(), self.link)
         self.was_lost = self._writer.is_later and not self.documents
         await self.write(self._beaten())
         self.opened_at = time.monotonic()
@@ -135,13 +131,17 @@ class LinkLedger:
                 self.documents.pop(change.key, None)
 
     async def _append(self, changes: tuple[Change, ...]) -> None:
-        try:
-            await self._writer.append(changes)
-        except ClusterError as error:
-            if not is_missing(error):
-                raise
+        deadline = time.monotonic() + _CREATION_S
+        while True:
+            try:
+                await self._writer.append(changes)
+                return
+            except ClusterError as error:
+                if not is_missing(error) or time.monotonic() > deadline:
+                    raise
+            # A topic that was just created is not known to every broker at once.
             await ensure_topic(self._client, replication_factor=self._replication_factor)
-            await self._writer.append(changes)
+            await asyncio.sleep(RETRY_S)
 
     async def run(self) -> None:
         """Follow the ledger and say every two seconds that the controller is alive, until cancelled.
@@ -209,6 +209,9 @@ class LinkLedger:
                 hint="Only one controller runs a link. End this one, or the other and start this one again.",
             )
         if kind_of(entry.key) in OTHERS:
-            apply(self.documents, entry)
+            if document is not None:
+                self.documents[entry.key] = document
+            elif entry.value is None:
+                self.documents.pop(entry.key, None)
             for listener in self._listeners:
                 listener(entry.key, document)

@@ -24,7 +24,7 @@ _NO_MODULE: Final = "ModuleNotFoundError"
 class JobFailed(Exception):
     """A lease's job ended without a receipt. `is_dead` says that it is known to run no more."""
 
-    def __init__(self, message: str, *, is_dead: bool, hint: str = "It is started again by itself.") -> None:
+    def __init__(self, message: str, *, is_dead: bool, hint: str = "") -> None:
         super().__init__(message)
         self.is_dead = is_dead
         self.hint = hint
@@ -50,6 +50,8 @@ def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Fut
             future.set_result(receipt)
         else:
             future.set_exception(error or JobFailed("the job returned nothing", is_dead=False))
+            # A job that was given up is not asked any more.
+            future.exception()
 
     def run() -> None:
         receipt, error = None, None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -27,12 +29,16 @@ from isthmus.spark.tenure import REVOCATION_S
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+_log = logging.getLogger(__name__)
 AHEAD_S: Final = 4.0
 """How long before the end of its term a lease's successor is started."""
 _STAGGER_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _BACK_OFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 _SHORT_LIFE_S: Final = 5.0
+_STALL_S: Final = 20.0
+"""A task that was heard and then says nothing for so long, twice its longest pause, may be stuck."""
+_GRACE_S: Final = 5.0
 _FAREWELL_S: Final = 2.0
 _CANCELLING_S: Final = 5.0
 _RECEIPTS: Final = 1_000
@@ -40,12 +46,16 @@ _RECEIPTS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class RunningLease:
-    """A lease whose job was started. `job_group` names the job in Spark; `started_at` is in monotonic seconds."""
+    """A lease whose job was started. `job_group` names the job in Spark.
+
+    Times are of the monotonic clock: `started_at`, and `heard_at` when its task last said something, if it ever did.
+    """
 
     generation: int
     job: asyncio.Future[Receipt]
     job_group: str
     started_at: float
+    heard_at: float | None = None
 
 
 class LeaseScheduler:
@@ -136,18 +146,29 @@ class LeaseScheduler:
     async def _see_through(self, group: LeaseGroup, lease: RunningLease) -> RunningLease | None:
         """Wait for the end of a lease; its successor, if one was started ahead and lives."""
         successor: RunningLease | None = None
-        await asyncio.wait([lease.job], timeout=lease.started_at + self._life_s(group, lease) - time.monotonic())
+        await self._wait(lease, until=lease.started_at + self._life_s(group, lease))
         if not lease.job.done() and self._slots.has_spare and group.lanes:
             async with self._slots.spare:
                 if not lease.job.done():
                     successor = await self._launch(group)
-                    await asyncio.wait([lease.job])
-        await asyncio.wait([lease.job])
+                    await self._wait(lease)
+        await self._wait(lease)
         await self._conclude(group, lease)
         if successor is not None and successor.job.done():
             await self._conclude(group, successor)
             return None
         return successor
+
+    async def _wait(self, lease: RunningLease, *, until: float = math.inf) -> None:
+        """Wait until the lease has ended, or seems to be stuck, at most `until`."""
+        quiet_since = time.monotonic()
+        while not lease.job.done() and (now := time.monotonic()) < until:
+            if lease.heard_at is None or self._ledger.problem is not None:
+                # Not begun, or not to be heard: nothing can be said of it.
+                quiet_since = now
+            elif now - max(lease.heard_at, quiet_since) > _STALL_S:
+                return
+            await asyncio.wait([lease.job], timeout=min(until - now, 1.0))
 
     def _life_s(self, group: LeaseGroup, lease: RunningLease) -> float:
         """When the successor is started. First leases end one after the other, and so do all that follow them."""
@@ -189,23 +210,30 @@ class LeaseScheduler:
         return replace(limits, bytes_per_s=max(limits.bytes_per_s // max(busy, 1), 1))
 
     async def _conclude(self, group: LeaseGroup, lease: RunningLease) -> None:
-        """Take the receipt of a lease that ended, or find out that it is over without one."""
+        """Take the receipt of a lease that ended, or see to it that it is over without one."""
+        await asyncio.wait([lease.job], timeout=_GRACE_S)
         receipt: Receipt | None = None
         try:
             receipt = lease.job.result()
+            # Of the attempt before we were not told how it was lost.
+            is_over = receipt.ending is not Ending.RETRIED
         except JobFailed as failure:
-            self.problem = Problem(f"lease {group.slot} was lost: {failure}", failure.hint)
-            if not failure.is_dead:
-                await self._revoke(group, lease.generation)
-        else:
-            if receipt.ending is Ending.RETRIED:
-                # The attempt before was lost without our being told how.
-                await self._revoke(group, lease.generation)
-                receipt = None
+            is_over = failure.is_dead
+            self._complain(group, f"was lost: {failure}", failure.hint)
+        except asyncio.InvalidStateError:
+            is_over = False
+            self._complain(group, "is stuck: nothing is heard of it", "Its process may be paused or cut off.")
+        if not is_over:
+            receipt = None
+            await self._revoke(group, lease)
         self._close(group, lease, receipt)
         if receipt is None or not receipt.is_released:
             # A successor may be waiting for word of this end.
             await self._declare(group)
+
+    def _complain(self, group: LeaseGroup, message: str, hint: str) -> None:
+        self.problem = Problem(f"lease {group.slot} {message}", f"{hint} It is started again by itself.".strip())
+        _log.warning("link %s: %s", group.link, self.problem.message)
 
     def _close(self, group: LeaseGroup, lease: RunningLease, receipt: Receipt | None) -> None:
         self._running[group].remove(lease)
@@ -222,13 +250,15 @@ class LeaseScheduler:
         self._distribution.ended(group, lease.generation, is_clean=is_clean)
         self._park(reports)
 
-    async def _revoke(self, group: LeaseGroup, generation: int) -> None:
+    async def _revoke(self, group: LeaseGroup, lease: RunningLease) -> None:
         """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed."""
-        group.revoked_through = max(group.revoked_through, generation)
+        group.revoked_through = max(group.revoked_through, lease.generation)
         await self._declare(group)
         deadline = time.monotonic() + REVOCATION_S
-        while generation in group.held and time.monotonic() < deadline:
+        while lease.generation in group.held and time.monotonic() < deadline:
             await asyncio.sleep(_RETRY_S)
+        if not lease.job.done():
+            await cancel(self._spark, [lease.job_group])
 
     # The ledger
 
@@ -263,6 +293,10 @@ class LeaseScheduler:
                 await self._declare(*untold)
 
     def _hear(self, _: str, document: Document | None) -> None:
+        if isinstance(document, TaskDocument | ProgressDocument) and self._is_ours(document.slot, document.controller):
+            for lease in self._running[self._groups[document.slot]]:
+                if lease.generation == document.generation:
+                    lease.heard_at = time.monotonic()
         match document:
             case TaskDocument(slot=slot) if document.has_ended and self._is_ours(slot, document.controller):
                 group = self._groups[slot]

@@ -51,6 +51,7 @@ class LeaseTask:
         self._must_announce = asyncio.Event()
         self._must_announce.set()
         self._failure: BaseException | None = None
+        self._ledger_error: ClusterError | None = None
 
     async def run(self) -> Receipt:
         """Run the lease to its end."""
@@ -114,13 +115,17 @@ class LeaseTask:
             self._has_ended.set()
 
     def _ending(self) -> Ending:
-        return Ending.FAILED if self._problem() else self._tenure.ending(time.monotonic()) or Ending.FAILED
+        if self._failure or self._engine.failure:
+            return Ending.FAILED
+        return self._tenure.ending(time.monotonic()) or Ending.FAILED
 
     def _problem(self) -> Problem | None:
         failure = self._failure or self._engine.failure
-        if failure is None:
-            return None
-        return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
+        if failure is not None:
+            return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
+        if self._ledger_error is not None and not self._has_written:
+            return Problem(f"an executor cannot use the ledger: {self._ledger_error}", self._ledger_error.hint)
+        return None
 
     # The ledger
 
@@ -157,7 +162,8 @@ class LeaseTask:
             ended_through = min(self._tenure.ended_through, self._spec.generation - 1)
             try:
                 self._tenure.announced(await self._writer.append([self._said(ended_through)]))
-            except ClusterError:
+            except ClusterError as error:
+                self._ledger_error = error
                 self._must_announce.set()
                 await asyncio.sleep(RETRY_S)
 

@@ -18,6 +18,12 @@ def executors() -> list[int]:
     return [child for _, child in _descent() if _runs(child, "CoarseGrainedExecutorBackend")]
 
 
+def pause(pids: list[int]) -> None:
+    """Let processes stand still, as a machine does that is moved or out of memory."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+
 def kill(pids: list[int]) -> None:
     """End processes as the kernel ends those that take too much memory."""
     for pid in pids:

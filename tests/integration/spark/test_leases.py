@@ -15,11 +15,13 @@ from isthmus.errors import Fenced
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.spark import leases
 from isthmus.spark.lease import Ending
+from isthmus.spark.tenure import REVOCATION_S
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import controlled
-from tests.integration.spark.processes import kill, python_workers
+from tests.integration.spark.processes import kill, pause, python_workers
 from tests.integration.spark.traffic import traffic
 
 pytestmark = pytest.mark.integration
@@ -157,6 +159,36 @@ def test_a_killed_worker_is_replaced_at_once(
 
     asyncio.run(scenario())
     oracle.assert_same(east, west, orders, partitions=2)
+
+
+def test_a_paused_worker_is_replaced_when_it_cannot_write_any_more(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may wake up at any time, so its successor writes only after what the ledger's rules allow it."""
+    monkeypatch.setattr(leases, "_STALL_S", 12.0)
+    orders = topic("orders")
+    topics.create_both(east, west, orders)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with controlled(spark, east, west, topic("link")) as link:
+            await link.assign(orders)
+            with traffic(east, orders, records_per_s=50):
+                await link.until(lambda: any(r.records > 50 for r in link.reports.values()))
+                pause(python_workers())
+                paused_at = loop.time()
+                await asyncio.sleep(0.5)
+                before = await link.ends(link.target, orders)
+                await link.until(lambda: link.scheduler.problem is not None)
+                assert await link.ends(link.target, orders) == before
+                while await link.ends(link.target, orders) == before:
+                    assert loop.time() < paused_at + 60.0
+                    await asyncio.sleep(0.05)
+                assert loop.time() - paused_at > REVOCATION_S
+            await link.until_copied(orders)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders)
 
 
 def test_a_second_controller_takes_over(
