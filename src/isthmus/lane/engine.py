@@ -339,7 +339,7 @@ class Engine:
         try:
             await self._detour.take(run)
         except Refused:
-            if run.is_placed and not run.is_over:
+            if run.is_placed and run.state is LaneState.BLOCKED:
                 self._resolver.add(run, DENIED_RETRY_S)
         except ClusterError as error:
             self.faults.write_failed(run, error)
