@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ def told() -> Iterator[None]:
 
     :raises typer.Exit: With the exit code of what happened.
     """
+    logging.getLogger().addFilter(_is_worth_telling)
     try:
         yield
         # Buffered results meet a closed pipe here, not when the interpreter is gone already.
@@ -60,6 +62,11 @@ def told() -> Iterator[None]:
             "This is a bug in Isthmus: please report it with what the command prints with -v.",
         )
         raise typer.Exit(InvariantError.exit_code) from error
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    # py4j logs an interrupted call with its traceback, on the root logger, and raises the interrupt as well.
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _terminate(_: int, __: FrameType | None) -> NoReturn:
