@@ -154,6 +154,9 @@ class Roster:
         if applied.changed:
             again = await self._planned(applied.changed)
             topics.update((topic.topic, topic) for topic in again.topics)
+            # What we did ourselves is no change to look into.
+            shapes = await self._look()
+            self._shapes.update((name, shapes[name]) for name in applied.changed)
         for name, error in applied.errors.items():
             topics[name] = _with_error(topics[name], error)
         for name in due:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -11,10 +12,10 @@ from pyspark.sql import SparkSession
 
 import isthmus.spark
 from isthmus.cluster.local import LocalCluster
-from isthmus.control import pausing
+from isthmus.control import controller, pausing, session
 from isthmus.control.fabric import Fabric
 from isthmus.control.progress import LinkState
-from isthmus.errors import Fenced
+from isthmus.errors import Fenced, JavaMissing, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneState
@@ -169,10 +170,67 @@ def test_link_that_fails_stops_no_other(
     async def scenario() -> None:
         async with running(configuration, spark) as run:
             await run.until(lambda: is_at(10))
-            states = [link.state for link in run.links]
-            assert states == [LinkState.ACTIVE, LinkState.UNAVAILABLE, LinkState.FAILED]
+            states = [LinkState.ACTIVE, LinkState.UNAVAILABLE, LinkState.FAILED]
+            await run.until(lambda: [link.state for link in run.links] == states)
             outcome = await run.end()
             assert list(outcome.errors) == [f"{name}-same"]
             assert "same cluster" in outcome.errors[f"{name}-same"].message
 
     asyncio.run(scenario())
+
+
+def test_foreign_write_into_an_idle_topic_is_found(
+    east: LocalCluster,
+    west: LocalCluster,
+    spark: SparkSession,
+    topic: TopicNamer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A record that somebody else puts into a mirrored partition stops that lane, written to or not."""
+    monkeypatch.setattr(session, "AUDIT_S", 0.5)
+    stem = topic("foreign")
+    idle, busy = f"{stem}.idle", f"{stem}.busy"
+    for name in (idle, busy):
+        topics.create(east, name)
+        topics.produce(east, name, records(10))
+    link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
+
+    async def is_at(name: str, end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+            await run.until(lambda: is_at(idle, 10))
+            await asyncio.to_thread(topics.produce, west, idle, records(1))
+            await run.until(lambda: run.state_of(idle) is LaneState.FOREIGN_WRITE)
+            await asyncio.to_thread(topics.produce, east, idle, records(5))
+            await asyncio.to_thread(topics.produce, east, busy, records(5))
+            await run.until(lambda: is_at(busy, 15))
+            assert await is_at(idle, 11)
+            assert (await run.end()).exit_code == 1
+
+    asyncio.run(scenario())
+
+
+def test_clusters_that_never_answer_end_the_run(
+    west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever for a cluster that was never there."""
+    monkeypatch.setattr(controller, "ARRIVAL_S", 1.0)
+    nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:23999",))
+    link = link_of(nowhere, west.cluster(), "orders", name=topic("nowhere"))
+    outcome = Fabric(configuration_of(link), spark=spark).run()
+    assert outcome.exit_code == Unreachable.exit_code
+    assert "nowhere" in outcome.errors[link.name].message
+
+
+def test_missing_java_ends_the_run(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without Java there is no Spark: the run says so at once, with an exit code of its own."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    link = link_of(east.cluster(), west.cluster(), "orders", name=topic("javaless"))
+    outcome = Fabric(configuration_of(link)).run()
+    assert outcome.exit_code == JavaMissing.exit_code
