@@ -50,23 +50,28 @@ def python_command(module: str, task: object) -> tuple[list[str], dict[str, str]
     return [sys.executable, "-m", module, json.dumps(task)], environment
 
 
-class LaneEngine:
-    """Isthmus without Spark."""
+class Isthmus:
+    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all."""
 
-    name = "engine"
+    name = "isthmus"
     creates_topic = False
 
-    def __init__(self, profile: Path | None = None) -> None:
-        self._profile = profile
-
     def command(self, copy: Copy) -> Command:
-        task = {
-            "source": copy.filling.bootstrap_servers,
-            "target": copy.target_servers,
-            "topic": copy.filling.topic,
-            "profile": None if self._profile is None else str(self._profile),
+        link = f"bench-{copy.label}"
+        configuration = {
+            "clusters": {
+                "source": {"bootstrap_servers": copy.filling.bootstrap_servers},
+                "target": {"bootstrap_servers": copy.target_servers},
+            },
+            "links": [
+                {"name": link, "source": "source", "target": "target", "topics": {"include": [copy.filling.topic]}}
+            ],
         }
-        arguments, environment = python_command("bench.engine", task)
+        file = copy.folder / f"{link}.yaml"
+        # JSON is YAML too.
+        file.write_text(json.dumps(configuration))
+        arguments = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
         return Command(arguments=arguments, environment=environment, target_topic=copy.filling.topic)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cases import Case, CopyCase, IdleCase, LatencyCase
-from bench.contenders import Ceiling, Contender, Copy, LaneEngine, MirrorMaker
+from bench.contenders import Ceiling, Contender, Copy, Isthmus, MirrorMaker
 from bench.copying import copy_once
 from bench.figures import Figures
 from bench.idle import idle_cost_of
@@ -19,7 +19,7 @@ from bench.rig import Rig
 from isthmus.errors import InvariantError
 
 CONTENDERS: Mapping[str, Contender] = {
-    "isthmus": LaneEngine(),
+    "isthmus": Isthmus(),
     "mm2-tuned": MirrorMaker(tuned=True),
     "mm2-default": MirrorMaker(tuned=False),
     "ceiling": Ceiling(),
