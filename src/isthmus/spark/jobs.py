@@ -73,6 +73,18 @@ def _run(spark: SparkContext, spec: LeaseSpec, group: str) -> Receipt:
     return receipts[0]
 
 
+async def has_begun(spark: SparkContext, group: str) -> bool:
+    """Whether Spark has given the lease's task to an executor."""
+
+    def look() -> bool:
+        tracker = spark.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+    return await asyncio.to_thread(look)
+
+
 async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
     """End jobs whose tasks did not end by themselves."""
     for group in groups:

@@ -20,7 +20,7 @@ from isthmus.model.lane import Lane, LaneReport, Problem
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
 from isthmus.spark.distribution import Distribution, LeaseGroup
-from isthmus.spark.jobs import JobFailed, cancel, start_lease
+from isthmus.spark.jobs import JobFailed, cancel, has_begun, start_lease
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
 from isthmus.spark.progress import Progress
 from isthmus.spark.slots import TaskSlots
@@ -48,7 +48,7 @@ _RECEIPTS: Final = 1_000
 class RunningLease:
     """A lease whose job was started. `job_group` names the job in Spark.
 
-    Times are of the monotonic clock: `started_at`, and `heard_at` when its task last said something, if it ever did.
+    Times are of the monotonic clock: `started_at`, and `heard_at` when its task was last known to run, if ever.
     """
 
     generation: int
@@ -163,9 +163,13 @@ class LeaseScheduler:
         """Wait until the lease has ended, or seems to be stuck, at most `until`."""
         quiet_since = time.monotonic()
         while not lease.job.done() and (now := time.monotonic()) < until:
-            if lease.heard_at is None or self._ledger.problem is not None:
-                # Not begun, or not to be heard: nothing can be said of it.
+            if self._ledger.problem is not None:
+                # Nobody can be heard.
                 quiet_since = now
+            elif lease.heard_at is None:
+                # Spark may not have had a slot for it yet.
+                if now - lease.started_at > _GRACE_S and await has_begun(self._spark, lease.job_group):
+                    lease.heard_at = now
             elif now - max(lease.heard_at, quiet_since) > _STALL_S:
                 return
             await asyncio.wait([lease.job], timeout=min(until - now, 1.0))

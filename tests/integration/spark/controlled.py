@@ -61,6 +61,15 @@ class Controlled:
         scheduler = self.scheduler
         return f"still {self.reports}, {list(scheduler.receipts)[-3:]}, {scheduler.problem}, {self.ledger.problem}"
 
+    @property
+    def records(self) -> int:
+        """How many records were copied, as far as leases have told."""
+        return sum(report.records for report in self.reports.values())
+
+    async def until_records(self, count: int) -> None:
+        """Wait until so many records were copied."""
+        await self.until(lambda: self.records >= count)
+
     async def until_copied(self, *topics: str, partitions: int = 1, term_s: float = TERM_S) -> None:
         """Wait until the topics end at the target where they end at the source, whatever the reports say."""
         deadline = time.monotonic() + term_s

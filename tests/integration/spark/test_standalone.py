@@ -71,7 +71,7 @@ def test_a_killed_executor_costs_seconds(
         async with controlled(spark, east, west, topic("link")) as link:
             await link.assign(orders)
             with traffic(east, orders):
-                await link.until(lambda: any(report.records > 100 for report in link.reports.values()))
+                await link.until_records(100)
                 kill(executors())
                 killed_at = loop.time()
                 await link.until(lambda: link.scheduler.problem is not None)
