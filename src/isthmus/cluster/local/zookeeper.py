@@ -127,7 +127,9 @@ class ZooKeeperModeCluster:
     def _spawn(self, main_class: str, name: str, settings: dict[str, str]) -> Process:
         file = self.folder / f"{name}.properties"
         file.write_text(as_text(settings))
-        command = self._jvm.command(main_class, str(file), heap_mb=_HEAP_MB)
+        # Compression codecs unpack native libraries: into our folder, not where other processes tidy up.
+        options = (f"-Djava.io.tmpdir={self.folder}",)
+        command = self._jvm.command(main_class, str(file), heap_mb=_HEAP_MB, options=options)
         return self._guard.spawn(command, environment=self._jvm.environment, log=self.folder / f"{name}.log")
 
     def _wait(self, name: str, process: Process, ready: Callable[[], bool]) -> None:
