@@ -46,7 +46,9 @@ class Controller:
         on_progress: OnProgress | None = None,
     ) -> None:
         claims = Claims()
-        self._runs = [LinkRun(link, configuration, claims) for link in links]
+        self._runs: list[LinkRun] = []
+        for link in links:
+            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs))
         self._workers = workers
         self._until = until
         self._on_progress = on_progress
@@ -91,11 +93,10 @@ class Controller:
         """Wait for the end; whether it came because everything is copied."""
         begun = time.monotonic()
         while not self._stopping.is_set() and not all(task.done() for task in tasks):
-            links = self._progress()
             if self._on_progress is not None:
-                self._on_progress(links)
+                self._on_progress(self._progress())
             if callable(self._until):
-                if self._until(links):
+                if self._until(self._progress()):
                     return False
             elif self._until == "caught-up" and await self._is_caught_up():
                 return True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
+from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import observe, problem_of
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan, Plan
@@ -208,14 +209,16 @@ def in_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 async def _plan(links: tuple[Link, ...]) -> Plan:
-    claims = Claims()
+    claims, own = Claims(), [link.name for link in links]
     # One after the other: which link a topic belongs to is settled in the order of the file.
-    return Plan(links=tuple([await _plan_link(link, claims) for link in links]))
+    return Plan(links=tuple([await _plan_link(link, claims, own) for link in links]))
 
 
-async def _plan_link(link: Link, claims: Claims) -> LinkPlan:
+async def _plan_link(link: Link, claims: Claims, own: Collection[str]) -> LinkPlan:
     try:
         async with Client(link.source) as source, Client(link.target) as target:
+            for claim in (await neighbouring_claims(target, own)) + (await neighbouring_claims(source, own)):
+                claims.grant(claim)
             observed = await observe(link, source, target)
             recorded = recorded_topics(link.name, await read_documents(target))
             return plan_link(observed, claims, at_start(observed, recorded))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from isthmus.control.claims import Claims
 from isthmus.control.identity import cluster_ids, producer_identity
+from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import expiration_ms, problem_of
 from isthmus.control.progress import LinkProgress, LinkState, topics_of
 from isthmus.control.session import Session
@@ -27,13 +29,19 @@ _RETRY_S: Final = 2.0
 
 
 class LinkRun:
-    """One link. `run` returns when it was stopped, or cannot go on; then `error` says why."""
+    """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
-    def __init__(self, link: Link, configuration: Configuration, claims: Claims) -> None:
+    Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants
+    (`has_claimed`), or could not.
+    """
+
+    def __init__(self, link: Link, configuration: Configuration, claims: Claims, earlier: Sequence[LinkRun]) -> None:
         self.link = link
         self.error: IsthmusError | None = None
         self._configuration = configuration
+        self.has_claimed = asyncio.Event()
         self._claims = claims
+        self._earlier = tuple(earlier)
         self._state = LinkState.STARTING
         self._problem: Problem | None = None
         self._session: Session | None = None
@@ -77,14 +85,17 @@ class LinkRun:
                 self.error = InvariantError(message, hint="This is a bug in Isthmus: please report it.")
                 self._problem = problem_of(self.error)
                 break
+            self.has_claimed.set()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
+        self.has_claimed.set()
         self._state = LinkState.STOPPED if self.error is None else LinkState.FAILED
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration
         async with Client(link.source) as source, Client(link.target) as target:
             source_id, target_id = await cluster_ids(link, source, target)
+            await self._respect_others(source, target)
             ledger = LinkLedger(target, link.name, replication_factor=settings.ledger.replication_factor)
             try:
                 await ledger.open()
@@ -97,7 +108,9 @@ class LinkRun:
                     limits=link.limits,
                     expiration_ms=await expiration_ms(target) or DEFAULT_EXPIRATION_MS,
                 )
-                session = Session(context, link, source, target, ledger=ledger, claims=self._claims)
+                session = Session(
+                    context, link, source, target, ledger=ledger, claims=self._claims, has_claimed=self.has_claimed
+                )
                 self._session = session
                 self._problem = None
                 if self._stopping.is_set():
@@ -105,6 +118,15 @@ class LinkRun:
                 await session.run(workers, settings.spark.lease_term_s)
             finally:
                 ledger.close()
+
+    async def _respect_others(self, source: Client, target: Client) -> None:
+        """Leave topics to links that were there first: earlier in the file, or run by others."""
+        for run in self._earlier:
+            await run.has_claimed.wait()
+        own = [self.link.name, *(run.link.name for run in self._earlier)]
+        for client in (target, source):
+            for claim in await neighbouring_claims(client, own):
+                self._claims.grant(claim)
 
     def progress(self) -> LinkProgress:
         """How the link stands at this moment."""

@@ -115,12 +115,20 @@ async def recollect(link: str, client: Client) -> Recollection:
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
+    return Recollection.of(link, await read_ledger(client))
+
+
+async def read_ledger(client: Client) -> list[Entry]:
+    """Everything the ledger of a cluster holds, of all links; nothing where there is no ledger.
+
+    :raises ClusterError: It cannot be read.
+    """
     tail = LedgerTail(client)
     try:
-        return Recollection.of(link, await tail.read_to_end())
+        return await tail.read_to_end()
     except ClusterError as error:
         if is_missing(error):
-            return Recollection(link)
+            return []
         raise
     finally:
         tail.close()

@@ -41,17 +41,28 @@ _HASTE: Final = 0.8
 class Session:
     """One link from the moment its ledger is open until it is closed.
 
+    `has_claimed` is set once the topics it wants were looked at.
+
     A cluster that cannot be looked at for a while stops nothing else.
     """
 
     def __init__(
-        self, context: LinkContext, link: Link, source: Client, target: Client, *, ledger: LinkLedger, claims: Claims
+        self,
+        context: LinkContext,
+        link: Link,
+        source: Client,
+        target: Client,
+        *,
+        ledger: LinkLedger,
+        claims: Claims,
+        has_claimed: asyncio.Event,
     ) -> None:
         self._away: Problem | None = None
         self._context = context
         self._link = link
         self._source, self._target = source, target
         self._ledger = ledger
+        self._has_claimed = has_claimed
         self._roster = Roster(
             link,
             source,
@@ -189,6 +200,7 @@ class Session:
                 self._away = problem_of(error)
             else:
                 self._away = None
+            self._has_claimed.set()
             self._assign()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), self._link.topics_interval_s * _HASTE)

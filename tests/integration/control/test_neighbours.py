@@ -1,0 +1,49 @@
+"""Links that other processes run keep what they write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.control.fabric import Fabric
+from isthmus.control.plan import Action
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.lane import topics
+from tests.integration.lane.topics import SEPTEMBER, Given
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def test_topics_of_another_controllers_link_are_left_to_it(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """While it runs, no other link writes its topic or takes it back where it came from."""
+    name = topic("taken")
+    topics.create(east, name)
+    topics.produce(east, name, [Given(b"k", b"v", [], SEPTEMBER)] * 10)
+    there = configuration_of(link_of(east.cluster(), west.cluster(), name, name=f"{name}-there"))
+    rival = configuration_of(link_of(east.cluster(), west.cluster(), name, name=f"{name}-rival"))
+    back = configuration_of(link_of(west.cluster(), east.cluster(), name, name=f"{name}-back"))
+
+    async def is_copied() -> bool:
+        return await ends(west, name) == [10]
+
+    async def scenario() -> None:
+        async with running(there, spark) as run:
+            await run.until(is_copied)
+            for configuration, word in ((rival, "writes this target topic already"), (back, "circle")):
+                plan = await asyncio.to_thread(Fabric(configuration).plan)
+                (planned,) = plan.links[0].topics
+                assert planned.action is Action.REFUSE
+                assert word in planned.reasons[0].message
+                assert f"{name}-there" in planned.reasons[0].message
+        plan = await asyncio.to_thread(Fabric(rival).plan)
+        assert plan.links[0].topics[0].action is Action.COPY
+
+    asyncio.run(scenario())
