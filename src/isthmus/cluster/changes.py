@@ -52,8 +52,7 @@ async def create_topics(
                 replication_factor=topic.replication_factor,
                 assignments=[],
                 configs=[
-                    creatable.CreatableTopicConfig(name=name, value=value)
-                    for name, value in topic.configs.items()
+                    creatable.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
                 ],
             )
             for topic in topics
@@ -71,9 +70,7 @@ async def create_topics(
         # A topic was created even where its configuration may not be shown to us.
         code = result.error_code or (result.topic_config_error_code if validate_only else 0)
         if code:
-            errors[result.name] = _refusal(
-                client, code, f"creating topic {result.name}", result.error_message
-            )
+            errors[result.name] = _refusal(client, code, f"creating topic {result.name}", result.error_message)
         else:
             values[result.name] = entries_of(result.configs)
     return Outcomes(values, errors)
@@ -85,9 +82,7 @@ async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[
         return Outcomes()
     topic_class = CreatePartitionsRequest.CreatePartitionsTopic
     request = CreatePartitionsRequest(
-        topics=[
-            topic_class(name=name, count=count, assignments=None) for name, count in counts.items()
-        ],
+        topics=[topic_class(name=name, count=count, assignments=None) for name, count in counts.items()],
         timeout_ms=int(_TIMEOUT_S * 1000),
         validate_only=False,
     )
@@ -108,9 +103,7 @@ async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[
     return Outcomes({name: count for name, count in counts.items() if name not in errors}, errors)
 
 
-async def await_leaders(
-    client: Client, counts: Mapping[str, int], *, timeout_s: float = 10.0
-) -> frozenset[str]:
+async def await_leaders(client: Client, counts: Mapping[str, int], *, timeout_s: float = 10.0) -> frozenset[str]:
     """Wait until topics show as many partitions as named, all with leaders; the names of those.
 
     :raises ClusterError: The cluster did not answer.
@@ -121,17 +114,14 @@ async def await_leaders(
         ready = frozenset(
             name
             for name, topic in metadata.topics.items()
-            if len(topic.partitions) >= counts[name]
-            and all(p.leader in metadata.brokers for p in topic.partitions)
+            if len(topic.partitions) >= counts[name] and all(p.leader in metadata.brokers for p in topic.partitions)
         )
         if len(ready) == len(counts) or time.monotonic() > deadline:
             return ready
         await asyncio.sleep(0.05)
 
 
-async def _ask_controller(
-    client: Client, request: Any, results: Callable[[Any], Sequence[Any]]
-) -> Any:
+async def _ask_controller(client: Client, request: Any, results: Callable[[Any], Sequence[Any]]) -> Any:
     """Ask the controller; when it has moved, find the new one (nothing was done by the old)."""
     for attempt in range(_CONTROLLER_RETRIES):
         answer = await client.controller(request, timeout_s=_TIMEOUT_S + 5.0)

@@ -20,7 +20,6 @@ _BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
 _TOPICS_PER_REQUEST: Final = 200
-_CLUSTER_WIDE: Final = ""
 
 
 class ConfigSource(enum.IntEnum):
@@ -97,21 +96,40 @@ async def describe_broker_configs(client: Client, node_id: int) -> Configs:
     return entries_of(result.configs)
 
 
-async def alter_topic_configs(
-    client: Client, changes: Mapping[str, Mapping[str, str | None]]
-) -> Outcomes[str, None]:
+async def alter_topic_configs(client: Client, changes: Mapping[str, Mapping[str, str | None]]) -> Outcomes[str, None]:
     """Set configurations of topics, `None` restoring the default. Needs ALTER_CONFIGS on each."""
-    return await _alter(client, _TOPIC, changes)
-
-
-async def alter_cluster_configs(client: Client, changes: Mapping[str, str | None]) -> None:
-    """Set defaults for all brokers of the cluster. Needs ALTER_CONFIGS on the cluster.
-
-    :raises ClusterError: They were not set.
-    """
-    outcomes = await _alter(client, _BROKER, {_CLUSTER_WIDE: changes})
-    for error in outcomes.errors.values():
-        raise error
+    if not changes:
+        return Outcomes()
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=_TOPIC,
+                resource_name=name,
+                configs=[
+                    resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+                    for key, value in values.items()
+                ],
+            )
+            for name, values in changes.items()
+        ],
+        validate_only=False,
+    )
+    try:
+        answer = await client.any(request, timeout_s=30.0)
+    except ClusterError as error:
+        return Outcomes({}, dict.fromkeys(changes, error))
+    errors = {
+        response.resource_name: codes.error_for(
+            response.error_code,
+            f"setting {', '.join(changes[response.resource_name])} of topic {response.resource_name}",
+            cluster=client.cluster.alias,
+            detail=response.error_message,
+        )
+        for response in answer.responses
+        if response.error_code != codes.NONE
+    }
+    return Outcomes({name: None for name in changes if name not in errors}, errors)
 
 
 async def _describe_chunk(client: Client, names: Sequence[str]) -> Outcomes[str, Configs]:
@@ -134,52 +152,11 @@ async def _describe_chunk(client: Client, names: Sequence[str]) -> Outcomes[str,
     return Outcomes(values, errors)
 
 
-async def _alter(
-    client: Client, resource_type: int, changes: Mapping[str, Mapping[str, str | None]]
-) -> Outcomes[str, None]:
-    if not changes:
-        return Outcomes()
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    request = IncrementalAlterConfigsRequest(
-        resources=[
-            resource(
-                resource_type=resource_type,
-                resource_name=name,
-                configs=[
-                    resource.AlterableConfig(
-                        name=key, config_operation=_DELETE if value is None else _SET, value=value
-                    )
-                    for key, value in values.items()
-                ],
-            )
-            for name, values in changes.items()
-        ],
-        validate_only=False,
-    )
-    try:
-        answer = await client.any(request, timeout_s=30.0)
-    except ClusterError as error:
-        return Outcomes({}, dict.fromkeys(changes, error))
-    errors = {
-        response.resource_name: codes.error_for(
-            response.error_code,
-            f"setting {', '.join(changes[response.resource_name])} of "
-            f"{response.resource_name or 'the brokers'}",
-            cluster=client.cluster.alias,
-            detail=response.error_message,
-        )
-        for response in answer.responses
-        if response.error_code != codes.NONE
-    }
-    return Outcomes({name: None for name in changes if name not in errors}, errors)
-
-
 def _describe(resource_type: int, names: Sequence[str]) -> DescribeConfigsRequest:
     resource = DescribeConfigsRequest.DescribeConfigsResource
     return DescribeConfigsRequest(
         resources=[
-            resource(resource_type=resource_type, resource_name=name, configuration_keys=None)
-            for name in names
+            resource(resource_type=resource_type, resource_name=name, configuration_keys=None) for name in names
         ],
         include_synonyms=False,
         include_documentation=False,

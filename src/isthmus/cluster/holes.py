@@ -18,9 +18,7 @@ _TIMEOUT_S: Final = 30.0
 _UNKNOWN: Final = -1
 
 
-async def count_holes(
-    client: Client, partition: PartitionKey, begin: int, end: int, *, stop_above: int
-) -> int:
+async def count_holes(client: Client, partition: PartitionKey, begin: int, end: int, *, stop_above: int) -> int:
     """How many of the offsets `[begin, end)` hold neither a record nor a control record.
 
     Every byte of the range is read, as a broker has no other way to tell. Counting ends as soon as

@@ -63,9 +63,7 @@ async def selected_topics(client: Client, topics: TopicFilter) -> Metadata:
     return Metadata(everything.cluster_id, everything.controller_id, everything.brokers, selected)
 
 
-async def describe_topics(
-    client: Client, topics: Iterable[TopicMetadata]
-) -> Outcomes[str, TopicDescription]:
+async def describe_topics(client: Client, topics: Iterable[TopicMetadata]) -> Outcomes[str, TopicDescription]:
     """The topics of a Metadata answer with their configurations. Needs DESCRIBE_CONFIGS on each."""
     errors: dict[str, ClusterError] = {}
     sound: dict[str, TopicMetadata] = {}
@@ -74,14 +72,10 @@ async def describe_topics(
             sound[topic.name] = topic
         else:
             what = f"describing topic {topic.name}"
-            errors[topic.name] = codes.error_for(
-                topic.error_code, what, cluster=client.cluster.alias
-            )
+            errors[topic.name] = codes.error_for(topic.error_code, what, cluster=client.cluster.alias)
     configs = await describe_topic_configs(client, sound)
     errors.update(configs.errors)
-    return Outcomes(
-        {name: _description(sound[name], values) for name, values in configs.values.items()}, errors
-    )
+    return Outcomes({name: _description(sound[name], values) for name, values in configs.values.items()}, errors)
 
 
 def _description(topic: TopicMetadata, configs: Configs) -> TopicDescription:

@@ -123,11 +123,6 @@ class Plan:
         """Whether anything would be created or copied."""
         return any(topic.has_changes for link in self.links for topic in link.topics)
 
-    @property
-    def is_refused(self) -> bool:
-        """Whether some of what is asked for cannot be done."""
-        return any(link.problem is not None or any(topic.reasons for topic in link.topics) for link in self.links)
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {"links": [link.as_dict() for link in self.links], "has_changes": self.has_changes}
