@@ -219,8 +219,9 @@ class LeaseScheduler:
         receipt: Receipt | None = None
         try:
             receipt = lease.job.result()
-            # Of the attempt before we were not told how it was lost.
             is_over = receipt.ending is not Ending.RETRIED
+            if not is_over:
+                self._complain(group, "was lost: Spark tried its task again", "Set spark.task.maxFailures=1.")
         except JobFailed as failure:
             is_over = failure.is_dead
             self._complain(group, f"was lost: {failure}", failure.hint)

@@ -56,7 +56,7 @@ def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = 
     active = SparkSession.getActiveSession()
     if active is not None:
         return adopted(active)
-    conf = _conf(settings, leases_min)
+    conf = conf_for(settings, leases_min=leases_min)
     java = find_java()
     if settings.master.startswith("local"):
         _share_python()
@@ -74,6 +74,27 @@ def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = 
         # Spark's own handler cancels all jobs at once; leases want to end in good order.
         _restore(interrupt)
     return spark
+
+
+def conf_for(settings: SparkSettings, *, leases_min: int = 1) -> dict[str, str]:
+    """The Spark configuration of a new application: what leases need, overridden by what the operator wrote.
+
+    :raises ConfigError: It would run tasks twice.
+    """
+    if settings.conf.get(_SPECULATION, "false").lower() == "true":
+        raise ConfigError(
+            f"{_SPECULATION}=true would run every lease twice",
+            field=f"spark.conf.{_SPECULATION}",
+            hint="Remove it.",
+        )
+    conf = {**_CONF, "spark.master": settings.master}
+    if settings.master.startswith("local"):
+        conf |= _LOCAL_CONF
+        conf |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+    if settings.master == "local[*]":
+        slots = settings.slots or os.cpu_count() or 1
+        conf["spark.master"] = f"local[{max(slots, leases_min + 1)}]"
+    return {**conf, **settings.conf}
 
 
 def adopted(spark: SparkSession) -> SparkSession:
@@ -97,23 +118,6 @@ def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
         # Executors are counted when they have come; a job that ran needed at least one.
         spark.parallelize([None], 1).count()
     return max(spark.defaultParallelism, 1)
-
-
-def _conf(settings: SparkSettings, leases_min: int) -> dict[str, str]:
-    if settings.conf.get(_SPECULATION, "false").lower() == "true":
-        raise ConfigError(
-            f"{_SPECULATION}=true would run every lease twice",
-            field=f"spark.conf.{_SPECULATION}",
-            hint="Remove it.",
-        )
-    conf = {**_CONF, "spark.master": settings.master}
-    if settings.master.startswith("local"):
-        conf |= _LOCAL_CONF
-        conf |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
-    if settings.master == "local[*]":
-        slots = settings.slots or os.cpu_count() or 1
-        conf["spark.master"] = f"local[{max(slots, leases_min + 1)}]"
-    return {**conf, **settings.conf}
 
 
 def _share_python() -> None:

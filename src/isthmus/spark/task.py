@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark import TaskContext
 
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
 from isthmus.ledger.documents import ProgressDocument, TaskDocument, decoded, link_of
 from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
@@ -121,6 +121,8 @@ class LeaseTask:
 
     def _problem(self) -> Problem | None:
         failure = self._failure or self._engine.failure
+        if isinstance(failure, IsthmusError):
+            return Problem(str(failure), failure.hint)
         if failure is not None:
             return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
         if self._ledger_error is not None and not self._has_written:

@@ -95,10 +95,14 @@ async def controlled(
     slots: int = 2,
     term_s: float = 60.0,
     producer: ProducerIdentity | None = None,
+    replication_factor: int | None = None,
 ) -> AsyncIterator[Controlled]:
-    """Control a link for a while; what was assigned is run by leases of `term_s`."""
+    """Control a link for a while; what was assigned is run by leases of `term_s`.
+
+    `replication_factor` is the ledger's, should it have to be created.
+    """
     async with Client(source.admin_cluster()) as reading, Client(target.admin_cluster()) as writing:
-        ledger = LinkLedger(writing, link)
+        ledger = LinkLedger(writing, link, replication_factor=replication_factor)
         await ledger.open()
         context = LinkContext(
             link=link,

@@ -1,0 +1,66 @@
+"""Leases in a Spark application of somebody else's, with somebody else's settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import isthmus
+from isthmus.cluster.local import LocalCluster
+from isthmus.spark.session import adopted
+from tests.integration.lane import oracle, topics
+from tests.integration.spark.controlled import controlled
+from tests.integration.spark.processes import kill, python_workers
+from tests.integration.spark.traffic import traffic
+
+pytestmark = pytest.mark.integration
+Names = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """An application that tries failed tasks three times, as Spark does where nobody says otherwise."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        paths = [str(Path(isthmus.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        conf: dict[str, bool | float | int | str | None] = {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.log.level": "OFF",
+        }
+        spark = SparkSession.builder.master("local[3,3]").config(map=conf).getOrCreate()
+        yield spark
+        spark.stop()
+
+
+def test_a_task_that_spark_tries_again_does_not_write(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """The second attempt returns at once, and a lease of which nobody knows how it was lost is waited out."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders)
+
+    async def scenario() -> None:
+        async with controlled(adopted(spark), east, west, topic("link")) as link:
+            await link.assign(orders)
+            with traffic(east, orders):
+                await link.until_records(100)
+                kill(python_workers())
+                await link.until(lambda: link.scheduler.problem is not None)
+                assert "tried its task again" in str(link.scheduler.problem)
+                await link.until_records(link.records + 500)
+            await link.until_copied(orders)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders)

@@ -1,0 +1,83 @@
+"""What leases do while the ledger cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import DeleteTopicsRequest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.spark.lease import Ending
+from isthmus.spark.tenure import SILENCE_S
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+from tests.integration.lane import oracle, topics
+from tests.integration.spark.controlled import controlled
+from tests.integration.spark.traffic import traffic
+
+pytestmark = pytest.mark.integration
+Names = Callable[[str], str]
+
+
+@pytest.fixture
+def fragile(west3: LocalCluster) -> LocalCluster:
+    """A cluster of three brokers without a ledger: the next one is on one broker alone."""
+
+    async def forget() -> None:
+        async with Client(west3.admin_cluster()) as client:
+            state = DeleteTopicsRequest.DeleteTopicState(name=LEDGER_TOPIC, topic_id=NO_TOPIC_ID)
+            request = DeleteTopicsRequest(topics=[state], topic_names=[LEDGER_TOPIC], timeout_ms=10_000)
+            await client.controller(request)
+
+    asyncio.run(forget())
+    return west3
+
+
+def test_writing_rests_while_the_ledger_is_away(
+    spark: SparkSession, east: LocalCluster, fragile: LocalCluster, topic: Names
+) -> None:
+    """A lease that cannot read the ledger may have been revoked there: it stops after ten seconds, and goes on by
+    itself when it can read again and finds that it was not.
+    """
+    orders = topic("orders")
+    topics.create(east, orders)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with controlled(spark, east, fragile, topic("link"), replication_factor=1) as link:
+            ledger_on = fragile.broker(link.ledger.tail.node_id)
+            data_on = next(broker for broker in fragile.brokers if broker.node_id != ledger_on.node_id)
+            servers = f"127.0.0.1:{data_on.admin_port}"
+            admin = AdminClient({"bootstrap.servers": servers})
+            assigned = NewTopic(orders, 1, replica_assignment=[[data_on.node_id]])
+            admin.create_topics([assigned])[orders].result(30)
+
+            def written() -> int:
+                return oracle.ends(servers, orders).high
+
+            async def at(second: float) -> int:
+                await asyncio.sleep(max(paused_at + second - loop.time(), 0))
+                return await asyncio.to_thread(written)
+
+            await link.assign(orders)
+            with traffic(east, orders, records_per_s=100):
+                await link.until_records(100)
+                paused_at = loop.time()
+                ledger_on.pause()
+                try:
+                    early, soon = await at(0), await at(5)
+                    late, later = await at(SILENCE_S + 2), await at(SILENCE_S + 5)
+                finally:
+                    ledger_on.resume()
+                assert early < soon <= late == later
+                await link.until(lambda: written() > later, term_s=60.0)
+            await link.until_copied(orders)
+            assert {receipt.ending for receipt in link.scheduler.receipts} <= {Ending.SUCCEEDED, Ending.ORPHANED}
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, fragile, orders)
