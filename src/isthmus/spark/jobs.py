@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
@@ -11,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
+from isthmus.errors import HostError
 from isthmus.spark.lease import LeaseSpec, Receipt
 from isthmus.spark.task import lease_task
 
@@ -39,7 +41,10 @@ class JobFailed(Exception):
 
 
 def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Future[Receipt]:
-    """Start the job of a lease; the future holds its receipt or `JobFailed`. `group` is for `cancel`."""
+    """Start the job of a lease; the future holds its receipt or `JobFailed`. `group` is for `cancel`.
+
+    :raises HostError: Spark's JVM is gone.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Receipt] = loop.create_future()
 
@@ -63,7 +68,13 @@ def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Fut
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, receipt, error)
 
-    InheritableThread(target=run, name=spec.description, daemon=True).start()
+    try:
+        InheritableThread(target=run, name=spec.description, daemon=True).start()
+    except (Py4JError, OSError) as error:
+        raise HostError(
+            "Spark has ended: its JVM does not answer any more",
+            hint="The system's log may tell what ended it (too little memory?). Run again: it goes on where it was.",
+        ) from error
     return future
 
 
@@ -86,9 +97,10 @@ async def has_begun(spark: SparkContext, group: str) -> bool:
 
 
 async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:
-    """End jobs whose tasks did not end by themselves."""
-    for group in groups:
-        await asyncio.to_thread(spark.cancelJobGroup, group)
+    """End jobs whose tasks did not end by themselves. Without a JVM there is nothing left to end."""
+    with contextlib.suppress(Py4JError, OSError):
+        for group in groups:
+            await asyncio.to_thread(spark.cancelJobGroup, group)
 
 
 def _telling_line(text: str) -> str:
