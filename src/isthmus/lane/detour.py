@@ -72,28 +72,40 @@ class Detour:
         :raises ClusterError: A request failed; the log has to be looked at.
         :raises Refused: The lane is in another state now.
         """
-        while self._engine.may_write() and run.is_placed and not run.is_over:
-            if run.prefix_end > run.writer.position or run.prefix_undeleted:
-                await self._prefix(run)
-                continue
-            if not run.pending:
-                return
-            piece = run.pending[0]
-            batch, position = piece.batch, run.writer.position
-            if batch.offset_end <= position:
-                self._engine.advanced(run, 1)
-            elif batch.base_offset > position:
-                await self._hole(run, batch.base_offset)
-            elif batch.is_control:
-                await self._marker(run, batch)
-            elif batch.record_count == 0:
-                await self._hole(run, batch.offset_end)
-            elif piece.is_plain and batch.base_offset == position:
-                return
-            elif piece.is_aborted and batch.base_offset == position and passes(batch, run.lane.batch_bytes_max):
-                await self._aborted(run, batch)
-            else:
-                self._rebatch(run, piece)
+        while self._engine.may_write() and run.is_placed and not run.is_over and await self._step(run):
+            pass
+
+    async def _step(self, run: LaneRun) -> bool:
+        """Take what comes next; False when the fast path may go on."""
+        position = run.writer.position
+        if run.prefix_end > position or run.prefix_undeleted:
+            await self._prefix(run)
+        elif run.gap_end > position:
+            # Deleted at the source and passed as configured: no limit holds here.
+            await self._write_markers_to(run, run.gap_end)
+        elif run.pending:
+            return await self._head(run, run.pending[0])
+        else:
+            return False
+        return True
+
+    async def _head(self, run: LaneRun, piece: Piece) -> bool:
+        batch, position = piece.batch, run.writer.position
+        if batch.offset_end <= position:
+            self._engine.advanced(run, 1)
+        elif batch.base_offset > position:
+            await self._hole(run, batch.base_offset)
+        elif batch.is_control:
+            await self._marker(run, batch)
+        elif batch.record_count == 0:
+            await self._hole(run, batch.offset_end)
+        elif batch.base_offset == position and piece.is_plain:
+            return False
+        elif batch.base_offset == position and piece.is_aborted and passes(batch, run.lane.batch_bytes_max):
+            await self._aborted(run, batch)
+        else:
+            self._rebatch(run, piece)
+        return True
 
     def forget(self, run: LaneRun) -> None:
         """The lane was looked at anew: what is known of its transactions may be wrong now."""
@@ -144,8 +156,11 @@ class Detour:
             )
             raise Refused
         run.holes += size
-        while run.writer.position < hole_end and self._engine.may_write():
-            await self._write_markers(run, min(hole_end - run.writer.position, MARKERS_AT_ONCE), commit=False)
+        await self._write_markers_to(run, hole_end)
+
+    async def _write_markers_to(self, run: LaneRun, end: int) -> None:
+        while run.writer.position < end and self._engine.may_write():
+            await self._write_markers(run, min(end - run.writer.position, MARKERS_AT_ONCE), commit=False)
 
     async def _marker(self, run: LaneRun, batch: Batch) -> None:
         commit = control_type(batch) == COMMIT

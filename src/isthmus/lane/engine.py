@@ -277,7 +277,7 @@ class Engine:
             self.stop_reading(run)
         if not run.is_cut and not any(run in reader for reader in self._readers.values()):
             self.reroute(run)
-        if run.prefix_end >= 0:
+        if run.prefix_end >= 0 or run.gap_end > position:
             self.needs_care(run)
         self._offer(run)
 

@@ -72,6 +72,11 @@ class LaneRun:
         return self.state.is_terminal or self.state is LaneState.STOPPED
 
     @property
+    def gap_end(self) -> int:
+        """Where the last gap ends that the lane may pass, -1 without one."""
+        return self.gaps[-1].offset_end if self.gaps else -1
+
+    @property
     def source(self) -> tuple[str, int]:
         return self.lane.source_topic, self.lane.partition
 

@@ -94,7 +94,7 @@ class Mirror:
 
         async def scenario() -> Reports:
             async with self.running(*topics, engine=engine, **lane) as running:
-                return await running.until(until)
+                return await running.until(until, may_end=until is not caught_up)
 
         return asyncio.run(scenario())
 
