@@ -38,7 +38,7 @@ def test_leases_follow_each_other_without_loss_or_overlap(
     async def scenario() -> None:
         async with controlled(spark, east, west, topic("link"), term_s=6.0) as link:
             await link.assign(orders)
-            with traffic(east, orders, partitions=2) as produced:
+            with traffic(east, orders, partitions=range(2)) as produced:
                 await link.until(lambda: len(link.scheduler.receipts) >= 4)
             await link.until_copied(orders, partitions=2)
             await link.until_records(produced.records)
@@ -106,6 +106,30 @@ def test_lanes_join_and_leave_a_running_lease_within_a_second(
         oracle.assert_same(east, west, name)
 
 
+def test_lanes_move_to_where_less_is_copied(
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
+) -> None:
+    """Two busy lanes in one lease and two idle ones in the other: at a hand-over one of the busy ones moves over."""
+    orders = topic("orders")
+    topics.create_both(east, west, orders, partitions=4)
+    busy = (0, 2)
+
+    async def scenario() -> None:
+        async with controlled(spark, east, west, topic("link"), slots=3, term_s=6.0) as link:
+            await link.assign(orders)
+
+            def homes() -> set[int]:
+                reports = [(r.slot, report) for r in link.scheduler.receipts for report in r.reports]
+                return {slot for slot, report in reports if report.records and report.key.partition in busy}
+
+            with traffic(east, orders, partitions=busy):
+                await link.until(lambda: homes() == {0, 1}, term_s=60.0)
+            await link.until_copied(orders, partitions=4)
+
+    asyncio.run(scenario())
+    oracle.assert_same(east, west, orders, partitions=4)
+
+
 def test_stopping_ends_leases_in_good_order(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
@@ -118,7 +142,7 @@ def test_stopping_ends_leases_in_good_order(
         for _ in range(2):
             async with controlled(spark, east, west, link_name, slots=3) as link:
                 await link.assign(orders)
-                with traffic(east, orders, partitions=4):
+                with traffic(east, orders, partitions=range(4)):
                     # A former controller's leases are known to be over, so this does not wait for them.
                     await link.until_records(300)
                     begun = loop.time()
@@ -144,7 +168,7 @@ def test_a_killed_worker_is_replaced_at_once(
         loop = asyncio.get_running_loop()
         async with controlled(spark, east, west, topic("link")) as link:
             await link.assign(orders)
-            with traffic(east, orders, partitions=2):
+            with traffic(east, orders, partitions=range(2)):
                 for _ in range(3):
                     await link.until_records(link.records + 500)
                     kill(python_workers())

@@ -50,7 +50,7 @@ def test_leases_are_handed_from_executor_to_executor(
     async def scenario() -> None:
         async with controlled(spark, east, west, topic("link"), slots=slots, term_s=8.0) as link:
             await link.assign(orders)
-            with traffic(east, orders, partitions=2):
+            with traffic(east, orders, partitions=range(2)):
                 await link.until(lambda: len(link.scheduler.receipts) >= 3, term_s=90.0)
             await link.until_copied(orders, partitions=2)
             assert {receipt.ending for receipt in link.scheduler.receipts} == {Ending.SUCCEEDED}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,9 +23,9 @@ class Traffic:
 
 @contextmanager
 def traffic(
-    cluster: LocalCluster, topic: str, *, partitions: int = 1, records_per_s: float = 500.0
+    cluster: LocalCluster, topic: str, *, partitions: Sequence[int] = (0,), records_per_s: float = 500.0
 ) -> Iterator[Traffic]:
-    """Keep producing to all partitions in turn; when this ends every record is durable."""
+    """Keep producing to these partitions in turn; when this ends every record is durable."""
     produced, over = Traffic(), threading.Event()
 
     def produce() -> None:
@@ -34,7 +34,7 @@ def traffic(
         while not over.is_set():
             while produced.records < (time.monotonic() - begun) * records_per_s:
                 number = produced.records
-                writing.produce(topic, partition=number % partitions, value=b"%d" % number)
+                writing.produce(topic, partition=partitions[number % len(partitions)], value=b"%d" % number)
                 produced.records += 1
             writing.poll(_PAUSE_S)
         topics.flush(writing)
