@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -153,10 +154,16 @@ class Fabric:
     def _spark(self) -> SparkSession:
         if self._given is not None:
             return self._given
-        if self._own is None:
-            from isthmus.spark.session import session
+        if self._own is not None:
+            return self._own
+        # In a thread of its own: interrupted half-way, Spark would leave its JVM behind.
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(self._start).result()
 
-            self._own = session(self.configuration.spark)
+    def _start(self) -> SparkSession:
+        from isthmus.spark.session import session
+
+        self._own = session(self.configuration.spark)
         return self._own
 
     async def _run(self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None) -> RunOutcome:

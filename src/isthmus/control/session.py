@@ -136,11 +136,15 @@ class Session:
         if self._scheduler is not None:
             self._known.update((report.key, report) for report in self._scheduler.reports())
         reports = dict(self._known)
+        paused = self._paused
+        if not paused and not self._foreign:
+            return reports
         for lane in self._roster.lanes:
             report = reports.get(lane.key, LaneReport(key=lane.key, state=LaneState.STARTING))
             if lane.key in self._foreign:
-                reports[lane.key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=self._foreign[lane.key])
-            elif self._is_paused(lane):
+                problem = self._foreign[lane.key]
+                reports[lane.key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=problem)
+            elif paused & {None, lane.target_topic}:
                 reports[lane.key] = replace(report, state=LaneState.PAUSED, problem=None)
         return reports
 
@@ -166,9 +170,6 @@ class Session:
     @property
     def _paused(self) -> frozenset[str | None]:
         return paused_topics(self._link.name, self._ledger.documents)
-
-    def _is_paused(self, lane: Lane) -> bool:
-        return bool(self._paused & {None, lane.target_topic})
 
     def _runnable(self) -> list[Lane]:
         paused = self._paused
