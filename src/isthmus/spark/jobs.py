@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
@@ -18,6 +18,8 @@ from isthmus.spark.task import lease_task
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+AnswerT = TypeVar("AnswerT")
 
 _OVER: Final = ("Python worker exited unexpectedly", "Command exited with code", "Traceback (most recent call last)")
 _NO_MODULE: Final = "ModuleNotFoundError"
@@ -71,11 +73,30 @@ def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Fut
     try:
         InheritableThread(target=run, name=spec.description, daemon=True).start()
     except (Py4JError, OSError) as error:
-        raise HostError(
-            "Spark has ended: its JVM does not answer any more",
-            hint="The system's log may tell what ended it (too little memory?). Run again: it goes on where it was.",
-        ) from error
+        raise _gone() from error
     return future
+
+
+async def check(spark: SparkContext) -> None:
+    """See that Spark is there.
+
+    :raises HostError: Its JVM is gone.
+    """
+    await _asked(lambda: spark.statusTracker().getActiveJobsIds())
+
+
+async def _asked(question: Callable[[], AnswerT]) -> AnswerT:
+    try:
+        return await asyncio.to_thread(question)
+    except (Py4JError, OSError) as error:
+        raise _gone() from error
+
+
+def _gone() -> HostError:
+    return HostError(
+        "Spark has ended: its JVM does not answer any more",
+        hint="The system's log may tell what ended it (too little memory?). Run again: it goes on where it was.",
+    )
 
 
 def _run(spark: SparkContext, spec: LeaseSpec, group: str) -> Receipt:
@@ -85,7 +106,10 @@ def _run(spark: SparkContext, spec: LeaseSpec, group: str) -> Receipt:
 
 
 async def has_begun(spark: SparkContext, group: str) -> bool:
-    """Whether Spark has given the lease's task to an executor."""
+    """Whether Spark has given the lease's task to an executor.
+
+    :raises HostError: Spark's JVM is gone.
+    """
 
     def look() -> bool:
         tracker = spark.statusTracker()
@@ -93,7 +117,7 @@ async def has_begun(spark: SparkContext, group: str) -> bool:
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
         return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
-    return await asyncio.to_thread(look)
+    return await _asked(look)
 
 
 async def cancel(spark: SparkContext, groups: Iterable[str]) -> None:

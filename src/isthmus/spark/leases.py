@@ -20,7 +20,7 @@ from isthmus.model.lane import Lane, LaneReport, Problem
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
 from isthmus.spark.distribution import Distribution, LeaseGroup
-from isthmus.spark.jobs import JobFailed, cancel, has_begun, start_lease
+from isthmus.spark.jobs import JobFailed, cancel, check, has_begun, start_lease
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
 from isthmus.spark.progress import Progress
 from isthmus.spark.slots import TaskSlots
@@ -116,6 +116,7 @@ class LeaseScheduler:
         """Run leases until cancelled.
 
         :raises Fenced: Another controller has taken the link over.
+        :raises HostError: Spark has ended.
         """
         try:
             await self._await_former_leases()
@@ -223,6 +224,8 @@ class LeaseScheduler:
             if not is_over:
                 self._complain(group, "was lost: Spark tried its task again", "Set spark.task.maxFailures=1.")
         except JobFailed as failure:
+            # Without Spark there is no next lease to wait for.
+            await check(self._spark)
             is_over = failure.is_dead
             self._complain(group, f"was lost: {failure}", failure.hint)
         except asyncio.InvalidStateError:
