@@ -35,13 +35,6 @@ TERM_S: Final = 30.0
 RIGHTS: Final = {"source": AclOperation.READ, "target": AclOperation.WRITE}
 
 
-@pytest.fixture(scope="module")
-def secured() -> Iterator[LocalCluster]:
-    """A cluster with an authorizer."""
-    with LocalCluster.start("secured", brokers=1, secure=True, heap_mb=256) as cluster:
-        yield cluster
-
-
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: TopicNamer, side: str) -> None:
     """A topic we may no longer use says so, the other goes on; granted again, it goes on by itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic

@@ -1,0 +1,216 @@
+"""`isthmus run` is interrupted, killed and doubled: it ends with a code of its own, and no record suffers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.ports import free_ports
+from tests.faults.driver import Driver, configured, started
+from tests.faults.stream import Stream
+from tests.integration.lane import oracle, topics
+
+pytestmark = pytest.mark.faults
+
+TopicNamer = Callable[[str], str]
+SEEDS: Final = (1, 2, 3)
+ENDED_WITHIN_S: Final = 5.0
+TERM_S: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A topic that is written to, and the configuration of a link that mirrors it."""
+
+    source: LocalCluster
+    target: LocalCluster
+    name: str
+    stream: Stream
+    folder: Path
+    configuration: Path
+
+    def run(self, *arguments: str, log: str = "run", **environment: str) -> AbstractContextManager[Driver]:
+        """`isthmus run` of this configuration."""
+        log_file = self.folder / f"{log}.log"
+        return started("run", "-c", str(self.configuration), *arguments, log=log_file, **environment)
+
+    def rewrite(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change the configuration."""
+        document = yaml.safe_load(self.configuration.read_text())
+        change(document)
+        self.configuration.write_text(yaml.safe_dump(document))
+
+    def copied(self, partition: int = 0) -> int:
+        """Where the target ends; 0 while there is nothing."""
+        admin = AdminClient({"bootstrap.servers": self.target.admin_bootstrap_servers})
+        found = admin.list_topics(timeout=TERM_S).topics.get(self.name)
+        if found is None or partition not in found.partitions or found.partitions[partition].leader < 0:
+            return 0
+        return oracle.ends(self.target.admin_bootstrap_servers, self.name, partition).high
+
+    def has_copied(self, records: int, partition: int) -> bool:
+        """Whether that many have arrived."""
+        return self.copied(partition) >= records
+
+    def until_copied(self, driver: Driver, records: int = 50) -> None:
+        """Wait until some more records of the stream have arrived."""
+        before = self.copied()
+        driver.wait_for(lambda: self.copied() >= before + records)
+
+    def finish(self) -> None:
+        """A run that ends when everything is copied finds everything in order."""
+        with self.run("--until", "caught-up", log="last") as driver:
+            assert driver.wait() == 0, driver.said
+            driver.assert_alone()
+        self.stream.assert_mirrored(self.target)
+
+
+@pytest.fixture
+def scene(east: LocalCluster, west: LocalCluster, topic: TopicNamer, tmp_path: Path) -> Scene:
+    """From east to west, under a link of its own."""
+    name = topic("driven")
+    topics.create(east, name)
+    configuration = configured(tmp_path / "isthmus.yaml", east, west, name, link=name)
+    stream = Stream(east, {name: 0})
+    return Scene(source=east, target=west, name=name, stream=stream, folder=tmp_path, configuration=configuration)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("chance", SEEDS, indirect=True)
+def test_signals_at_any_moment(scene: Scene, chance: random.Random, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM, while it starts as well as later, end it and all it started within seconds."""
+    with scene.stream.flowing(), scene.run() as driver:
+        delay_s = chance.uniform(0.3, 8.0)
+        print(f"{number.name} after {delay_s:.2f} s")  # noqa: T201
+        time.sleep(delay_s)
+        begun = time.monotonic()
+        if number is signal.SIGINT:
+            driver.interrupt()
+        else:
+            driver.process.send_signal(number)
+        code = driver.wait()
+        took_s = time.monotonic() - begun
+        assert code == 128 + number, driver.said
+        assert "Traceback" not in driver.said, driver.said
+        driver.assert_alone()
+    assert took_s < ENDED_WITHIN_S, driver.said
+
+
+def test_driver_killed(scene: Scene) -> None:
+    """A driver that is killed takes everything it started with it; the next run carries on exactly."""
+    with scene.stream.flowing():
+        with scene.run() as driver:
+            scene.until_copied(driver)
+            driver.process.kill()
+            assert driver.wait() == -signal.SIGKILL
+            driver.assert_alone(term_s=20.0)
+        with scene.run(log="second") as driver:
+            scene.until_copied(driver)
+            driver.interrupt()
+            assert driver.wait() == 128 + signal.SIGINT
+    scene.finish()
+
+
+def test_jvm_killed(scene: Scene) -> None:
+    """Without Spark's JVM a run cannot go on: it says so and ends, and the next one carries on exactly."""
+    with scene.stream.flowing(), scene.run() as driver:
+        scene.until_copied(driver)
+        os.kill(driver.jvm(), signal.SIGKILL)
+        assert driver.wait() == 1, driver.said
+        assert "Spark has ended" in driver.said
+        assert "Traceback" not in driver.said
+        driver.assert_alone()
+    scene.finish()
+
+
+def test_two_runs_of_the_same_links(scene: Scene) -> None:
+    """The younger run takes over; the older one ends with a code of its own and says why."""
+    with scene.stream.flowing(), scene.run(log="older") as older:
+        scene.until_copied(older)
+        with scene.run(log="younger") as younger:
+            assert older.wait() == 15, older.said
+            assert "another controller" in older.said.lower()
+            older.assert_alone()
+            scene.until_copied(younger)
+            younger.interrupt()
+            assert younger.wait() == 128 + signal.SIGINT
+    scene.finish()
+
+
+def test_partitions_added(scene: Scene) -> None:
+    """Partitions the source gets while it runs are mirrored, and the first one is not disturbed."""
+    with scene.run() as driver:
+        with scene.stream.flowing():
+            scene.until_copied(driver)
+            admin = AdminClient({"bootstrap.servers": scene.source.admin_bootstrap_servers})
+            for future in admin.create_partitions([NewPartitions(scene.name, 3)]).values():
+                future.result(TERM_S)
+            for partition in (1, 2):
+                topics.produce(scene.source, scene.name, topics.some(60, random.Random(1)), partition=partition)
+                driver.wait_for(partial(scene.has_copied, 60, partition))
+            scene.until_copied(driver)
+        driver.wait_for(lambda: scene.copied() == scene.stream.sent[scene.name, 0])
+    oracle.assert_same(scene.source, scene.target, scene.name, partitions=3)
+
+
+def test_without_java(scene: Scene) -> None:
+    """Spark needs Java: without it a run says so, with a code of its own."""
+    with scene.run("--until", "caught-up", PATH=os.devnull, JAVA_HOME=os.devnull) as driver:
+        assert driver.wait() == 20, driver.said
+        assert_told(driver, "Java", "JAVA_HOME")
+
+
+def test_unreachable_cluster(scene: Scene) -> None:
+    """A cluster that is not there is waited for a while; then a run names its address."""
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    scene.rewrite(lambda document: document["clusters"]["source"].update(bootstrap_servers=address))
+    with scene.run("--until", "caught-up") as driver:
+        assert driver.wait() == 10, driver.said
+        assert_told(driver, address, "advertised listeners")
+
+
+def test_unusable_configuration(scene: Scene) -> None:
+    """A file that is no YAML is refused, with the line."""
+    scene.configuration.write_text("clusters: [\n")
+    with scene.run() as driver:
+        assert driver.wait() == 2, driver.said
+        assert_told(driver, f"{scene.configuration.name}:2", "indentation")
+
+
+def test_wrong_password(scene: Scene, secured: LocalCluster) -> None:
+    """A login that is refused names the user and where to look, and never the password."""
+    security = {
+        "protocol": "SASL_SSL",
+        "mechanism": "SCRAM-SHA-512",
+        "username": "isthmus",
+        "password": "no-such-secret",
+        "tls": {"ca_file": str(secured.credentials.ca_file)},
+    }
+    source = {"bootstrap_servers": secured.bootstrap_servers, "security": security}
+    scene.rewrite(lambda document: document["clusters"].update(source=source))
+    with scene.run("--until", "caught-up") as driver:
+        assert driver.wait() == 11, driver.said
+        assert_told(driver, "isthmus", "security.password")
+        assert "no-such-secret" not in driver.said
+
+
+def assert_told(driver: Driver, *words: str) -> None:
+    """What went wrong is told with what to do, without a traceback, and nothing is left running."""
+    for word in words:
+        assert word in driver.said, driver.said
+    assert "Traceback" not in driver.said, driver.said
+    driver.assert_alone()
