@@ -31,13 +31,13 @@ from isthmus.control.planning import plan_link
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing
 from isthmus.lane.preflight import number
 from isthmus.lane.producer import allocate_producer
+from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
 
-LEDGER_TOPIC: Final = "__isthmus.ledger"
 _CLOCK_AHEAD_MS_MAX: Final = 5_000
 _RETENTION_MS_MIN: Final = 3_600_000
 _HOST: Final = "host"

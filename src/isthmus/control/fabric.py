@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
+from isthmus.control.loop import in_loop
 from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import observe, problem_of
 from isthmus.control.outcome import RunOutcome
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from isthmus.spark.verification import Verdict
 
 SAMPLE_S: Final = 1.0
-ResultT = TypeVar("ResultT")
 
 
 class Fabric:
@@ -190,29 +189,6 @@ def open_fabric(
     if not isinstance(configuration, Configuration):
         configuration = config.load(None if configuration is None else Path(configuration))
     return Fabric(configuration, spark=spark)
-
-
-def in_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """The result of a coroutine, also where an event loop runs already (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    results: list[ResultT] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(asyncio.run(work))
-        except BaseException as error:  # noqa: BLE001  # raised again in the thread that asked
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="isthmus")
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return results[0]
 
 
 async def _plan(links: tuple[Link, ...]) -> Plan:
