@@ -90,7 +90,7 @@ class Watcher:
 
     def show(self, what: str, done: int, total: int) -> None:
         """Show what is being done, and how many of its parts are done."""
-        line = printable(f"{what}: {done} of {total} parts done")
+        line = printable(f"{what}: {done} of {total} parts done" if total else f"{what}: planning")
         if self._status is not None:
             self._status.update(Text(line))
         elif line != self._told and time.monotonic() - self._line_at >= _LINE_S:

@@ -11,8 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.reading import OffsetRange
+from isthmus.errors import ConfigError
 from isthmus.model.cluster import Secret, Security
-from isthmus.spark.datasource import register
+from isthmus.spark.datasource import ranges_option, register
+from isthmus.spark.verification.failure import our_errors
 from isthmus.wire.batch import CODECS
 from tests.integration.lane import topics
 from tests.integration.lane.transactions import TransactionalProducer
@@ -118,3 +121,11 @@ def test_unknown_column_is_told(registered: SparkSession) -> None:
 
     with pytest.raises(PySparkException, match="no column 'colour'"):
         reader.load().count()
+
+
+def test_error_of_a_task_is_raised_as_our_own(registered: SparkSession) -> None:
+    """What goes wrong in a worker reaches the driver as the error it was."""
+    ranges = ranges_option([[(0, "south", OffsetRange("x", 0, 0, 1))]])
+
+    with pytest.raises(ConfigError, match="no cluster 'south' is registered"), our_errors():
+        registered.read.format("isthmus").options(ranges=ranges).load().collect()

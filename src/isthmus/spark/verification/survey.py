@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.cluster.slices import Slice, slices
+from isthmus.cluster.slices import slices
 from isthmus.spark.verification.extent import ComparedSlice, Extent, compared_slices, extent_of
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -19,6 +19,7 @@ from isthmus.wire.offsets import PartitionKey, list_offsets
 
 _NO_OFFSET: Final = -1
 _NO_LOG: Final = LogRange(0, 0, 0)
+_NOTHING: Final = OffsetRange("", 0, 0, 0)
 
 
 class Bounds(NamedTuple):
@@ -114,24 +115,21 @@ async def compacted_topics(source: Client, target: Client, extents: Collection[E
     }
 
 
-async def whole_logs(source: Client, target: Client, extents: Sequence[Extent]) -> list[tuple[int, ComparedSlice]]:
-    """Everything both logs hold of these partitions by now, in slices numbered like the extents they belong to.
+async def whole_logs(source: Client, target: Client, extents: Sequence[Extent]) -> list[ComparedSlice]:
+    """Everything both logs hold of these partitions by now, in slices that are read on one side each.
 
     :raises ClusterError: Something cannot be read.
     """
-    sides: list[list[list[Slice]]] = []
+    found: list[ComparedSlice] = []
     for client, keys in ((source, [e.source.key for e in extents]), (target, [e.target.key for e in extents])):
         logs = await _logs(client, set(keys))
-        spans = [OffsetRange(*key, logs[key].start, logs[key].stable_end) for key in keys]
-        sides.append(await slices(LogReader(client), spans))
-    nothing = OffsetRange("", 0, 0, 0)
-    return [
-        (number, ComparedSlice(extent, *spans, part.size_bytes))
-        for number, extent in enumerate(extents)
-        for side in (0, 1)
-        for part in sides[side][number]
-        for spans in [(part.span, nothing) if side == 0 else (nothing, part.span)]
-    ]
+        whole = [OffsetRange(*key, logs[key].start, logs[key].stable_end) for key in keys]
+        cut = await slices(LogReader(client), whole)
+        for extent, parts in zip(extents, cut, strict=True):
+            for part in parts:
+                spans = (part.span, _NOTHING) if client is source else (_NOTHING, part.span)
+                found.append(ComparedSlice(extent, *spans, part.size_bytes))
+    return found
 
 
 async def _logs(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:

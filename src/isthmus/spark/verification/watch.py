@@ -1,52 +1,53 @@
-"""Telling how far a Spark job has come, and ending it with whoever waits for it."""
+"""Waiting for Spark: telling how far it has come, and ending its work with whoever waits for it."""
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import threading
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final, TypeVar
 
 from pyspark.sql import SparkSession
 
 Progress = Callable[[str, int, int], None]
-"""Called now and then with what is being done, how many tasks of it are done, and how many there are."""
+"""Called now and then, from a thread of its own, with what is being done, how many tasks of it are done, and how many
+are known; none while it is being planned."""
 
 _INTERVAL_S: Final = 0.2
-_GROUP: Final = "spark.jobGroup.id"
-_DESCRIPTION: Final = "spark.job.description"
+ResultT = TypeVar("ResultT")
 
 
-@contextlib.contextmanager
-def watched(spark: SparkSession, description: str, progress: Progress | None) -> Iterator[None]:
-    """Describe this thread's Spark jobs, tell `progress` about them, and cancel them if they are abandoned."""
-    context = spark.sparkContext
-    before = {name: context.getLocalProperty(name) for name in (_GROUP, _DESCRIPTION)}
+def watched(spark: SparkSession, description: str, progress: Progress | None, work: Callable[[], ResultT]) -> ResultT:
+    """Do some work with Spark in a thread of its own; the Spark UI shows its jobs under `description`.
+
+    So an interruption reaches whoever waits here, and not the middle of a conversation with the JVM, which would be of
+    no use afterwards. What is interrupted is cancelled, and has ended when this raises.
+    """
     group = f"isthmus-verify-{secrets.token_hex(4)}"
-    context.setJobGroup(group, description)
-    over = threading.Event()
-    teller = threading.Thread(target=_tell, args=(spark, group, description, progress, over), daemon=True)
-    if progress is not None:
-        teller.start()
-    try:
-        yield
-    except BaseException:
-        context.cancelJobGroup(group)
-        raise
-    finally:
-        over.set()
+
+    def described() -> ResultT:
+        spark.sparkContext.setJobGroup(group, description)
+        return work()
+
+    with ThreadPoolExecutor(2, thread_name_prefix="verify") as threads:
+        future = threads.submit(described)
         if progress is not None:
-            teller.join()
-        for name, value in before.items():
-            # None takes the property away, whatever the annotation says.
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]
+            threads.submit(_tell, spark, group, description, progress, future)
+        try:
+            wait([future])
+        except BaseException:
+            # A job that is still being planned is not known to Spark yet.
+            while wait([future], timeout=_INTERVAL_S).not_done:
+                spark.sparkContext.cancelJobGroup(group)
+            raise
+    return future.result()
 
 
-def _tell(spark: SparkSession, group: str, description: str, progress: Progress, over: threading.Event) -> None:
+def _tell(spark: SparkSession, group: str, description: str, progress: Progress, future: Future[ResultT]) -> None:
     tracker = spark.sparkContext.statusTracker()
-    while not over.wait(_INTERVAL_S):
+    while wait([future], timeout=_INTERVAL_S).not_done:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        known = [stage for stage in stages if stage is not None]
+        # Stages that are skipped, since their output is there already, would never be done.
+        known = [stage for stage in stages if stage is not None and stage.numCompletedTasks + stage.numActiveTasks]
         progress(description, sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))

@@ -1,0 +1,83 @@
+"""`isthmus verify`, as people and scripts call it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from tests.integration.cli.test_run import TERM_S, Shell, children
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+from tests.integration.verification.forgery import forge
+from tests.integration.verification.pair import without
+
+pytestmark = pytest.mark.integration
+
+AT = 42
+
+
+@pytest.fixture
+def shell(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> Shell:
+    """A shell whose link mirrors two topics with a hundred records each; one copy lacks a record."""
+    made = Shell(tmp_path, east, west, topic("verify"))
+    for name, tamper in (("good", without()), ("bad", without(AT))):
+        topics.create_both(east, west, f"{made.stem}.{name}")
+        topics.produce(east, f"{made.stem}.{name}", [Given(b"k", b"v", [], topics.SEPTEMBER + n) for n in range(100)])
+        forge(east, west, f"{made.stem}.{name}", tamper)
+    return made
+
+
+def test_verdicts(shell: Shell) -> None:
+    """Exit code 4 and the offset when logs differ, 0 when they do not; a mistyped topic is a mistake."""
+    (verdict,) = shell.run("verify", code=4)
+    bad, good = verdict["topics"]
+    (partition,) = bad["partitions"]
+
+    assert (verdict["link"], verdict["equal"], verdict["records"]) == (shell.stem, False, 200)
+    assert (good["source_topic"], good["partitions"][0]["missing"]) == (f"{shell.stem}.good", 0)
+    assert partition["missing"] == 1
+    assert partition["findings"] == [
+        {"kind": "missing", "offset_begin": AT, "offset_end": AT + 1, "records": 1, "fields": []}
+    ]
+    (verdict,) = shell.run("verify", "--link", shell.stem, "--topic", f"{shell.stem}.good")
+    assert (verdict["equal"], len(verdict["topics"])) == (True, 1)
+    shell.run("verify", "--topic", f"{shell.stem}.goood", code=2)
+    shell.run("verify", "--since", "yesterday", code=2)
+
+
+def test_table_names_the_offset(shell: Shell) -> None:
+    """People read on stdout what differs where, and on stderr how it ended."""
+    with shell.start("verify", "--since", "2024-01-01") as command:
+        said, told = command.communicate(timeout=TERM_S)
+
+    assert command.returncode == 4, told
+    assert f"{shell.stem}.bad-0: missing at offset {AT}" in said
+    assert "east and west DIFFER" in told
+    assert "Traceback" not in told
+
+
+def test_interruption_ends_it(shell: Shell) -> None:
+    """Ctrl-C ends a verification within seconds, with one message, and leaves nothing running."""
+    with shell.start("verify") as command:
+        deadline = time.monotonic() + TERM_S
+        while not children(command.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(4)
+        found = children(command.pid)
+        begun = time.monotonic()
+        command.send_signal(signal.SIGINT)
+        _, told = command.communicate(timeout=TERM_S)
+
+    assert command.returncode in (128 + signal.SIGINT, 4), told
+    assert time.monotonic() - begun < 15
+    assert "Traceback" not in told
+    # The JVM goes when it finds its driver gone.
+    while any(Path(f"/proc/{pid}").exists() for pid in found):
+        assert time.monotonic() < begun + TERM_S
+        time.sleep(0.1)
