@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -14,33 +12,11 @@ from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are, caught_up
 from tests.integration.lane.transactions import end_without_data, interleave
+from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-
-
-@contextmanager
-def trickling(mirror: Mirror, name: str, chance: random.Random, *, partitions: int) -> Iterator[None]:
-    """Records keep coming meanwhile, in batches of all sizes."""
-    stop = threading.Event()
-
-    def write() -> None:
-        writing = topics.producer(mirror.source, linger_ms=0)
-        while not stop.is_set():
-            topics.send(
-                writing, name, topics.some(chance.randint(1, 60), chance), partition=chance.randrange(partitions)
-            )
-            stop.wait(chance.random() * 0.02)
-        topics.flush(writing)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("old", [True, False], ids=["old timestamps", "live"])
@@ -50,7 +26,6 @@ def test_engines_cut_off_anywhere(mirror: Mirror, topic: TopicNamer, chance: ran
     stamped_by = "CreateTime" if old else "LogAppendTime"
     topics.create(mirror.source, name, partitions=3, message_timestamp_type=stamped_by)
     topics.create(mirror.target, name, partitions=3)
-    seed = chance.random()
 
     async def cut_off() -> None:
         async with mirror.running(name) as running:
@@ -58,7 +33,7 @@ def test_engines_cut_off_anywhere(mirror: Mirror, topic: TopicNamer, chance: ran
             await asyncio.sleep(chance.random() * 0.3)
             await running.engine.stop(drain_s=0.0)
 
-    with trickling(mirror, name, random.Random(seed), partitions=3):
+    with trickling(mirror.source, name, chance, partitions=3):
         for _ in range(8):
             asyncio.run(cut_off())
     mirror.copy(name)
@@ -78,7 +53,7 @@ def test_handed_over_in_good_order(mirror: Mirror, topic: TopicNamer, chance: ra
             await running.engine.stop()
             return not running.engine.is_clean
 
-    with trickling(mirror, name, random.Random(chance.random()), partitions=2):
+    with trickling(mirror.source, name, chance, partitions=2):
         abandoned = False
         for _ in range(5):
             abandoned = asyncio.run(term(abandoned=abandoned))
@@ -147,7 +122,7 @@ def test_foreign_write_during_the_run(mirror: Mirror, topic: TopicNamer, chance:
                 topics.produce(mirror.target, name, topics.some(1, chance))
                 topics.produce(mirror.source, name, topics.some(5, chance))
             else:
-                with trickling(mirror, name, random.Random(chance.random()), partitions=1):
+                with trickling(mirror.source, name, chance):
                     await asyncio.sleep(0.2)
                     topics.produce(mirror.target, name, topics.some(1, chance))
                     await running.until(lambda reports: reports[key].state.is_terminal, may_end=True)

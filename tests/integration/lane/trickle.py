@@ -1,0 +1,32 @@
+"""A source that keeps growing while something else happens."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integration.lane import topics
+
+
+@contextmanager
+def trickling(cluster: topics.Brokers, name: str, chance: random.Random, *, partitions: int = 1) -> Iterator[None]:
+    """Records with old timestamps keep coming meanwhile, in batches of all sizes."""
+    stop = threading.Event()
+    own = random.Random(chance.random())
+
+    def write() -> None:
+        writing = topics.producer(cluster, linger_ms=0)
+        while not stop.is_set():
+            topics.send(writing, name, topics.some(own.randint(1, 60), own), partition=own.randrange(partitions))
+            stop.wait(own.random() * 0.02)
+        topics.flush(writing)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
