@@ -156,7 +156,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
         size = length + _FRAME_BYTES
         if size > end - position or magic != 2:
             break
-        if crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
+        if size < HEADER_BYTES or crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
             # Told below, when what is whole before it has been handed out.
             break
         is_ordinary = base_timestamp >= 0 and not attributes & _NOT_ORDINARY and count == last_delta + 1

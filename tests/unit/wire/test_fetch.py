@@ -1,0 +1,166 @@
+"""Fetch sessions: what goes into each request, and what is made of the answers."""
+
+from __future__ import annotations
+
+import uuid
+from types import SimpleNamespace
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from isthmus.wire import codes
+from isthmus.wire.fetch import Fetched, FetchSession, Want
+from isthmus.wire.offsets import PartitionKey
+
+KEYS: Final = [(topic, partition) for topic in ("a", "b") for partition in range(3)]
+IDS: Final = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
+
+
+def want(key: PartitionKey, offset: int) -> Want:
+    return Want(IDS[key[0]], offset, 0, -1)
+
+
+def request_of(session: FetchSession) -> Any:
+    return session.request(max_wait_ms=1, bytes_max=2, partition_bytes_max=3, by_topic_id=True)
+
+
+def asked(request: Any) -> dict[PartitionKey, int]:
+    return {(t.topic, p.partition): p.fetch_offset for t in request.topics for p in t.partitions}
+
+
+def forgotten(request: Any) -> set[PartitionKey]:
+    return {(t.topic, partition) for t in request.forgotten_topics_data for partition in t.partitions}
+
+
+class BrokerSession(RuleBasedStateMachine):
+    """A broker that keeps a session as KIP-227 says, beside the session that speaks to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = FetchSession()
+        self.wanted: dict[PartitionKey, int] = {}
+        self.id, self.epoch = 0, 0
+        self.known: dict[PartitionKey, int] = {}
+
+    @rule(key=st.sampled_from(KEYS), offset=st.integers(0, 100))
+    def wants(self, key: PartitionKey, offset: int) -> None:
+        self.session.want(key, want(key, offset))
+        self.wanted[key] = offset
+
+    @rule(key=st.sampled_from(KEYS))
+    def forgets(self, key: PartitionKey) -> None:
+        self.session.forget(key)
+        self.wanted.pop(key, None)
+
+    @rule()
+    def loses_connection(self) -> None:
+        self.session.reset()
+
+    @precondition(lambda self: self.wanted)
+    @rule(outcome=st.sampled_from(["answered"] * 5 + ["no room", "session lost"]))
+    def fetches(self, outcome: str) -> None:
+        request = request_of(self.session)
+        if request.session_epoch <= 0:
+            # A full request: the session begins anew, and everything is named.
+            assert request.session_id == 0
+            assert not forgotten(request)
+            self.known = asked(request)
+            self.id, self.epoch = self.id + 1, 0
+        else:
+            assert (request.session_id, request.session_epoch) == (self.id, self.epoch)
+            for key in forgotten(request):
+                self.known.pop(key, None)
+            self.known |= asked(request)
+        assert self.known == self.wanted
+        self.answer(outcome)
+
+    def answer(self, outcome: str) -> None:
+        if outcome == "session lost":
+            answer = SimpleNamespace(error_code=codes.FETCH_SESSION_ID_NOT_FOUND, session_id=0)
+        else:
+            answer = SimpleNamespace(error_code=codes.NONE, session_id=self.id if outcome == "answered" else 0)
+        self.epoch += 1
+        assert self.session.answered(answer) == answer.error_code
+
+    @invariant()
+    def counts(self) -> None:
+        assert len(self.session) == len(self.wanted)
+        assert all(key in self.session for key in self.wanted)
+
+
+TestBrokerSession = BrokerSession.TestCase
+TestBrokerSession.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+
+
+def test_epochs_wrap() -> None:
+    """Behind the last epoch of a session comes 1, as 0 would begin another."""
+    session = FetchSession()
+    session.want(KEYS[0], want(KEYS[0], 0))
+    request_of(session)
+    session.answered(SimpleNamespace(error_code=0, session_id=9))
+    session._epoch = 0x7FFFFFFF
+    assert request_of(session).session_epoch == 0x7FFFFFFF
+    session.answered(SimpleNamespace(error_code=0, session_id=9))
+    assert request_of(session).session_epoch == 1
+
+
+def test_without_a_session_every_request_is_full() -> None:
+    """A sessionless fetch asks for no session and names all partitions each time."""
+    session = FetchSession(incremental=False)
+    for n in range(3):
+        session.want(KEYS[0], want(KEYS[0], n))
+        request = request_of(session)
+        assert (request.session_id, request.session_epoch) == (0, -1)
+        assert asked(request) == {KEYS[0]: n}
+        session.answered(SimpleNamespace(error_code=0, session_id=0))
+
+
+def answer(version: int, partitions: list[Any], *, topic: str = "a") -> Any:
+    found = SimpleNamespace(topic=topic, topic_id=IDS[topic], partitions=partitions)
+    return SimpleNamespace(API_VERSION=version, responses=[found], error_code=0, session_id=1)
+
+
+def partition(index: int, **fields: Any) -> Any:
+    told = {"error_code": 0, "last_stable_offset": 5, "log_start_offset": 2, "aborted_transactions": None}
+    return SimpleNamespace(partition_index=index, **{**told, "records": None, **fields})
+
+
+@given(version=st.sampled_from([12, 13, 17]))
+def test_answers_name_what_was_asked(version: int) -> None:
+    """Topics come by name or by id; offsets are those of the request, not of what was wanted meanwhile."""
+    session = FetchSession()
+    session.want(("a", 1), want(("a", 1), 10))
+    request_of(session)
+    session.want(("a", 1), want(("a", 1), 20))
+    aborted = [SimpleNamespace(producer_id=7, first_offset=3)]
+    told = answer(version, [partition(1, aborted_transactions=aborted, records=b"xyz"), partition(2)])
+
+    found = list(session.partitions(told))
+
+    assert found == [
+        Fetched(
+            key=("a", 1),
+            offset=10,
+            error_code=0,
+            stable_end=5,
+            log_start=2,
+            diverged_at=-1,
+            aborted=[(7, 3)],
+            records=b"xyz",
+        )
+    ]
+
+
+def test_divergence_is_told() -> None:
+    """A log that was truncated below what was read says where (KIP-320)."""
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    request_of(session)
+    for diverging, wanted in (
+        (SimpleNamespace(epoch=3, end_offset=8), 8),
+        (SimpleNamespace(epoch=-1, end_offset=-1), -1),
+    ):
+        (found,) = session.partitions(answer(13, [partition(0, diverging_epoch=diverging)]))
+        assert found.diverged_at == wanted
