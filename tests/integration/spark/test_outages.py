@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -25,8 +25,8 @@ Names = Callable[[str], str]
 
 
 @pytest.fixture
-def fragile(west3: LocalCluster) -> LocalCluster:
-    """A cluster of three brokers without a ledger: the next one is on one broker alone."""
+def fragile(west3: LocalCluster) -> Iterator[LocalCluster]:
+    """A cluster of three brokers without a ledger: one on a single broker may be created, and goes with the test."""
 
     async def forget() -> None:
         async with Client(west3.admin_cluster()) as client:
@@ -35,7 +35,8 @@ def fragile(west3: LocalCluster) -> LocalCluster:
             await client.controller(request)
 
     asyncio.run(forget())
-    return west3
+    yield west3
+    asyncio.run(forget())
 
 
 def test_writing_rests_while_the_ledger_is_away(
