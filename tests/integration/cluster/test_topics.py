@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -40,7 +41,10 @@ def test_created_topic_is_described_as_asked(east: LocalCluster, topic: TopicNam
             assert described.own_configs == configs
             assert described.value("compression.type") == "producer"
             await alter_topic_configs(client, {name: {"retention.ms": None}})
-            described = (await describe_topics(client, metadata.topics.values())).values[name]
+            deadline = time.monotonic() + 10
+            # The controller has taken the change; the broker that is asked hears of it a moment later.
+            while described.own_configs == configs and time.monotonic() < deadline:
+                described = (await describe_topics(client, metadata.topics.values())).values[name]
             assert described.own_configs == {"cleanup.policy": "compact"}
 
     asyncio.run(scenario())
