@@ -11,12 +11,11 @@ from typing import Final
 from isthmus.control.claims import Claims
 from isthmus.control.identity import cluster_ids, producer_identity
 from isthmus.control.neighbours import neighbouring_claims
-from isthmus.control.observation import expiration_ms, problem_of
+from isthmus.control.observation import problem_of
 from isthmus.control.progress import LinkProgress, LinkState, topics_of
 from isthmus.control.session import Session
 from isthmus.control.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError
-from isthmus.lane.engine import DEFAULT_EXPIRATION_MS
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import Problem
@@ -106,7 +105,6 @@ class LinkRun:
                     target=link.target,
                     producer=producer,
                     limits=link.limits,
-                    expiration_ms=await expiration_ms(target) or DEFAULT_EXPIRATION_MS,
                 )
                 session = Session(
                     context, link, source, target, ledger=ledger, claims=self._claims, has_claimed=self.has_claimed

@@ -171,7 +171,7 @@ class Detour:
             try:
                 await transaction.end(commit=False)
             except ClusterError:
-                run.writer.abandon(sequenced=False)
+                run.writer.abandon()
                 raise
             await self._arrived(run, position + 1)
         else:
@@ -208,7 +208,7 @@ class Detour:
         try:
             answer = await connection.call(WriteTxnMarkersRequest(markers=[marker] * count), timeout_s=_TIMEOUT_S)
         except ClusterError:
-            run.writer.abandon(sequenced=False)
+            run.writer.abandon()
             raise
         results = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
         failed = next((code for code in results if code != codes.NONE), codes.NONE)
@@ -216,7 +216,7 @@ class Detour:
             run.writer.in_flight = False
             raise codes.error_for(failed, "writing transaction markers", cluster=self._target.cluster.alias)
         if failed != codes.NONE or not results:
-            run.writer.abandon(sequenced=False)
+            run.writer.abandon()
             raise codes.error_for(failed or -1, "writing transaction markers", cluster=self._target.cluster.alias)
         if count == 1:
             run.writer.advanced_unsequenced(count)
@@ -232,7 +232,7 @@ class Detour:
         try:
             await transaction.end(commit=commit)
         except ClusterError:
-            run.writer.abandon(sequenced=False)
+            run.writer.abandon()
             raise
         await self._arrived(run, position + 1)
 
@@ -255,7 +255,7 @@ class Detour:
                 )
                 raise Refused
             await asyncio.sleep(_ARRIVAL_PAUSE_S)
-        run.writer.abandon(sequenced=False)
+        run.writer.abandon()
         raise Unreachable(
             f"the end of a transaction did not reach {run.lane.key} in {_ARRIVAL_S:g} s",
             cluster=self._target.cluster.alias,
@@ -270,7 +270,7 @@ class Detour:
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, append, transaction.transactional_id)
         if code != codes.NONE:
-            self._engine.faults.judged(run, run.writer.answered(code, -1, 0, -1), code, message, batch)
+            self._engine.faults.judged(run, run.writer.answered(code, -1, 0), code, message, batch)
             raise Refused
         transaction.sequence += batch.record_count
         run.writer.advanced_unsequenced(batch.record_count)
@@ -286,7 +286,7 @@ class Detour:
             header = stamp(batch, producer.producer_id, producer.epoch, run.writer.sequence)
             append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
             code, message, base = await self._append_at(run, append, None)
-            verdict = run.writer.answered(code, base, batch.record_count, batch.max_timestamp)
+            verdict = run.writer.answered(code, base, batch.record_count)
             if verdict is not Verdict.ADVANCED:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused

@@ -36,7 +36,6 @@ from isthmus.wire.produce import Appended
 log = logging.getLogger(__name__)
 
 DEFAULT_LIMITS: Final = Limits()
-DEFAULT_EXPIRATION_MS: Final = 86_400_000
 DEFAULT_SETTLE_S: Final = 2.0
 _ROUTE_RETRY_S: Final = 0.1
 _HOUSEKEEPING_S: Final = 1.0
@@ -47,9 +46,9 @@ class Engine:
     """Runs lanes of one link in the current event loop.
 
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
-    `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; lanes
-    whose producer state has expired then settle for `settle_s` before they write. `expiration_ms` is the target's
-    `producer.id.expiration.ms`. `deadline` is a time of the monotonic clock after which nothing is sent.
+    `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
+    then settle for `settle_s` before they write. `deadline` is a time of the monotonic clock after which nothing is
+    sent.
     """
 
     def __init__(
@@ -62,7 +61,6 @@ class Engine:
         limits: Limits = DEFAULT_LIMITS,
         writable: bool = True,
         abandoned: bool = True,
-        expiration_ms: int = DEFAULT_EXPIRATION_MS,
         settle_s: float = DEFAULT_SETTLE_S,
     ) -> None:
         self.producer = producer
@@ -73,7 +71,6 @@ class Engine:
         self._limits = limits
         self._writable = writable
         self._abandoned = abandoned
-        self._expiration_ms = expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
         self._detour = Detour(self, target, self._target_routes)
@@ -122,7 +119,7 @@ class Engine:
             former = self._runs.get(lane.key)
             # A lane that was removed and comes back may still have a request on its way.
             unsettled = former is not None and (former.writer.in_flight or former.writer.abandoned)
-            run = LaneRun(lane, Writer(expiration_ms=self._expiration_ms, abandoned=self._abandoned or unsettled))
+            run = LaneRun(lane, Writer(abandoned=self._abandoned or unsettled))
             self._runs[lane.key] = run
             self._by_source[run.source] = run
             self._source_routes.watch([lane.source_topic])
@@ -142,7 +139,7 @@ class Engine:
         if abandoned is not None:
             self._abandoned = abandoned
             for run in self._runs.values():
-                run.writer.inherit(abandoned=abandoned)
+                run.writer.abandoned = abandoned
         self._writable = True
         self._resolver.wake()
         for appender in self._appenders.values():
@@ -310,7 +307,7 @@ class Engine:
     def appended(self, run: LaneRun, parcel: Parcel, answer: Appended, now_ms: float) -> None:
         """A leader has answered an append of the fast path."""
         batch = parcel.batch
-        verdict = run.writer.answered(answer.error_code, answer.base_offset, batch.record_count, batch.max_timestamp)
+        verdict = run.writer.answered(answer.error_code, answer.base_offset, batch.record_count)
         if verdict is Verdict.ADVANCED:
             self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
             self.advanced(run, parcel.pieces)

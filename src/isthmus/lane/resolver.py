@@ -201,7 +201,7 @@ class Resolver:
         now = time.monotonic()
         settled = now - self._looked_at.get(run, now) >= self._settle_s
         before, was_abandoned = run.writer.position, run.writer.abandoned
-        place = run.writer.looked(seen, time.time() * 1000, settled=settled)
+        place = run.writer.looked(seen, settled=settled)
         if place is Place.READY:
             self._looked_at.pop(run, None)
             if run.writer.position != before:

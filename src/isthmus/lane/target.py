@@ -59,7 +59,7 @@ async def producer_states(
     )
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
     return {
-        (topic.name, p.partition_index): ProducerState(state.producer_epoch, state.last_sequence, state.last_timestamp)
+        (topic.name, p.partition_index): ProducerState(state.producer_epoch, state.last_sequence)
         for topic in answer.topics
         for p in topic.partitions
         for state in p.active_producers

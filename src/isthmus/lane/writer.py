@@ -6,8 +6,9 @@ the offsets that took no sequence of ours (control records, aborted data under a
 leader keeps our producer's state, it refuses gaps, stale replays and zombies (45) and makes an exact retry a no-op.
 
 That state is not kept for ever: it goes when the timestamp of its last batch is older than `producer.id.expiration.ms`,
-so it is absent while old data is copied. Then only one writer that settles after every abandoned request is exact.
-Hence the rule behind everything here: nothing is sent again before the log itself was asked where it ends.
+so it is absent while old data is copied, and a single old record ends it. Then only one writer that settles after every
+abandoned request is exact. So this one always settles, and nothing is sent again before the log itself was asked where
+it ends; the broker's own check is the second line of defence.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from typing import Final
 
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
-
-LIVE_MARGIN_MS: Final = 60_000
 
 
 class Verdict(enum.Enum):
@@ -69,11 +68,10 @@ _VERDICTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What the leader remembers of a producer of ours (DescribeProducers). Timestamps in ms."""
+    """What the leader remembers of a producer of ours (DescribeProducers)."""
 
     epoch: int
     last_sequence: int
-    last_timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,57 +87,35 @@ class Writer:
     """The writing side of one lane. At most one request is in flight.
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
-    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way; what an earlier owner was
-    at is not known, so a lane taken over from one always settles.
+    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way.
     """
 
-    __slots__ = (
-        "_expiration_ms",
-        "_last_end",
-        "_last_timestamp",
-        "_must_settle",
-        "abandoned",
-        "in_flight",
-        "position",
-        "truncated_from",
-        "unsequenced",
-    )
+    __slots__ = ("_last_end", "abandoned", "in_flight", "position", "truncated_from", "unsequenced")
 
-    def __init__(self, *, expiration_ms: int, abandoned: bool) -> None:
-        self._expiration_ms = expiration_ms
-        self._last_timestamp = -1
+    def __init__(self, *, abandoned: bool) -> None:
         self._last_end = -1
         self.position = -1
         self.unsequenced = 0
         self.in_flight = False
+        self.abandoned = abandoned
         self.truncated_from: int | None = None
-        self.inherit(abandoned=abandoned)
-
-    def inherit(self, *, abandoned: bool) -> None:
-        """The partition was in other hands until now."""
-        self.abandoned = self._must_settle = abandoned
 
     @property
     def sequence(self) -> int:
         """The sequence of the next record."""
         return (self.position - self.unsequenced) & SEQUENCE_MASK
 
-    def is_live(self, now_ms: float) -> bool:
-        """Whether the leader surely still has our state, so that it refuses what does not belong."""
-        return self._last_timestamp + self._expiration_ms > now_ms + LIVE_MARGIN_MS
-
     def sent(self) -> None:
         """A request left. Until it is answered nothing else may."""
         self.in_flight = True
 
-    def answered(self, error_code: int, base_offset: int, records: int, max_timestamp: int) -> Verdict:
+    def answered(self, error_code: int, base_offset: int, records: int) -> Verdict:
         """Take the answer to an append of `records` at `position`. An error proves nothing about earlier requests."""
         self.in_flight = False
         if error_code == codes.NONE:
             if base_offset != self.position:
                 return Verdict.BROKEN
             self.position += records
-            self._last_timestamp = max(max_timestamp, self._last_timestamp)
             return Verdict.ADVANCED
         return _VERDICTS.get(error_code, Verdict.RESOLVE)
 
@@ -149,16 +125,12 @@ class Writer:
         self.position += offsets
         self.unsequenced += offsets
 
-    def abandon(self, *, sequenced: bool = True) -> None:
-        """The answer to what is in flight will not be heard: it may be in the log, or arrive there later.
-
-        Control records carry no sequence the broker could check, so after those only settling helps.
-        """
+    def abandon(self) -> None:
+        """The answer to what is in flight will not be heard: it may be in the log, or arrive there later."""
         self.in_flight = False
         self.abandoned = True
-        self._must_settle = self._must_settle or not sequenced
 
-    def looked(self, look: Look, now_ms: float, *, settled: bool) -> Place:
+    def looked(self, look: Look, *, settled: bool) -> Place:
         """Take a look at the log; `READY` sets `position` to its end.
 
         `settled` says that the settling time has passed since the previous look, on a broker that answered it.
@@ -168,11 +140,10 @@ class Writer:
         # Readers of an earlier leader could make the high watermark larger than the end read before it, hence `<`.
         if look.high_watermark < look.log_end:
             return Place.WAIT
-        self._adopt(look)
-        guarded = self.is_live(now_ms) and not self._must_settle
-        if self.abandoned and not guarded and (moved or not settled):
+        if self.abandoned and (moved or not settled):
             return Place.SETTLE
-        self.abandoned = self._must_settle = False
+        self.abandoned = False
+        self._adopt(look)
         self.truncated_from = self.position if look.log_end < self.position else None
         self.position = look.log_end
         return Place.READY
@@ -180,8 +151,7 @@ class Writer:
     def _adopt(self, look: Look) -> None:
         state = look.producer
         if state is None or state.last_sequence < 0:
-            self._last_timestamp = -1
+            # The broker takes any sequence now.
             self.unsequenced = 0
         else:
-            self._last_timestamp = state.last_timestamp
             self.unsequenced = (look.log_end - 1 - state.last_sequence) & SEQUENCE_MASK

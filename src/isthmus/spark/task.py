@@ -64,7 +64,6 @@ class LeaseTask:
                 producer=context.producer,
                 link=context.link,
                 limits=context.limits,
-                expiration_ms=context.expiration_ms,
                 writable=False,
             )
             self._engine.deadline = self._tenure.write_until

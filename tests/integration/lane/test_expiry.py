@@ -38,7 +38,7 @@ def test_abandoned_appends_of_old_records(
     name = topic("old")
     topics.create_both(east, forgetful, name, partitions=2)
     mirror = Mirror(east, forgetful)
-    settings = {"expiration_ms": EXPIRATION_MS, "settle_s": 0.5}
+    settings = {"settle_s": 0.5}
     broker = forgetful.broker(1)
 
     async def cut_off_while_frozen() -> None:

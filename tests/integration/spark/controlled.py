@@ -24,7 +24,6 @@ from isthmus.wire.client import Client
 from tests.integration.lane.mirror import lanes_of
 
 TERM_S: Final = 60.0
-_DAY_MS: Final = 86_400_000
 
 
 @dataclass(slots=True)
@@ -110,7 +109,6 @@ async def controlled(
             target=target.admin_cluster(),
             producer=producer or await identity(writing),
             limits=Limits(),
-            expiration_ms=_DAY_MS,
         )
         scheduler = LeaseScheduler(spark.sparkContext, ledger, context, slots=TaskSlots(slots), term_s=term_s)
         tasks = asyncio.create_task(ledger.run()), asyncio.create_task(scheduler.run())

@@ -38,7 +38,6 @@ def tenure(*, generation: int = 2, ended_through: int = 0, is_clean: bool = True
         target=Cluster(alias="west", bootstrap_servers=("127.0.0.1:2",)),
         producer=ProducerIdentity(producer_id=1, marker_producer_id=2),
         limits=Limits(),
-        expiration_ms=1,
     )
     spec = LeaseSpec(
         context=context,
