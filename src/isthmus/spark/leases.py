@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _log = logging.getLogger(__name__)
-AHEAD_S: Final = 4.0
-"""How long before the end of its term a lease's successor is started."""
+AHEAD_S: Final = 15.0
+"""How long before the end of its term a lease's successor is started: a cold executor may need that long to be ready.
+
+The hand-over takes place as soon as it is.
+"""
 _STAGGER_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _BACK_OFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
