@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -21,6 +21,10 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import CONSUMER, READ_COMMITTED, PartitionKey
 
 FETCH_BYTES: Final = 8 << 20
+_FETCH_BYTES_MIN: Final = 64 << 10
+_BYTES_PER_OFFSET: Final = 1 << 10
+"""A guess, until the first answer tells better."""
+_MARGIN: Final = 1.2
 _WAIT_MS: Final = 500
 _ANSWER_S: Final = 30.0
 _RETRY_S: Final = 0.2
@@ -114,6 +118,17 @@ def modern(batch: Batch) -> Batch:
     return batch._replace(base_offset=offsets[0], offset_end=offsets[-1] + 1, record_count=len(offsets))
 
 
+def _density(found: Sequence[StoredBatch]) -> float:
+    """Bytes per offset."""
+    first, last = found[0].batch, found[-1].batch
+    return sum(item.batch.size_bytes for item in found) / (last.offset_end - first.base_offset)
+
+
+def _fetch_bytes(offsets: int, density: float) -> int:
+    """How much to ask for: enough for the offsets that are left, not all that lies behind them."""
+    return min(max(int(offsets * density * _MARGIN), _FETCH_BYTES_MIN), FETCH_BYTES)
+
+
 class LogReader:
     """Reads one cluster's partitions up to their last stable offsets, following leaders that move.
 
@@ -136,16 +151,18 @@ class LogReader:
         :raises ClusterError: The broker refused, or there was no progress for `stall_s`.
         """
         offset = span.offset_begin
+        bytes_max = _fetch_bytes(span.offset_end - offset, _BYTES_PER_OFFSET)
         ahead: asyncio.Task[list[StoredBatch]] | None = None
         try:
             while offset < span.offset_end:
-                found = await (ahead or self._fetch(span, offset, FETCH_BYTES))
+                found = await (ahead or self._fetch(span, offset, bytes_max))
                 ahead = None
                 if not found:
                     return
                 offset = found[-1].batch.offset_end
                 if offset < span.offset_end:
-                    ahead = asyncio.create_task(self._fetch(span, offset, FETCH_BYTES))
+                    bytes_max = _fetch_bytes(span.offset_end - offset, _density(found))
+                    ahead = asyncio.create_task(self._fetch(span, offset, bytes_max))
                     # Its request leaves now, before the caller takes the event loop away.
                     await asyncio.sleep(0)
                 else:
