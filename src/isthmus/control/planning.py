@@ -191,8 +191,8 @@ def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> I
         f"{observed.link.target.alias} forgets a producer whose last record is older than "
         f"{_days(current)}, and source topics hold records of up to {_days(wanted)}",
         f"Set producer.id.expiration.ms={wanted} on the target's brokers (dynamic, all brokers). "
-        "Then old records are copied several batches at a time, and a broken connection costs no "
-        "waiting: the brokers themselves refuse what was written already.",
+        "Then the brokers themselves refuse a repeated or late write of old records too, on top of "
+        "the waiting that protects them now.",
     )
 
 
