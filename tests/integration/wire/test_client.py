@@ -1,0 +1,87 @@
+"""One cluster through the client: who leads what, and who answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from isthmus.cluster.changes import NewTopic, create_topics
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.ports import free_ports
+from isthmus.errors import Unreachable
+from isthmus.model.cluster import Cluster
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def test_metadata(east: LocalCluster, topic: TopicNamer) -> None:
+    """Cluster id, brokers, topics with ids and leaders; a topic that is not there is said so and not created."""
+    name, missing = topic("there"), topic("missing")
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            await create_topics(client, [NewTopic(name=name, partition_count=3)])
+            seen = await client.metadata([name, missing])
+            assert seen.cluster_id == east.cluster_id
+            assert seen.brokers[1].port == east.broker(1).port
+            assert [(p.partition, p.leader) for p in seen.topics[name].partitions] == [(0, 1), (1, 1), (2, 1)]
+            assert seen.topics[name].topic_id.int
+            assert seen.topics[missing].error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+            everything = (await client.metadata(None)).topics
+            assert name in everything
+            assert missing not in everything
+
+    asyncio.run(scenario())
+
+
+def test_any_broker_that_answers(east: LocalCluster) -> None:
+    """Bootstrap servers are tried in turn; when none answers, the error says why and what to check."""
+    (dead,) = free_ports(1)
+
+    async def scenario() -> None:
+        async with Client(
+            Cluster(alias="east", bootstrap_servers=(f"127.0.0.1:{dead}", east.bootstrap_servers))
+        ) as some:
+            assert (await some.metadata()).cluster_id == east.cluster_id
+        async with Client(Cluster(alias="east", bootstrap_servers=(f"127.0.0.1:{dead}",))) as none:
+            with pytest.raises(Unreachable, match=f"127.0.0.1:{dead}") as told:
+                await none.metadata()
+            assert "bootstrap_servers" in told.value.hint
+
+    asyncio.run(scenario())
+
+
+def test_coordinators_are_found_and_remembered(east: LocalCluster, topic: TopicNamer) -> None:
+    """A group's requests go to its coordinator; one that was forgotten is found again."""
+    group = topic("group")
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            for _ in range(2):
+                request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False, max_version=7)
+                answer = await client.coordinator("group", group, request)
+                assert answer.error_code == codes.NONE
+                client.forget_coordinator("group", group)
+            assert await client.find_coordinator("transaction", group) == 1
+
+    asyncio.run(scenario())
+
+
+def test_connections_are_shared_while_one_is_dialled(east: LocalCluster) -> None:
+    """Callers at the same time wait for one handshake."""
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            await client.metadata()
+            connections = await asyncio.gather(*(client.connection(1) for _ in range(10)))
+            assert len(set(connections)) == 1
+        assert connections[0].closed
+
+    asyncio.run(scenario())

@@ -1,0 +1,132 @@
+"""Connections to real brokers, and to what is none."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.ports import free_ports
+from isthmus.errors import Unreachable
+from isthmus.model.cluster import Cluster
+from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
+
+pytestmark = pytest.mark.integration
+
+
+def everything() -> MetadataRequest:
+    return MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=4)
+
+
+@contextmanager
+def listener(answer: bytes) -> Iterator[Cluster]:
+    """Something that listens, says `answer` to whoever asks, and is no broker."""
+    with socket.create_server(("127.0.0.1", free_ports(1)[0])) as server:
+        held: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    sock, _ = server.accept()
+                except OSError:
+                    return
+                held.append(sock)
+                sock.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield Cluster(alias="odd", bootstrap_servers=(f"127.0.0.1:{server.getsockname()[1]}",))
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(5)
+            for sock in held:
+                sock.close()
+
+
+def test_requests_are_pipelined(east: LocalCluster) -> None:
+    """Many requests leave before the first answer comes, and each gets its own."""
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            connection = await client.connection(1)
+            asked = [everything() if n % 2 else FindCoordinatorRequest(key=f"k{n}", key_type=0) for n in range(60)]
+            futures = [connection.post(request) for request in asked]
+            assert connection.unanswered == len(asked)
+            answers = await asyncio.gather(*futures)
+            assert connection.unanswered == 0
+            assert [hasattr(answer, "brokers") for answer in answers] == [bool(n % 2) for n in range(60)]
+
+    asyncio.run(scenario())
+
+
+def test_silence_closes_the_connection(east: LocalCluster) -> None:
+    """A call that is not answered in time fails, and so do those behind it; the next one connects anew."""
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            connection = await client.connection(1)
+            east.broker(1).pause()
+            try:
+                behind = connection.post(everything())
+                with pytest.raises(Unreachable, match="did not answer Metadata") as told:
+                    await connection.call(everything(), timeout_s=0.3)
+            finally:
+                east.broker(1).resume()
+            assert told.value.retryable
+            assert connection.closed
+            with pytest.raises(Unreachable):
+                await behind
+            with pytest.raises(Unreachable):
+                connection.post(everything())
+            assert (await client.metadata()).brokers
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka listener"), (b"", "timed out")],
+    ids=["another protocol", "silence"],
+)
+def test_what_is_no_broker(answer: bytes, said: str) -> None:
+    """An error that says what was found, in time, whatever listens there."""
+
+    async def scenario(cluster: Cluster) -> None:
+        async with Client(cluster) as client:
+            with pytest.raises(Unreachable, match=said) as told:
+                await client.dial(-1, timeout_s=0.5)
+            assert told.value.hint
+
+    begun = time.monotonic()
+    with listener(answer) as cluster:
+        asyncio.run(scenario(cluster))
+    assert time.monotonic() - begun < 5
+
+
+def test_dialling_that_nobody_waits_for(east: LocalCluster) -> None:
+    """A connection that is made after its caller has given up does not stay open."""
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            await client.metadata()
+            dialling = [asyncio.create_task(client.dial(1)) for _ in range(8)]
+            await asyncio.sleep(0.001)
+            for task in dialling:
+                task.cancel()
+            for result in await asyncio.gather(*dialling, return_exceptions=True):
+                if isinstance(result, Connection):
+                    result.close()
+                else:
+                    assert isinstance(result, asyncio.CancelledError)
+
+    # Sockets left open would be warnings, which are errors in this suite.
+    asyncio.run(scenario())
