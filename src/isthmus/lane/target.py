@@ -20,25 +20,28 @@ _TIMEOUT_S: Final = 3.0
 async def look(
     connection: Connection, epochs: dict[PartitionKey, int], producer_id: int
 ) -> dict[PartitionKey, Look | int]:
-    """A look at each partition, or the error code its leader answered instead. Three requests for all of them.
+    """A look at each partition, or the error code its leader answered instead. Four requests for all of them, in order.
 
-    The log end is asked for first and the high watermark second, so that `high_watermark >= log_end` proves that
-    everything up to that end is replicated.
+    The producer's state has to belong to the log end, or the sequence that follows from the two is one the broker takes
+    at the wrong offset. So the end is asked for before and after it. What was appended in between counts as not
+    replicated yet: such a look has to be taken again. The high watermark comes last, so that
+    `high_watermark >= log_end` proves that everything up to that end is replicated.
     """
-    ends, marks, producers = await asyncio.gather(
+    befores, producers, ends, marks = await asyncio.gather(
+        log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
+        producer_states(connection, epochs, producer_id),
         log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
         list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED, timeout_s=_TIMEOUT_S),
-        producer_states(connection, epochs, producer_id),
     )
     looks: dict[PartitionKey, Look | int] = {}
     for key in epochs:
-        end, mark = ends.get(key), marks.get(key)
-        if end is None or mark is None:
+        before, end, mark = befores.get(key), ends.get(key), marks.get(key)
+        if before is None or end is None or mark is None:
             looks[key] = codes.UNKNOWN_TOPIC_OR_PARTITION
-        elif end.error_code or mark.error_code:
-            looks[key] = end.error_code or mark.error_code
+        elif code := before.error_code or end.error_code or mark.error_code:
+            looks[key] = code
         else:
-            looks[key] = Look(end.offset, mark.offset, producers.get(key))
+            looks[key] = Look(end.offset, min(mark.offset, before.offset), producers.get(key))
     return looks
 
 
