@@ -93,6 +93,25 @@ def test_since_and_until(pair: Pair) -> None:
     assert (never.is_equal, never.records) == (True, 0)
 
 
+def test_retention_goes_on_meanwhile(pair: Pair) -> None:
+    """What one side loses between the look at batches and that at records is no difference."""
+    name = pair.topic("meanwhile")
+    pair.produce(name)
+    pair.forge(name, without(80), anew=True)
+    phases: list[str] = []
+
+    def delete(what: str, _: int, __: int) -> None:
+        if what not in phases:
+            phases.append(what)
+            if len(phases) == 2:
+                topics.delete_records(pair.target, name, HELD)
+
+    verdict = pair.verify(name, progress=delete)[name]
+
+    assert found(verdict) == [(Kind.MISSING, 80, 81)]
+    assert any("batches" in phase for phase in phases)
+
+
 def test_unknown_source_topic_is_an_error(pair: Pair) -> None:
     """A topic the source does not have is a mistake of whoever asked, not a difference."""
     with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
