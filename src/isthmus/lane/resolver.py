@@ -43,7 +43,7 @@ class Resolver:
         self._engine = engine
         self._source = source
         self._target = target
-        self._tails = Tails(source, target, engine.producer.producer_id)
+        self._tails = Tails(source, target, engine.producer)
         self._settle_s = settle_s
         self._due: dict[LaneRun, float] = {}
         self._looked_at: dict[LaneRun, float] = {}

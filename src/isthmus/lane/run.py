@@ -26,7 +26,7 @@ class TailCheck(enum.Enum):
 
     DONE = enum.auto()
     PRODUCER = enum.auto()
-    """The producer id of the last batch: the owner before handed the lane over in good order."""
+    """A producer id of ours in the last batch: the owner before handed the lane over in good order."""
     CONTENT = enum.auto()
     """The last record has to be the source's."""
 

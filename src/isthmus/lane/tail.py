@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.filler import is_filler
+from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
@@ -34,10 +35,10 @@ Found = Batch | ClusterError | None
 class Tails:
     """Looks at the last batches of many lanes at once."""
 
-    def __init__(self, source: Routes, target: Routes, producer_id: int) -> None:
+    def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity) -> None:
         self._source = source
         self._target = target
-        self._producer_id = producer_id
+        self._ours = (producer.producer_id, producer.marker_producer_id)
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
         """The lanes whose target is not in doubt. Of the others the state tells whether that is for good or for now."""
@@ -64,8 +65,7 @@ class Tails:
                 run.prefix_end = run.source_start
                 run.prefix_undeleted = True
             return True
-        is_known = tail.is_control or tail.is_transactional or tail.producer_id == self._producer_id
-        return run.tail_check is TailCheck.PRODUCER and is_known
+        return run.tail_check is TailCheck.PRODUCER and tail.producer_id in self._ours
 
 
 def _is_confirmed(run: LaneRun, tail: Found, source: Found) -> bool:
@@ -87,10 +87,18 @@ def _is_confirmed(run: LaneRun, tail: Found, source: Found) -> bool:
             "Check the disks of the brokers (kafka-dump-log --deep-iteration names the batch).",
         )
         return False
+    if tail.is_control:
+        what = (
+            "is a control record where the source has a record: its coordinator ended an aborted transaction that was "
+        )
+        what += "being copied, as nobody went on with it in time, or somebody else writes to the partition"
+    else:
+        what = (
+            f"is not the source's record but one of producer {tail.producer_id}: somebody else writes to the partition"
+        )
     run.fail(
         LaneState.FOREIGN_WRITE,
-        f"what the target has at offset {offset} is not the source's (producer {tail.producer_id} wrote it): somebody "
-        "else writes to the partition",
+        f"what the target has at offset {offset} {what}",
         "Mirror into a topic of its own: delete the target topic, or exclude this one. Deny WRITE to others.",
     )
     return False

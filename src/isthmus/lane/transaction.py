@@ -21,7 +21,7 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
-from isthmus.errors import ClusterError, Unreachable, UnsupportedByBroker
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable, UnsupportedByBroker
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.target import producer_states
@@ -29,7 +29,8 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey, log_ends
 
-_TIMEOUT_MS: Final = 300_000
+_TIMEOUT_MS: Final = 900_000
+"""As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 _NOT_FOUND: Final = 105
@@ -90,14 +91,23 @@ class Transaction:
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=_TIMEOUT_MS,
-            producer_id=-1,
-            producer_epoch=-1,
-            max_version=4,
-        )
-        answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
+        timeout_ms = _TIMEOUT_MS
+        while True:
+            request = InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=4,
+            )
+            try:
+                answer = await self._ask(request, lambda a: a.error_code, "beginning a transaction")
+            except BrokerRefused as error:
+                if error.code != codes.INVALID_TRANSACTION_TIMEOUT:
+                    raise
+                timeout_ms //= 2
+            else:
+                break
         self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
     async def begin(self, key: PartitionKey) -> None:

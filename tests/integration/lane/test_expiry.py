@@ -1,17 +1,20 @@
-"""Old records at a target that forgets its producers at once: what was abandoned on its way is waited for."""
+"""A target that forgets its producers and ends their transactions soon."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from isthmus.cluster.local import LocalCluster
+from isthmus.model.lane import LaneState
 from tests.integration.lane import oracle, topics
-from tests.integration.lane.mirror import Mirror
+from tests.integration.lane.mirror import Mirror, all_are
+from tests.integration.lane.transactions import TransactionalProducer
 from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
@@ -22,10 +25,12 @@ EXPIRATION_MS = 1000
 
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[LocalCluster]:
-    """A broker that drops the state of a producer as soon as its last record is a second old."""
+    """A broker that drops the state of a producer whose last record is a second old, and ends its transactions soon."""
     properties = {
         "producer.id.expiration.ms": str(EXPIRATION_MS),
         "producer.id.expiration.check.interval.ms": "10",
+        "transaction.max.timeout.ms": "3000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     }
     with LocalCluster.start("forgetful", brokers=1, heap_mb=256, properties=properties) as cluster:
         yield cluster
@@ -55,3 +60,29 @@ def test_abandoned_appends_of_old_records(
     mirror.copy(name, engine=settings)
 
     assert oracle.assert_same(east, forgetful, name, partitions=2) > 0
+
+
+def test_transaction_ended_by_its_coordinator(
+    east: LocalCluster, forgetful: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """An aborted transaction nobody goes on with in time leaves a control record that is found, not passed over."""
+    name = topic("ended")
+    topics.create_both(east, forgetful, name)
+    first, second = (TransactionalProducer(east, f"{name}-{n}") for n in range(2))
+    first.send(name, topics.some(5, chance))
+    second.send(name, topics.some(5, chance))
+    first.end(commit=False)
+    mirror = Mirror(east, forgetful)
+
+    assert [report.position for report in mirror.copy(name).values()] == [5]
+    # In good order or not: a successor that was told so finds it too.
+    deadline = time.monotonic() + 20
+    while oracle.ends(forgetful.bootstrap_servers, name) != oracle.Ends(0, 6, 6):
+        assert time.monotonic() < deadline, "the coordinator does not end the transaction"
+        time.sleep(0.2)
+    second.end(commit=True)
+    for abandoned in (False, True):
+        settings = {"abandoned": abandoned}
+        (report,) = mirror.copy(name, engine=settings, until=all_are(LaneState.FOREIGN_WRITE)).values()
+        assert report.problem is not None
+        assert "its coordinator ended" in report.problem.message
