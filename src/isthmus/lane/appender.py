@@ -95,6 +95,10 @@ class TargetAppender:
                         run.is_queued = False
                     self._engine.faults.append_lost(runs, error)
                     await asyncio.sleep(_RETRY_S)
+                    if not self._ready:
+                        # A broker that leads nothing we write to may be gone for good.
+                        self._wake.clear()
+                        await self._wake.wait()
                     continue
                 if self._ready and self._engine.may_write():
                     await self._send(connection)

@@ -101,11 +101,16 @@ class SourceReader:
                     if not len(self._session):
                         self._wake.clear()
                         await self._wake.wait()
+                        continue
                     await self._engine.wait_for_room()
                     size = await self._poll(connection)
                 except ClusterError as error:
                     self._engine.faults.source_lost(list(self._lanes.values()), error)
                     await asyncio.sleep(_RETRY_S)
+                    if not self._lanes:
+                        # A broker that leads nothing we read may be gone for good.
+                        self._wake.clear()
+                        await self._wake.wait()
                 else:
                     await self._engine.throttle(size)
         finally:
