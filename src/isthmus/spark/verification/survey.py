@@ -48,47 +48,33 @@ async def survey(source: Client, target: Client, topics: Mapping[str, str], boun
     """
     at_source = await source.metadata(sorted(topics))
     at_target = await target.metadata(sorted(topics.values()))
-    for name, topic in at_source.topics.items():
-        codes.raise_for_code(topic.error_code, f"reading topic {name}", cluster=source.cluster.alias)
+    _check(at_source, source.cluster.alias)
+    _check(at_target, target.cluster.alias, may_be_missing=True)
     source_logs = await _logs(source, _partitions(at_source))
     since = await _offsets_at(source, at_source, source_logs, bounds.since_ms)
     until = await _offsets_at(source, at_source, source_logs, bounds.until_ms)
-    target_logs = await _logs(target, _partitions(at_target))
-    names = [
-        (name, topics[name], p)
-        for name in sorted(topics)
-        for p in range(max(_partition_count(at_source, name), _partition_count(at_target, topics[name])))
-    ]
-    ahead = {
-        (s, p)
-        for s, t, p in names
-        if (s, p) in source_logs and _stable_end(target_logs, t, p) > _stable_end(source_logs, s, p)
-    }
+    names = {target_topic: source_topic for source_topic, target_topic in topics.items()}
+    target_logs = {(names[t], p): log for (t, p), log in (await _logs(target, _partitions(at_target))).items()}
+    ahead = {key for key, log in source_logs.items() if target_logs.get(key, _NO_LOG).stable_end > log.stable_end}
     # The target may be right by now: what it is found to have is compared, as far as the source has it too.
-    source_logs |= await _logs(source, ahead)
+    newer = await _logs(source, ahead)
+    ends = {key: min(log.stable_end, target_logs[key].stable_end) for key, log in newer.items()}
     reader = LogReader(source)
     extents: list[Extent] = []
-    for s, t, p in names:
-        log = source_logs.get((s, p))
-        if log is not None and (s, p) in ahead:
-            log = replace(log, stable_end=min(log.stable_end, _stable_end(target_logs, t, p)))
+    for s, p in sorted(source_logs.keys() | target_logs.keys()):
+        log = newer.get((s, p), source_logs.get((s, p)))
         found = extent_of(
-            (s, t, p),
-            log,
-            target_logs.get((t, p)),
+            (s, topics[s], p),
+            None if log is None else replace(log, stable_end=ends.get((s, p), log.stable_end)),
+            target_logs.get((s, p)),
             since=since.get((s, p)),
             until=until.get((s, p)),
             allow_lag=bounds.allow_lag,
         )
-        extents.append(await _aligned(reader, found, _stable_end(source_logs, s, p)))
+        extents.append(await _aligned(reader, found, 0 if log is None else log.stable_end))
     cut = await slices(reader, [extent.source for extent in extents])
     parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
-    problems = {
-        s: _problem(at_source, at_target, s, t, target.cluster.alias)
-        for s, t in topics.items()
-        if _partition_count(at_source, s) != _partition_count(at_target, t)
-    }
-    return Survey(tuple(parts), tuple(extents), problems)
+    return Survey(tuple(parts), tuple(extents), _problems(at_source, at_target, topics, target.cluster.alias))
 
 
 async def log_starts(source: Client, target: Client, extents: Collection[Extent]) -> dict[Extent, int]:
@@ -178,16 +164,24 @@ def _partitions(metadata: Metadata) -> set[PartitionKey]:
     return {(name, p.partition) for name, topic in metadata.topics.items() for p in topic.partitions}
 
 
+def _check(metadata: Metadata, alias: str, *, may_be_missing: bool = False) -> None:
+    for name, topic in metadata.topics.items():
+        if not (may_be_missing and topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION):
+            codes.raise_for_code(topic.error_code, f"reading topic {name}", cluster=alias)
+
+
+def _problems(at_source: Metadata, at_target: Metadata, topics: Mapping[str, str], alias: str) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    for source_topic, target_topic in topics.items():
+        expected, count = _partition_count(at_source, source_topic), _partition_count(at_target, target_topic)
+        if not count:
+            problems[source_topic] = f"{alias} has no topic {target_topic}"
+        elif count != expected:
+            problems[source_topic] = (
+                f"{alias} has {count} partitions of {target_topic} where there should be {expected}"
+            )
+    return problems
+
+
 def _partition_count(metadata: Metadata, topic: str) -> int:
     return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
-
-
-def _stable_end(logs: Mapping[PartitionKey, LogRange], topic: str, partition: int) -> int:
-    return logs.get((topic, partition), _NO_LOG).stable_end
-
-
-def _problem(at_source: Metadata, at_target: Metadata, source: str, target: str, alias: str) -> str:
-    count = _partition_count(at_target, target)
-    if not count:
-        return f"{alias} has no topic {target}"
-    return f"{alias} has {count} partitions of {target} where there should be {_partition_count(at_source, source)}"
