@@ -124,12 +124,17 @@ def test_a_secured_cluster_tells_how_to_log_in(shell: Shell) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_start_leaves_nothing_running(shell: Shell, number: signal.Signals) -> None:
     """A signal while brokers start ends them all, and the exit code says which it was."""
-    with shell.start("up", "--clusters", "east", "--base-port", str(shell.base_port)) as command:
-        while not shell.running():
-            assert command.poll() is None
-            time.sleep(0.01)
-        command.send_signal(number)
-        told = command.communicate(timeout=30)[1]
+    for _ in range(5):
+        with shell.start("up", "--clusters", "east", "--base-port", str(shell.base_port)) as command:
+            while not shell.running():
+                assert command.poll() is None
+                time.sleep(0.01)
+            command.send_signal(number)
+            told = command.communicate(timeout=30)[1]
+        if command.returncode != 0:
+            break
+        # On a starved machine the start may be over before the signal is sent: then there was nothing to interrupt.
+        shell.run("down", "--wipe")
     assert command.returncode == (-number if number == signal.SIGKILL else 128 + number), told
     deadline = time.monotonic() + 5
     while shell.running():
