@@ -58,7 +58,7 @@ def show(
 ) -> None:
     """Show the resolved configuration: references replaced, defaults filled in, secrets masked."""
     document = resolved(configured(path))
-    if output is OutputFormat.TABLE:
+    if output.is_table:
         leaves = _flat(document, "")
         render([{"key": key, "value": value} for key, value in leaves if value is not None], output)
     else:

@@ -10,7 +10,7 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
 from isthmus.control.doctor import examine
-from isthmus.control.findings import Level
+from isthmus.model.findings import Level
 
 app = typer.Typer(add_completion=False)
 

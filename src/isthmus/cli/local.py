@@ -135,7 +135,7 @@ def _progress(doing: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _show(clusters: list[ClusterStatus], output: OutputFormat) -> None:
-    if output is not OutputFormat.TABLE:
+    if not output.is_table:
         render([asdict(cluster) for cluster in clusters], output)
         return
     render([{"cluster": cluster.name, **asdict(broker)} for cluster in clusters for broker in cluster.brokers], output)

@@ -28,8 +28,15 @@ class OutputFormat(enum.StrEnum):
     """How results are printed."""
 
     TABLE = "table"
+    WIDE = "wide"
+    """A table of everything there is to a row."""
     JSON = "json"
     YAML = "yaml"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is for people to look at."""
+        return self in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
 def render(
@@ -42,10 +49,10 @@ def render(
     """Print rows, or one value with named fields, on stdout.
 
     Keys are snake_case and stable: scripts read them. JSON and YAML hold everything; a table shows
-    `columns` in that order, or all keys, and nested values as JSON.
+    `columns` in that order, or all keys, and nested values as JSON. A wide table shows all keys.
     """
-    if output is OutputFormat.TABLE:
-        _print_table(data, title, columns)
+    if output.is_table:
+        _print_table(data, title, columns if output is OutputFormat.TABLE else None)
     elif output is OutputFormat.JSON:
         sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
     else:

@@ -44,7 +44,7 @@ def plan(
 
 def show_plan(plan: Plan, output: OutputFormat) -> None:
     """The plan on stdout; as a table with what is to be known on stderr."""
-    if output is not OutputFormat.TABLE:
+    if not output.is_table:
         render(plan.as_dict(), output)
         return
     render([row for link in plan.links for row in _rows(link)], output)

@@ -61,7 +61,7 @@ def run(
 
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     """How the run ended, on stdout; as a table with what went wrong on stderr."""
-    if output is not OutputFormat.TABLE:
+    if not output.is_table:
         render(outcome.as_dict(), output)
         return
     render(_rows(outcome), output)

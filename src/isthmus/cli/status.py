@@ -38,7 +38,7 @@ def status(
 
     Exits with 1 if the cluster of a link does not answer.
     """
-    if watch and output is not OutputFormat.TABLE:
+    if watch and not output.is_table:
         raise ConfigError(
             f"--watch shows a table, not {output}",
             hint=f"Leave out --watch, and call isthmus status -o {output} as often as you like.",
@@ -48,7 +48,7 @@ def status(
         asyncio.run(_watch(StatusReader(fabric.links(link)), by_partition=partitions))
         return
     links = fabric.status(link=link)
-    if output is OutputFormat.TABLE:
+    if output.is_table:
         render(status_rows(links, by_partition=partitions), output)
         tell_problems(links)
     else:

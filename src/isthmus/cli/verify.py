@@ -100,7 +100,7 @@ class Watcher:
 
 def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None:
     """The verdicts by link, on stdout; as a table with a closing line on stderr."""
-    if output is not OutputFormat.TABLE:
+    if not output.is_table:
         render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output)
         return
     render([_row(link, topic) for link, verdict in verdicts.items() for topic in verdict.topics], output)

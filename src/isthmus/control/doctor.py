@@ -24,7 +24,6 @@ from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.local.java import find_java
 from isthmus.control import rights
 from isthmus.control.claims import Claims
-from isthmus.control.findings import Finding, Level
 from isthmus.control.observation import ObservedLink, observe
 from isthmus.control.plan import LinkPlan, TopicPlan
 from isthmus.control.planning import plan_link
@@ -34,6 +33,7 @@ from isthmus.lane.producer import allocate_producer
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.findings import Finding, Level
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.wire.client import Client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.brokers import Operation, Operations
-from isthmus.control.findings import Finding, Level
+from isthmus.model.findings import Finding, Level
 
 _NAMED_MAX: Final = 10
 

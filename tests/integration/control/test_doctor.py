@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
-from isthmus.control.findings import Finding, Level
 from isthmus.model.cluster import Cluster
+from isthmus.model.findings import Finding, Level
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import topics
 

@@ -57,6 +57,13 @@ def test_table_shows_the_columns_asked_for(capsys: Capture) -> None:
     assert lines[2:] == [["flights", "12", "yes"], ["orders", "0", "no", "gone"]]
 
 
+def test_wide_table_shows_everything(capsys: Capture) -> None:
+    """Whoever asks for a wide table gets the columns a narrow one leaves out."""
+    render(ROWS, OutputFormat.WIDE, columns=["topic"])
+
+    assert capsys.readouterr().out.split()[:2] == ["topic", "lag"]
+
+
 def test_table_of_one_value_lists_its_fields(capsys: Capture) -> None:
     """A value with named fields is a table of two columns; nested values are short."""
     render({"file": "x", "links": ("a", "b"), "limits": {"max": 1}}, OutputFormat.TABLE)

@@ -8,8 +8,8 @@ from isthmus.cluster.brokers import Operation
 from isthmus.cluster.clock import ClockReading
 from isthmus.control import rights
 from isthmus.control.doctor import clock_finding, topic_plan_findings
-from isthmus.control.findings import Level
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
+from isthmus.model.findings import Level
 from isthmus.model.lane import Problem
 
 
