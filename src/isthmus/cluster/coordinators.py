@@ -1,0 +1,166 @@
+"""Many groups asked of their coordinators at once; coordinators that move, load or break are followed for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError, UnsupportedByBroker
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+AnswerT = TypeVar("AnswerT")
+
+GROUPS_PER_REQUEST: Final = 100
+PATIENCE_S: Final = 10.0
+_PAUSE_MIN_S: Final = 0.02
+_PAUSE_MAX_S: Final = 1.0
+_ONE_BY_ONE: Final = 32
+_GROUP: Final = 0
+_BATCHED_FROM: Final = 4
+
+PASSING: Final = frozenset(
+    {
+        codes.COORDINATOR_LOAD_IN_PROGRESS,
+        codes.COORDINATOR_NOT_AVAILABLE,
+        codes.NOT_COORDINATOR,
+        codes.REQUEST_TIMED_OUT,
+        codes.UNSTABLE_OFFSET_COMMIT,
+        codes.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Answers of a coordinator that ask for patience: nothing was done, and the next attempt may succeed."""
+
+
+class Answer(NamedTuple, Generic[AnswerT]):
+    """What a coordinator answered about one group: an error code, or a value."""
+
+    code: int
+    value: AnswerT | None = None
+    detail: str | None = None
+
+
+Ask = Callable[[int, Sequence[str]], Awaitable[Mapping[str, Answer[AnswerT]]]]
+"""Asks one node about some groups whose coordinator it is."""
+
+
+class _Attempt(Generic[AnswerT]):
+    """What is known after so many tries; `left` are the groups to ask about again."""
+
+    def __init__(self, client: Client, groups: Collection[str], what: str) -> None:
+        self.values: dict[str, AnswerT] = {}
+        self.errors: dict[str, ClusterError] = {}
+        self.left: set[str] = set(groups)
+        self._alias = client.cluster.alias
+        self._what = what
+
+    def take(self, group: str, answer: Answer[AnswerT]) -> None:
+        self.errors.pop(group, None)
+        if answer.code in PASSING:
+            self.errors[group] = self._error(group, answer)
+            return
+        self.left.discard(group)
+        if answer.value is not None and answer.code == codes.NONE:
+            self.values[group] = answer.value
+        else:
+            self.errors[group] = self._error(group, answer)
+
+    def fail(self, group: str, error: ClusterError) -> None:
+        self.errors[group] = error
+        if not error.retryable:
+            self.left.discard(group)
+
+    def _error(self, group: str, answer: Answer[AnswerT]) -> ClusterError:
+        what = f"{self._what} {group}"
+        return codes.error_for(answer.code, what, cluster=self._alias, detail=answer.detail)
+
+
+async def ask_coordinators(
+    client: Client, groups: Collection[str], ask: Ask[AnswerT], what: str, *, patience_s: float = PATIENCE_S
+) -> Outcomes[str, AnswerT]:
+    """What the coordinators say of each group: a request for each coordinator and slice of groups.
+
+    A group whose coordinator moves, loads or does not answer is asked about again, with pauses that grow, until
+    `patience_s` is over. The error of one group is its own. `what` is a phrase such as "describing group".
+    """
+    attempt: _Attempt[AnswerT] = _Attempt(client, groups, what)
+    deadline = time.monotonic() + patience_s
+    pause_s = _PAUSE_MIN_S
+    while attempt.left:
+        await _ask_once(client, attempt, ask)
+        if not attempt.left or time.monotonic() + pause_s > deadline:
+            break
+        await asyncio.sleep(pause_s)
+        # A broker that came back may live elsewhere.
+        with contextlib.suppress(ClusterError):
+            await client.metadata()
+        pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+    return Outcomes(attempt.values, attempt.errors)
+
+
+async def _ask_once(client: Client, attempt: _Attempt[AnswerT], ask: Ask[AnswerT]) -> None:
+    by_node: dict[int, list[str]] = defaultdict(list)
+    try:
+        found = await find_coordinators(client, sorted(attempt.left))
+    except ClusterError as error:
+        for group in list(attempt.left):
+            attempt.fail(group, error)
+        return
+    for group, answer in found.items():
+        if answer.value is None:
+            attempt.take(group, Answer(answer.code, None, answer.detail))
+        else:
+            by_node[answer.value].append(group)
+    slices = [
+        (node, groups[begin : begin + GROUPS_PER_REQUEST])
+        for node, groups in by_node.items()
+        for begin in range(0, len(groups), GROUPS_PER_REQUEST)
+    ]
+    await asyncio.gather(*(_ask_slice(attempt, ask, node, groups) for node, groups in slices))
+
+
+async def _ask_slice(attempt: _Attempt[AnswerT], ask: Ask[AnswerT], node: int, groups: Sequence[str]) -> None:
+    try:
+        answers = await ask(node, groups)
+    except ClusterError as error:
+        for group in groups:
+            attempt.fail(group, error)
+        return
+    for group in groups:
+        attempt.take(group, answers.get(group, Answer(codes.COORDINATOR_NOT_AVAILABLE)))
+
+
+async def find_coordinators(client: Client, groups: Sequence[str]) -> dict[str, Answer[int]]:
+    """The node that coordinates each group, or the error code instead: one attempt, one request where brokers can.
+
+    :raises ClusterError: No broker answered.
+    """
+    request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(groups), min_version=_BATCHED_FROM)
+    try:
+        answer = await client.any(request)
+    except UnsupportedByBroker:
+        return await _find_one_by_one(client, groups)
+    return {c.key: _located(c.error_code, c.node_id, c.error_message) for c in answer.coordinators}
+
+
+async def _find_one_by_one(client: Client, groups: Sequence[str]) -> dict[str, Answer[int]]:
+    free = asyncio.Semaphore(_ONE_BY_ONE)
+
+    async def find(group: str) -> Answer[int]:
+        async with free:
+            request = FindCoordinatorRequest(key=group, key_type=_GROUP, max_version=_BATCHED_FROM - 1)
+            answer = await client.any(request)
+        return _located(answer.error_code, answer.node_id, answer.error_message)
+
+    return dict(zip(groups, await asyncio.gather(*map(find, groups)), strict=True))
+
+
+def _located(code: int, node_id: int, detail: str | None) -> Answer[int]:
+    return Answer(code, node_id if code == codes.NONE else None, detail)

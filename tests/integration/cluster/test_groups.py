@@ -1,0 +1,134 @@
+"""Groups listed, described and their positions read, of real consumers on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from isthmus.cluster.groups import committed_offsets, describe_groups, list_groups, listed
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.group import Committed, GroupState, GroupType
+from isthmus.wire.client import Client
+from tests.integration.lane.topics import create
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+ODD: Final = 'Ünïcode/группа "空" \U0001f600\n\t*%'
+_TERM_S: Final = 20.0
+
+
+@contextmanager
+def joined(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
+    """A consumer that has its partitions."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "client.id": "reader",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + _TERM_S
+        while not consumer.assignment():
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline, f"{group} got no partitions"
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_members_are_described_with_what_they_read(east: LocalCluster, topic: TopicNamer) -> None:
+    """Both protocols' members show their partitions; the coordinator and the partition it comes from are told."""
+    name = topic("read")
+    create(east, name, partitions=3)
+    classic, consumer = topic("classic"), topic("consumer")
+    groups = {classic: GroupType.CLASSIC, consumer: GroupType.CONSUMER}
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            known = listed(await list_groups(client))
+            found = await describe_groups(client, groups)
+            assert found.errors == {}
+            for group, kind in groups.items():
+                assert (known[group].type, known[group].protocol_type) == (kind, "consumer")
+                described = found.values[group]
+                assert (described.type, described.state) == (kind, GroupState.STABLE)
+                assert [m.client_id for m in described.members] == ["reader"]
+                assert described.members[0].assignment == tuple((name, n) for n in range(3))
+                assert described.protocol != ""
+                metadata = await client.metadata(["__consumer_offsets"])
+                leaders = {p.partition: p.leader for p in metadata.topics["__consumer_offsets"].partitions}
+                assert described.offsets_partition is not None
+                assert leaders[described.offsets_partition] == described.coordinator
+
+    with joined(east, classic, name, "classic"), joined(east, consumer, name, "consumer"):
+        asyncio.run(scenario())
+
+
+def test_groups_of_any_name_and_none_at_all(east: LocalCluster, topic: TopicNamer) -> None:
+    """A name of any UTF-8 is found again; a group that does not exist is dead and has no positions."""
+    name, absent = topic("any"), topic("absent")
+    odd = f"{ODD}-{topic('odd')}"
+    create(east, name, partitions=2)
+    commit(east, {odd: {(name, 0): 7, (name, 1): 0}})
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            assert listed(await list_groups(client))[odd].state is GroupState.EMPTY
+            found = await describe_groups(client, [odd, absent])
+            assert found.values[odd].state is GroupState.EMPTY
+            assert found.values[absent].state is GroupState.DEAD
+            positions = await committed_offsets(client, [odd, absent])
+            assert positions.errors == {}
+            assert positions.values[odd] == {(name, 0): Committed(7), (name, 1): Committed(0)}
+            assert positions.values[absent] == {}
+
+    asyncio.run(scenario())
+
+
+def test_two_hundred_groups_are_read_in_one_pass(east: LocalCluster, topic: TopicNamer) -> None:
+    """200 groups with 50 partitions each: listed, described and read in less than two seconds."""
+    name = topic("wide")
+    create(east, name, partitions=50)
+    groups = [topic("many") for _ in range(200)]
+    wide = {group: {(name, p): number * 1000 + p for p in range(50)} for number, group in enumerate(groups)}
+    commit(east, wide)
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            await client.metadata()
+            begun = time.monotonic()
+            known = listed(await list_groups(client))
+            described = await describe_groups(client, groups)
+            positions = await committed_offsets(client, groups)
+            seconds = time.monotonic() - begun
+            assert known.keys() >= set(groups)
+            assert described.errors == positions.errors == {}
+            for group, offsets in wide.items():
+                assert positions.values[group] == {key: Committed(offset) for key, offset in offsets.items()}
+            assert seconds < 2
+
+    asyncio.run(scenario())
+
+
+def commit(cluster: LocalCluster, groups: dict[str, dict[tuple[str, int], int]]) -> None:
+    """Commit for groups that nobody is in."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    wanted = [
+        ConsumerGroupTopicPartitions(group, [TopicPartition(*key, offset) for key, offset in positions.items()])
+        for group, positions in groups.items()
+    ]
+    futures = [future for one in wanted for future in admin.alter_consumer_group_offsets([one]).values()]
+    for future in futures:
+        assert all(p.error is None for p in future.result(_TERM_S).topic_partitions)
