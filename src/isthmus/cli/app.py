@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "verify": Command("isthmus.cli.verify", "Prove that both sides hold the same, or say where they do not."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
+    "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
@@ -35,12 +35,16 @@ Operations = frozenset[Operation]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """One cluster. `operations` is what we may do to the cluster itself (not to its topics)."""
+    """One cluster. `operations` is what we may do to the cluster itself (not to its topics).
+
+    `fenced` brokers (KIP-841) are registered and serve nobody; they are not among `brokers`.
+    """
 
     cluster_id: str
     controller_id: int
     brokers: Mapping[int, Broker]
     operations: Operations
+    fenced: Mapping[int, Broker] = field(default_factory=dict)
 
 
 async def describe_cluster(client: Client) -> ClusterDescription:
@@ -49,7 +53,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
     :raises ClusterError: The cluster did not answer.
     """
     request = DescribeClusterRequest(
-        include_cluster_authorized_operations=True, endpoint_type=1, include_fenced_brokers=False
+        include_cluster_authorized_operations=True, endpoint_type=1, include_fenced_brokers=True
     )
     answer = await client.any(request)
     codes.raise_for_code(
@@ -58,11 +62,15 @@ async def describe_cluster(client: Client) -> ClusterDescription:
         cluster=client.cluster.alias,
         detail=answer.error_message,
     )
+    brokers = {b.broker_id: Broker(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers}
+    # Before KIP-1073 fenced brokers are left out, and nothing is said about the others.
+    fenced = {b.broker_id for b in answer.brokers if b.is_fenced}
     return ClusterDescription(
         cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,
-        brokers={b.broker_id: Broker(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers},
+        brokers={node: broker for node, broker in brokers.items() if node not in fenced},
         operations=_operations(answer.authorized_operations),
+        fenced={node: brokers[node] for node in fenced},
     )
 
 

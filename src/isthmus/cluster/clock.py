@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from kafka.protocol.admin import DescribeQuorumRequest
-
+from isthmus.cluster.quorum import metadata_log
 from isthmus.errors import UnsupportedByBroker
-from isthmus.wire import codes
 from isthmus.wire.client import Client
 
-_METADATA_TOPIC = "__cluster_metadata"
 _MS_PER_S = 1000
 
 
@@ -32,22 +29,17 @@ async def controller_clock(client: Client) -> ClockReading | None:
     :raises NotAuthorized: The right is missing.
     :raises Unreachable: No broker answered.
     """
-    partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
-    topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
     asked = time.time() * _MS_PER_S
     try:
-        answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1))
+        described, _ = await metadata_log(client)
     except UnsupportedByBroker:
         return None
     answered = time.time() * _MS_PER_S
-    what = "describing the quorum of controllers"
-    codes.raise_for_code(answer.error_code, what, cluster=client.cluster.alias)
-    for described in (p for t in answer.topics for p in t.partitions):
-        for replica in described.current_voters:
-            if replica.replica_id == described.leader_id and replica.last_caught_up_timestamp > 0:
-                middle = (asked + answered) / 2
-                return ClockReading(
-                    ahead_ms=replica.last_caught_up_timestamp - middle,
-                    uncertainty_ms=(answered - asked) / 2,
-                )
+    for replica in described.current_voters:
+        if replica.replica_id == described.leader_id and replica.last_caught_up_timestamp > 0:
+            middle = (asked + answered) / 2
+            return ClockReading(
+                ahead_ms=replica.last_caught_up_timestamp - middle,
+                uncertainty_ms=(answered - asked) / 2,
+            )
     return None

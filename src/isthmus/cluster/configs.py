@@ -66,10 +66,12 @@ def entries_of(configs: Sequence[Any] | None) -> dict[str, ConfigEntry]:
     }
 
 
-async def describe_topic_configs(client: Client, names: Collection[str]) -> Outcomes[str, Configs]:
-    """The effective configurations of topics. Needs DESCRIBE_CONFIGS on each."""
+async def describe_topic_configs(
+    client: Client, names: Collection[str], *, only: Collection[str] | None = None
+) -> Outcomes[str, Configs]:
+    """The effective configurations of topics, all of each or `only` those named. Needs DESCRIBE_CONFIGS on each."""
     chunks = list(_chunks(sorted(names)))
-    answers = await asyncio.gather(*(_describe_chunk(client, chunk) for chunk in chunks))
+    answers = await asyncio.gather(*(_describe_chunk(client, chunk, only) for chunk in chunks))
     values: dict[str, Configs] = {}
     errors: dict[str, ClusterError] = {}
     for answer in answers:
@@ -132,9 +134,9 @@ async def alter_topic_configs(client: Client, changes: Mapping[str, Mapping[str,
     return Outcomes({name: None for name in changes if name not in errors}, errors)
 
 
-async def _describe_chunk(client: Client, names: Sequence[str]) -> Outcomes[str, Configs]:
+async def _describe_chunk(client: Client, names: Sequence[str], only: Collection[str] | None) -> Outcomes[str, Configs]:
     try:
-        answer = await client.any(_describe(_TOPIC, names))
+        answer = await client.any(_describe(_TOPIC, names, only))
     except ClusterError as error:
         return Outcomes({}, dict.fromkeys(names, error))
     values: dict[str, Configs] = {}
@@ -152,11 +154,12 @@ async def _describe_chunk(client: Client, names: Sequence[str]) -> Outcomes[str,
     return Outcomes(values, errors)
 
 
-def _describe(resource_type: int, names: Sequence[str]) -> DescribeConfigsRequest:
+def _describe(resource_type: int, names: Sequence[str], only: Collection[str] | None = None) -> DescribeConfigsRequest:
     resource = DescribeConfigsRequest.DescribeConfigsResource
+    keys = None if only is None else list(only)
     return DescribeConfigsRequest(
         resources=[
-            resource(resource_type=resource_type, resource_name=name, configuration_keys=None) for name in names
+            resource(resource_type=resource_type, resource_name=name, configuration_keys=keys) for name in names
         ],
         include_synonyms=False,
         include_documentation=False,

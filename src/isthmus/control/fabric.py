@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
+from isthmus.control.known import KnownCluster
 from isthmus.control.loop import in_loop
 from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import observe, problem_of
@@ -79,6 +80,13 @@ class Fabric:
         :raises ConfigError: There is none of that name.
         """
         return self.configuration.links if name is None else (self.configuration.link(name),)
+
+    def cluster(self, alias: str) -> KnownCluster:
+        """The cluster of that alias, to be described, looked into and kept in balance.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        return KnownCluster(self.configuration.cluster(alias))
 
     def plan(self, *, link: str | None = None) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+_CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
@@ -65,3 +67,8 @@ class Cluster:
     alias: str
     bootstrap_servers: tuple[str, ...]
     security: Security = Security()
+
+
+def is_cluster_id(text: str) -> bool:
+    """Whether a text can be a cluster id: at most 22 characters of `[a-zA-Z0-9_-]` (seed 003)."""
+    return _CLUSTER_ID.fullmatch(text) is not None

@@ -1,0 +1,93 @@
+"""`isthmus cluster`: what one Kafka cluster is made of and how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.fabric import Fabric
+from isthmus.model.description import ClusterReport
+from isthmus.model.findings import Finding
+from isthmus.model.transactions import OpenTransaction
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+AliasArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="The cluster's alias in the configuration.")]
+TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
+
+
+@app.callback()
+def group() -> None:
+    """Describe a cluster: brokers, topics, quorum, findings."""
+
+
+@app.command()
+def describe(
+    alias: AliasArgument,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
+    report = Fabric(configured(path)).cluster(alias).describe()
+    if not output.is_table:
+        render(report.as_dict(), output)
+        return
+    _show_cluster(report, output)
+    _show_transactions(report.transactions, output)
+    _show_findings(report.findings, report.not_told, output)
+
+
+@app.command()
+def topics(
+    alias: AliasArgument,
+    topic: TopicOption = None,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show leaders, replicas and offsets of every partition, and what they suffer from."""
+    report = Fabric(configured(path)).cluster(alias).topics(topic or ())
+    if not output.is_table:
+        render(report.as_dict(), output)
+        return
+    columns = ("topic", "partition", "leader", "replicas", "isr", "log_start", "high_watermark", "conditions")
+    render([partition.as_dict() for partition in report.partitions], output, columns=columns)
+    _show_transactions(report.transactions, output)
+    _show_findings(report.findings, report.not_told, output)
+
+
+def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:
+    whole = report.as_dict()
+    general = ("cluster", "cluster_id", "mode", "controller", "topics", "partitions")
+    render({key: whole[key] for key in general}, output)
+    columns: tuple[str, ...] = ("node_id", "endpoint", "rack", "version", "leaders", "replicas")
+    render(report.broker_rows(), output, title="brokers", columns=columns)
+    if report.quorum is not None:
+        voters = [{"role": "voter", **replica.as_dict()} for replica in report.quorum.voters]
+        observers = [{"role": "observer", **replica.as_dict()} for replica in report.quorum.observers]
+        columns = ("node_id", "role", "lag_records", "lag_ms", "endpoints")
+        epoch = f"leader {report.quorum.leader_id}, epoch {report.quorum.leader_epoch}"
+        render([*voters, *observers], output, title=f"quorum ({epoch})", columns=columns)
+    if report.features and output is OutputFormat.WIDE:
+        render([feature._asdict() for feature in report.features], output, title="features")
+
+
+def _show_transactions(transactions: Sequence[OpenTransaction], output: OutputFormat) -> None:
+    if transactions:
+        columns = ("topic", "partition", "state", "producer_id", "transactional_id", "first_offset", "held_records")
+        rows = [transaction.as_dict() for transaction in transactions]
+        render(rows, output, title="open transactions", columns=columns)
+
+
+def _show_findings(findings: Sequence[Finding], not_told: Mapping[str, str], output: OutputFormat) -> None:
+    if findings:
+        render([finding.as_dict() for finding in findings], output, title="findings")
+    for part, reason in not_told.items():
+        console.print(Text(printable(f"{part}: {reason}"), style="yellow"))

@@ -1,0 +1,131 @@
+"""A whole cluster read into one report. What its version or our rights keep from us is said there, not raised."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from isthmus.cluster.brokers import broker_version, describe_cluster
+from isthmus.cluster.features import features
+from isthmus.cluster.partitions import partition_states
+from isthmus.cluster.quorum import quorum
+from isthmus.cluster.transactions import open_transactions
+from isthmus.errors import ClusterError, UnsupportedByBroker
+from isthmus.model import health
+from isthmus.model.description import BrokerDescription, ClusterReport, Mode, Quorum
+from isthmus.model.partitions import broker_loads
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Broker
+
+NOT_TOLD: Final = "not told by this broker version"
+_MS_PER_S: Final = 1000
+ValueT = TypeVar("ValueT")
+
+
+async def describe(client: Client) -> ClusterReport:
+    """The cluster with all topics we may see (DESCRIBE), and what follows from how they stand.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    cluster, metadata, mode = await asyncio.gather(
+        describe_cluster(client), client.metadata(None), metadata_mode(client)
+    )
+    not_told: dict[str, str] = {}
+    (partitions, untold), levels, controllers, brokers = await asyncio.gather(
+        partition_states(client, metadata),
+        _told(features(client), "features", not_told),
+        _quorum(client, mode, not_told),
+        _brokers(client, {**cluster.brokers, **cluster.fenced}, frozenset(cluster.fenced)),
+    )
+    transactions, silent = await open_transactions(client, partitions)
+    not_told.update({**untold, **silent})
+    if levels is None:
+        not_told.setdefault("features", NOT_TOLD)
+    controller = cluster.controller_id if mode is Mode.ZOOKEEPER else None
+    if controllers is not None:
+        # A KRaft broker names any broker as its controller: clients may ask all of them.
+        controller = controllers.leader_id
+    return _with_findings(
+        ClusterReport(
+            cluster=client.cluster.alias,
+            cluster_id=cluster.cluster_id,
+            mode=mode,
+            controller=controller,
+            brokers=brokers,
+            quorum=controllers,
+            features=levels or (),
+            partitions=partitions,
+            loads=broker_loads(partitions, {**cluster.brokers, **cluster.fenced}),
+            transactions=transactions,
+            not_told=not_told,
+        )
+    )
+
+
+def _with_findings(report: ClusterReport) -> ClusterReport:
+    alias, now_ms = report.cluster, int(time.time() * _MS_PER_S)
+    findings = (
+        *health.cluster_id_findings(alias, report.cluster_id),
+        *health.broker_findings(alias, report.brokers),
+        *(() if report.quorum is None else health.quorum_findings(alias, report.quorum)),
+        *health.partition_findings(alias, report.partitions),
+        *health.skew_findings(alias, report.loads),
+        *health.transaction_findings(alias, report.transactions, now_ms=now_ms),
+    )
+    return replace(report, findings=findings)
+
+
+async def metadata_mode(client: Client) -> Mode:
+    """Whether the cluster keeps its metadata in KRaft or in ZooKeeper.
+
+    Brokers offer DescribeQuorum in KRaft only. KRaft was a preview before 3.3 and looks like ZooKeeper here.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    metadata = await client.metadata()
+    last: ClusterError | None = None
+    for node_id in metadata.brokers:
+        try:
+            connection = await client.connection(node_id)
+        except ClusterError as error:
+            last = error
+            continue
+        return Mode.KRAFT if DescribeQuorumRequest.API_KEY in connection.api_versions else Mode.ZOOKEEPER
+    raise last or ClusterError(f"{client.cluster.alias} has no brokers", cluster=client.cluster.alias)
+
+
+async def _quorum(client: Client, mode: Mode, not_told: dict[str, str]) -> Quorum | None:
+    return await _told(quorum(client), "quorum", not_told) if mode is Mode.KRAFT else None
+
+
+async def _brokers(client: Client, brokers: dict[int, Broker], fenced: frozenset[int]) -> tuple[BrokerDescription, ...]:
+    """The brokers with their versions, without the version where one does not answer."""
+
+    async def version(node_id: int) -> str | None:
+        try:
+            return None if node_id in fenced else ".".join(map(str, await broker_version(client, node_id)))
+        except ClusterError:
+            return None
+
+    nodes = [brokers[node_id] for node_id in sorted(brokers)]
+    versions = await asyncio.gather(*(version(node.node_id) for node in nodes))
+    return tuple(
+        BrokerDescription(node.node_id, node.host, node.port, node.rack, told, node.node_id in fenced)
+        for node, told in zip(nodes, versions, strict=True)
+    )
+
+
+async def _told(asked: Awaitable[ValueT], part: str, not_told: dict[str, str]) -> ValueT | None:
+    """The value, or `None` with the reason in `not_told`."""
+    try:
+        return await asked
+    except UnsupportedByBroker:
+        not_told[part] = NOT_TOLD
+    except ClusterError as error:
+        not_told[part] = error.message
+    return None

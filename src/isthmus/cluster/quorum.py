@@ -1,0 +1,69 @@
+"""The KRaft controllers as the cluster describes them: DescribeQuorum (API 55, KIP-595 and KIP-836)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeQuorumRequest
+
+from isthmus.model.description import Quorum, QuorumReplica
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_WHAT: Final = "describing the quorum of controllers"
+_NODES_FROM_VERSION: Final = 2
+
+Addresses = Mapping[int, tuple[str, ...]]
+
+
+async def quorum(client: Client) -> Quorum:
+    """The quorum's leader, voters and observers, and how far each is behind. Needs DESCRIBE on the cluster.
+
+    :raises UnsupportedByBroker: The cluster is no KRaft cluster, or older than 3.3.
+    :raises NotAuthorized: The right is missing.
+    :raises ClusterError: No broker answered, or the controllers have no leader that could answer.
+    """
+    described, addresses = await metadata_log(client)
+    replicas = {replica.replica_id: replica for replica in (*described.current_voters, *described.observers)}
+    leader = replicas.get(described.leader_id)
+    return Quorum(
+        leader_id=None if described.leader_id < 0 else described.leader_id,
+        leader_epoch=described.leader_epoch,
+        high_watermark=described.high_watermark,
+        voters=tuple(_replica(replica, leader, addresses) for replica in described.current_voters),
+        observers=tuple(_replica(replica, leader, addresses) for replica in described.observers),
+    )
+
+
+async def metadata_log(client: Client) -> tuple[Any, Addresses]:
+    """The answer about the metadata log's one partition, and the addresses of the controllers where it has them.
+
+    :raises ClusterError: As `quorum` does.
+    """
+    partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
+    topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
+    # Version 1 is the first that says when each replica caught up.
+    answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1))
+    codes.raise_for_code(answer.error_code, _WHAT, cluster=client.cluster.alias, detail=answer.error_message)
+    described = answer.topics[0].partitions[0]
+    codes.raise_for_code(described.error_code, _WHAT, cluster=client.cluster.alias, detail=described.error_message)
+    nodes = answer.nodes if answer.version >= _NODES_FROM_VERSION else ()
+    return described, {node.node_id: tuple(f"{at.host}:{at.port}" for at in node.listeners) for node in nodes}
+
+
+def _replica(replica: Any, leader: Any, addresses: Addresses) -> QuorumReplica:
+    log_end = replica.log_end_offset if replica.log_end_offset >= 0 else None
+    lag_ms = lag_records = None
+    if leader is not None and log_end is not None:
+        lag_records = max(leader.log_end_offset - log_end, 0)
+        if replica.last_caught_up_timestamp > 0:
+            lag_ms = max(leader.last_caught_up_timestamp - replica.last_caught_up_timestamp, 0)
+    return QuorumReplica(
+        node_id=replica.replica_id,
+        log_end=log_end,
+        lag_records=lag_records,
+        lag_ms=lag_ms,
+        endpoints=addresses.get(replica.replica_id, ()),
+    )

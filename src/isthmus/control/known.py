@@ -1,0 +1,112 @@
+"""One cluster of a configuration, and what can be asked of it: the values behind `isthmus cluster`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from isthmus.cluster.description import describe
+from isthmus.cluster.partitions import partition_states
+from isthmus.cluster.transactions import open_transactions
+from isthmus.control.loop import in_loop
+from isthmus.errors import ConfigError
+from isthmus.model import health
+from isthmus.model.cluster import Cluster
+from isthmus.model.description import ClusterReport
+from isthmus.model.findings import Finding
+from isthmus.model.partitions import PartitionState
+from isthmus.model.transactions import OpenTransaction
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+
+_MS_PER_S: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsReport:
+    """Topics of one cluster, partition by partition, with what follows from how they stand."""
+
+    cluster: str
+    partitions: tuple[PartitionState, ...]
+    transactions: tuple[OpenTransaction, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    not_told: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {
+            "cluster": self.cluster,
+            "partitions": [partition.as_dict() for partition in self.partitions],
+            "transactions": [transaction.as_dict() for transaction in self.transactions],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "not_told": dict(self.not_told),
+        }
+
+
+class KnownCluster:
+    """One Kafka cluster, reached as the configuration says.
+
+    Every call connects, reads and closes again. Where the brokers' version or our rights keep
+    something back, the value says so in `not_told`; what is there is there.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def describe(self) -> ClusterReport:
+        """Brokers, controller, quorum, features, open transactions, and findings over all topics.
+
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._describe())
+
+    def topics(self, names: Collection[str] = ()) -> TopicsReport:
+        """Leaders, replicas and offsets of all topics, or of those named.
+
+        :raises ConfigError: There is no topic of that name, or we may not see it.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._topics(names))
+
+    async def _describe(self) -> ClusterReport:
+        async with Client(self.cluster) as client:
+            return await describe(client)
+
+    async def _topics(self, names: Collection[str]) -> TopicsReport:
+        async with Client(self.cluster) as client:
+            metadata = await seen_topics(client, names)
+            partitions, not_told = await partition_states(client, metadata)
+            transactions, silent = await open_transactions(client, partitions)
+        alias, now_ms = self.cluster.alias, int(time.time() * _MS_PER_S)
+        return TopicsReport(
+            cluster=alias,
+            partitions=partitions,
+            transactions=transactions,
+            findings=(
+                *health.partition_findings(alias, partitions),
+                *health.transaction_findings(alias, transactions, now_ms=now_ms),
+            ),
+            not_told={**not_told, **silent},
+        )
+
+
+async def seen_topics(client: Client, names: Collection[str]) -> Metadata:
+    """Metadata of all topics, or of those named.
+
+    :raises ConfigError: There is no topic of that name, or we may not see it.
+    :raises ClusterError: The cluster did not answer.
+    """
+    metadata = await client.metadata(sorted(names) if names else None)
+    for topic in metadata.topics.values():
+        if topic.error_code in (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.INVALID_TOPIC, *codes.AUTHORIZATION):
+            there = (await client.metadata(None)).topics
+            near = get_close_matches(topic.name, there, n=1)
+            raise ConfigError(
+                f"{client.cluster.alias} has no topic {topic.name}, or we may not see it (DESCRIBE)",
+                hint=f"Did you mean {near[0]}?" if near else f"There are {len(there)} topics we may see.",
+            )
+    return metadata

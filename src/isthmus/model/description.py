@@ -1,0 +1,141 @@
+"""A cluster as it describes itself: brokers, controller, quorum, features and open transactions."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from isthmus.model.findings import Finding
+from isthmus.model.partitions import BrokerLoad, PartitionState
+from isthmus.model.transactions import OpenTransaction
+
+
+class Mode(enum.StrEnum):
+    """Where a cluster keeps its metadata."""
+
+    KRAFT = "kraft"
+    ZOOKEEPER = "zookeeper"
+
+
+class BrokerDescription(NamedTuple):
+    """One broker at the listener we came through. `version` is the newest Kafka whose messages it offers.
+
+    A fenced broker (KIP-841) is registered and serves nobody: it is starting, stopped or cut off.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    version: str | None = None
+    is_fenced: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class QuorumReplica(NamedTuple):
+    """A node that follows the metadata log. What is not known is `None`; the leader itself has no lag.
+
+    `lag_records` is how far its log end is behind the leader's, `lag_ms` how long ago it had caught up.
+    """
+
+    node_id: int
+    log_end: int | None
+    lag_records: int | None
+    lag_ms: int | None
+    endpoints: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {**self._asdict(), "endpoints": list(self.endpoints)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """The KRaft controllers and who follows them (KIP-836). `leader_id` is `None` during an election."""
+
+    leader_id: int | None
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {
+            "leader_id": self.leader_id,
+            "leader_epoch": self.leader_epoch,
+            "high_watermark": self.high_watermark,
+            "voters": [replica.as_dict() for replica in self.voters],
+            "observers": [replica.as_dict() for replica in self.observers],
+        }
+
+
+class Feature(NamedTuple):
+    """A feature's level in this cluster (0 is off), and the levels the broker that was asked supports (KIP-584)."""
+
+    name: str
+    level: int
+    supported_min: int
+    supported_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReport:
+    """One cluster, with what follows from it.
+
+    `controller` is the broker or controller node that leads. `not_told` says, part by part, what
+    the brokers' version or our rights kept from us.
+    """
+
+    cluster: str
+    cluster_id: str
+    mode: Mode
+    controller: int | None
+    brokers: tuple[BrokerDescription, ...]
+    quorum: Quorum | None = None
+    features: tuple[Feature, ...] = ()
+    partitions: tuple[PartitionState, ...] = ()
+    loads: tuple[BrokerLoad, ...] = ()
+    transactions: tuple[OpenTransaction, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    not_told: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names; partitions only as numbers, since there may be many."""
+        return {
+            "cluster": self.cluster,
+            "cluster_id": self.cluster_id,
+            "mode": str(self.mode),
+            "controller": self.controller,
+            "topics": len({partition.topic for partition in self.partitions}),
+            "partitions": len(self.partitions),
+            "brokers": self.broker_rows(),
+            "quorum": None if self.quorum is None else self.quorum.as_dict(),
+            "features": [feature._asdict() for feature in self.features],
+            "transactions": [transaction.as_dict() for transaction in self.transactions],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "not_told": dict(self.not_told),
+        }
+
+    def broker_rows(self) -> list[dict[str, object]]:
+        """The brokers with what they bear, under stable names."""
+        loads = {load.node_id: load for load in self.loads}
+        return [
+            {
+                "node_id": broker.node_id,
+                "endpoint": broker.endpoint,
+                "rack": broker.rack,
+                "version": broker.version,
+                "is_controller": broker.node_id == self.controller,
+                "is_fenced": broker.is_fenced,
+                "replicas": loads[broker.node_id].replicas if broker.node_id in loads else 0,
+                "leaders": loads[broker.node_id].leaders if broker.node_id in loads else 0,
+                "preferred_leaders": loads[broker.node_id].preferred if broker.node_id in loads else 0,
+            }
+            for broker in self.brokers
+        ]

@@ -1,0 +1,130 @@
+"""Partitions as their cluster tells them: who leads, who follows, where the log begins and ends."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+NO_LEADER: Final = -1
+
+
+class Condition(enum.StrEnum):
+    """What a partition may suffer from, the worst first."""
+
+    OFFLINE = "offline"
+    """It has no leader: nobody can write or read it."""
+    UNDER_MIN_ISR = "under-min-isr"
+    """Fewer replicas are in sync than `min.insync.replicas` asks for."""
+    UNDER_REPLICATED = "under-replicated"
+    """Not all replicas are in sync."""
+    TOO_FEW_REPLICAS = "fewer-replicas-than-min-isr"
+    """`min.insync.replicas` asks for more replicas than there are."""
+    NOT_PREFERRED = "leader-not-preferred"
+    """Another replica than the first one leads."""
+
+
+class PartitionState(NamedTuple):
+    """One partition. `leader` is -1 where there is none, and `leader_epoch` where the broker does not tell.
+
+    Offsets are `[log_start, high_watermark)`; what is before `stable_end` is in no open transaction. They are `None`
+    where no leader told them, and `min_insync_replicas` where we may not see the topic's configuration.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    min_insync_replicas: int | None = None
+    log_start: int | None = None
+    stable_end: int | None = None
+    high_watermark: int | None = None
+
+    @property
+    def preferred(self) -> int:
+        """The replica that should lead: the first of the assignment."""
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def unstable_records(self) -> int:
+        """How many offsets an open transaction holds back from consumers at read_committed."""
+        if self.stable_end is None or self.high_watermark is None:
+            return 0
+        return max(self.high_watermark - self.stable_end, 0)
+
+    @property
+    def out_of_sync(self) -> tuple[int, ...]:
+        """The replicas that are not in sync."""
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that is wrong with it, the worst first; an offline partition is nothing else."""
+        if self.leader == NO_LEADER:
+            return (Condition.OFFLINE,)
+        found = []
+        asked = self.min_insync_replicas or 1
+        if len(self.isr) < min(asked, len(self.replicas)):
+            found.append(Condition.UNDER_MIN_ISR)
+        if self.out_of_sync:
+            found.append(Condition.UNDER_REPLICATED)
+        if asked > len(self.replicas):
+            found.append(Condition.TOO_FEW_REPLICAS)
+        if self.leader != self.preferred:
+            found.append(Condition.NOT_PREFERRED)
+        return tuple(found)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "leader": None if self.leader == NO_LEADER else self.leader,
+            "leader_epoch": self.leader_epoch,
+            "preferred_leader": self.preferred,
+            "replicas": list(self.replicas),
+            "isr": list(self.isr),
+            "min_insync_replicas": self.min_insync_replicas,
+            "log_start": self.log_start,
+            "last_stable_offset": self.stable_end,
+            "high_watermark": self.high_watermark,
+            "conditions": [str(condition) for condition in self.conditions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """What one broker bears. `displaced` partitions prefer it as their leader and have another one."""
+
+    node_id: int
+    replicas: int
+    leaders: int
+    preferred: int
+    displaced: int
+
+
+def broker_loads(partitions: Iterable[PartitionState], brokers: Collection[int]) -> tuple[BrokerLoad, ...]:
+    """The load of every broker named, and of every other one that has a replica; by broker."""
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    preferred: Counter[int] = Counter()
+    displaced: Counter[int] = Counter()
+    for partition in partitions:
+        replicas.update(partition.replicas)
+        leaders[partition.leader] += 1
+        preferred[partition.preferred] += 1
+        displaced[partition.preferred] += partition.leader != partition.preferred
+    return tuple(
+        BrokerLoad(
+            node_id=node,
+            replicas=replicas[node],
+            leaders=leaders[node],
+            preferred=preferred[node],
+            displaced=displaced[node],
+        )
+        for node in sorted({*brokers, *replicas})
+    )
