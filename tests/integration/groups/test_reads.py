@@ -4,48 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from isthmus.cluster.groups import committed_offsets, describe_groups, list_groups, listed
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.group import Committed, GroupState, GroupType
 from isthmus.wire.client import Client
+from tests.integration.groups.consumers import commit, joined
 from tests.integration.lane.topics import create
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 ODD: Final = 'Ünïcode/группа "空" \U0001f600\n\t*%'
-_TERM_S: Final = 20.0
-
-
-@contextmanager
-def joined(cluster: LocalCluster, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
-    """A consumer that has its partitions."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": group,
-            "group.protocol": protocol,
-            "client.id": "reader",
-            "enable.auto.commit": False,
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-        deadline = time.monotonic() + _TERM_S
-        while not consumer.assignment():
-            consumer.poll(0.1)
-            assert time.monotonic() < deadline, f"{group} got no partitions"
-        yield consumer
-    finally:
-        consumer.close()
 
 
 def test_members_are_described_with_what_they_read(east: LocalCluster, topic: TopicNamer) -> None:
@@ -120,15 +94,3 @@ def test_two_hundred_groups_are_read_in_one_pass(east: LocalCluster, topic: Topi
             assert seconds < 2
 
     asyncio.run(scenario())
-
-
-def commit(cluster: LocalCluster, groups: dict[str, dict[tuple[str, int], int]]) -> None:
-    """Commit for groups that nobody is in."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    wanted = [
-        ConsumerGroupTopicPartitions(group, [TopicPartition(*key, offset) for key, offset in positions.items()])
-        for group, positions in groups.items()
-    ]
-    futures = [future for one in wanted for future in admin.alter_consumer_group_offsets([one]).values()]
-    for future in futures:
-        assert all(p.error is None for p in future.result(_TERM_S).topic_partitions)

@@ -1,0 +1,253 @@
+"""Commits read from `__consumer_offsets` itself, within milliseconds. Needs READ on that topic.
+
+A start does not read the compacted log from its beginning, which may be gigabytes: the coordinators are asked once for
+all positions, and the log is read from where its oldest open transaction began. What was read up to the ends the log
+had after that question is what the coordinators told, or newer; from there on the log alone counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from isthmus.cluster.commits.poller import Survey
+from isthmus.cluster.commits.table import CommitTable
+from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
+from isthmus.cluster.offsets import leaders_of, log_ranges
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.model.group import GroupListing
+from isthmus.wire import codes
+from isthmus.wire.batch import scan
+from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
+from isthmus.wire.fetch import Fetched, FetchSession, Want
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
+
+_LONG_POLL_MS: Final = 500
+_BYTES: Final = 4 << 20
+_ANSWER_S: Final = 10.0
+_RETRY_S: Final = 0.2
+_START_S: Final = 30.0
+_SURVEY_S: Final = 5.0
+"""How often groups are listed, and those in error asked for again."""
+
+
+class LogLost(Unreachable):
+    """The log of commits does not go on where it was read: everything has to be read anew."""
+
+
+class CommitFollower:
+    """The positions of all groups that are wanted, as they change. Call `changed` again and again.
+
+    `errors` are groups that cannot be read; `problem` is why the log cannot be read at the moment.
+    """
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._survey = Survey(client, wanted, literals)
+        self._table = CommitTable(wanted)
+        self._offsets: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+        self._unheard: set[int] = set()
+        self._changed: set[str] = set()
+        self._stirred = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._surveyed_at = 0.0
+        self.problem: ClusterError | None = None
+
+    @property
+    def listings(self) -> dict[str, GroupListing]:
+        """The groups there are, at most some seconds old."""
+        return self._survey.listings
+
+    @property
+    def errors(self) -> dict[str, ClusterError]:
+        """Groups whose positions cannot be read, and why."""
+        return self._survey.errors
+
+    @property
+    def positions(self) -> dict[str, Positions]:
+        """All positions by group; groups without any are left out."""
+        return {group: self._table.positions(group) for group in self._table.groups}
+
+    async def changed(self, timeout_s: float) -> frozenset[str]:
+        """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
+
+        :raises NotAuthorized: READ on `__consumer_offsets` is missing.
+        :raises ValueError: The log holds what cannot be understood.
+        :raises ClusterError: The log cannot be read now; the next call begins anew.
+        """
+        if self._reading is None:
+            await self._start()
+        elif time.monotonic() - self._surveyed_at > _SURVEY_S:
+            await self._look_again()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), timeout_s)
+        self._stirred.clear()
+        await self._check()
+        found, self._changed = frozenset(self._changed), set()
+        return found
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _check(self) -> None:
+        """Reading ends only with an error."""
+        if self._reading is not None and self._reading.done():
+            reading, self._reading = self._reading, None
+            reading.result()
+
+    async def _start(self) -> None:
+        self._table = CommitTable(self._wanted)
+        before = await self._log_ranges()
+        self._offsets = {partition: stable for partition, (stable, _) in before.items()}
+        self._epochs = dict.fromkeys(self._offsets, -1)
+        await self._survey.take()
+        for group, positions in self._survey.positions.items():
+            self._table.seed(group, positions)
+        ends = {partition: end for partition, (_, end) in (await self._log_ranges()).items()}
+        self._surveyed_at = time.monotonic()
+        # Whether reading is allowed shows in the first answer only.
+        self._unheard = set(self._offsets)
+        self._reading = asyncio.create_task(self._read())
+        deadline = time.monotonic() + _START_S
+        while self._unheard or any(self._offsets.get(partition, 0) < end for partition, end in ends.items()):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), _RETRY_S)
+            self._stirred.clear()
+            await self._check()
+            if time.monotonic() > deadline:
+                await self.aclose()
+                raise Unreachable(
+                    f"{OFFSETS_TOPIC} of {self._client.cluster.alias} cannot be read to its end",
+                    cluster=self._client.cluster.alias,
+                    hint="Are all its replicas up? isthmus doctor tells which partitions are not.",
+                )
+        self._changed |= self._table.groups
+        self._stirred.set()
+
+    async def _look_again(self) -> None:
+        """List the groups. One that could not be read before and can now is taken in by beginning anew."""
+        unread = set(self._survey.errors)
+        await self._survey.take()
+        self._surveyed_at = time.monotonic()
+        if unread - self._survey.errors.keys():
+            await self.aclose()
+            await self._start()
+
+    async def _log_ranges(self) -> dict[int, tuple[int, int]]:
+        """Where the oldest open transaction began, and where the log ends, by partition."""
+        metadata = await self._metadata()
+        keys = [(OFFSETS_TOPIC, p.partition) for p in metadata.topics[OFFSETS_TOPIC].partitions]
+        outcome = await log_ranges(self._client, keys)
+        for error in outcome.errors.values():
+            raise error
+        return {key[1]: (log.stable_end, log.end) for key, log in outcome.values.items()}
+
+    async def _metadata(self) -> Metadata:
+        metadata = await self._client.metadata([OFFSETS_TOPIC])
+        code = metadata.topics[OFFSETS_TOPIC].error_code
+        codes.raise_for_code(code, f"reading {OFFSETS_TOPIC}", cluster=self._client.cluster.alias)
+        return metadata
+
+    async def _read(self) -> None:
+        """Read all partitions from their leaders, following those that move, until something cannot be mended."""
+        while True:
+            try:
+                metadata = await self._metadata()
+                leaders, _ = leaders_of(metadata, [(OFFSETS_TOPIC, partition) for partition in self._offsets])
+                async with asyncio.TaskGroup() as group:
+                    for node, keys in leaders.items():
+                        group.create_task(self._read_from(node, metadata, keys))
+                    if len(self._offsets) > sum(map(len, leaders.values())):
+                        # Some have no leader: look for them again.
+                        group.create_task(_expire())
+            except ClusterError as error:
+                self._lament(error)
+            except BaseExceptionGroup as errors:
+                self._lament(errors.exceptions[0])
+            await asyncio.sleep(_RETRY_S)
+
+    def _lament(self, error: BaseException) -> None:
+        if not isinstance(error, ClusterError) or not error.retryable or isinstance(error, LogLost):
+            self._stirred.set()
+            raise error
+        self.problem = error
+
+    async def _read_from(self, node: int, metadata: Metadata, leader_epochs: Mapping[PartitionKey, int]) -> None:
+        topic_id = metadata.topics[OFFSETS_TOPIC].topic_id
+        session = FetchSession(isolation=READ_UNCOMMITTED)
+        connection = await self._client.dial(node)
+        try:
+            for key, epoch in leader_epochs.items():
+                session.want(key, Want(topic_id, self._offsets[key[1]], epoch, self._epochs[key[1]]))
+            wait_ms = 0
+            while not connection.due_for_renewal:
+                for key in await self._poll(connection, session, wait_ms, by_topic_id=topic_id != NO_TOPIC_ID):
+                    want = Want(topic_id, self._offsets[key[1]], leader_epochs[key], self._epochs[key[1]])
+                    session.want(key, want)
+                if wait_ms == 0:
+                    self._unheard -= {partition for _, partition in leader_epochs}
+                    self._stirred.set()
+                wait_ms = _LONG_POLL_MS
+                self.problem = None
+        finally:
+            connection.close()
+        await _expire()
+
+    async def _poll(
+        self, connection: Connection, session: FetchSession, wait_ms: int, *, by_topic_id: bool
+    ) -> list[PartitionKey]:
+        """Take one answer; the partitions that had something."""
+        request = session.request(
+            max_wait_ms=wait_ms, bytes_max=_BYTES, partition_bytes_max=_BYTES, by_topic_id=by_topic_id
+        )
+        answer = await connection.call(request, timeout_s=_ANSWER_S)
+        code = session.answered(answer)
+        if code != codes.NONE:
+            raise self._elsewhere(code)
+        return [fetched.key for fetched in session.partitions(answer) if self._take(fetched)]
+
+    def _take(self, fetched: Fetched) -> bool:
+        """Take what was read of a partition; whether there was anything."""
+        if fetched.error_code in codes.LEADER_MOVED:
+            raise self._elsewhere(fetched.error_code)
+        if fetched.error_code == codes.OFFSET_OUT_OF_RANGE or fetched.diverged_at >= 0:
+            raise LogLost(
+                f"{OFFSETS_TOPIC}-{fetched.key[1]} of {self._client.cluster.alias} was truncated",
+                cluster=self._client.cluster.alias,
+                hint="An unclean election lost commits; Isthmus reads them all anew.",
+            )
+        codes.raise_for_code(fetched.error_code, f"reading {OFFSETS_TOPIC}", cluster=self._client.cluster.alias)
+        partition = fetched.key[1]
+        took = False
+        for batch in scan(fetched.records):
+            if batch.offset_end > self._offsets[partition]:
+                self._changed |= self._table.take(partition, batch)
+                self._offsets[partition] = batch.offset_end
+                self._epochs[partition] = batch.leader_epoch
+                took = True
+        if took:
+            self._stirred.set()
+        return took
+
+    def _elsewhere(self, code: int) -> Unreachable:
+        return Unreachable(
+            f"{self._client.cluster.alias} cannot read {OFFSETS_TOPIC} now: {codes.name_of(code)}",
+            cluster=self._client.cluster.alias,
+        )
+
+
+async def _expire() -> None:
+    """Make the readers begin again with fresh metadata, a little later."""
+    await asyncio.sleep(_RETRY_S)
+    raise Unreachable(f"{OFFSETS_TOPIC} has to be looked for again")

@@ -1,0 +1,97 @@
+"""Commits by asking for all positions again and again: where the log of commits may not be read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from isthmus.cluster.groups import Positions, committed_offsets, list_groups, listed
+from isthmus.errors import ClusterError
+from isthmus.model.group import GroupListing, GroupType
+from isthmus.wire.client import Client
+
+INTERVAL_S: Final = 1.0
+CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS, GroupType.UNKNOWN})
+"""The types whose progress is committed offsets; share groups keep it record by record, elsewhere."""
+
+
+class Survey:
+    """One look at all groups that are wanted: which there are, and what they have committed.
+
+    `literals` are asked about even when they are not listed, so that a missing right shows.
+    """
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
+        self.listings: dict[str, GroupListing] = {}
+        self.positions: dict[str, Positions] = {}
+        self.errors: dict[str, ClusterError] = {}
+        self._client = client
+        self._wanted = wanted
+        self._literals = frozenset(literals)
+
+    async def take(self) -> None:
+        """Look. A group that cannot be read is among `errors`, and keeps the positions it had.
+
+        :raises ClusterError: The cluster as a whole did not answer.
+        """
+        found = await list_groups(self._client)
+        if found.errors and not found.values:
+            raise next(iter(found.errors.values()))
+        self.listings = {name: listing for name, listing in listed(found).items() if self._wanted(name)}
+        shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
+        asked = ({*self.listings} | self._literals) - shares
+        if found.errors:
+            # The groups of a broker that does not answer are not gone.
+            asked |= self.positions.keys()
+        outcome = await committed_offsets(self._client, asked)
+        kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
+        self.positions = {**{g: p for g, p in outcome.values.items() if p}, **kept}
+        self.errors = dict(outcome.errors)
+
+
+class CommitPoller:
+    """The positions of all groups that are wanted, at most `INTERVAL_S` old. The same face as `CommitFollower`."""
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
+        self._survey = Survey(client, wanted, literals)
+        self._due = 0.0
+
+    @property
+    def listings(self) -> dict[str, GroupListing]:
+        """The groups there are."""
+        return self._survey.listings
+
+    @property
+    def errors(self) -> dict[str, ClusterError]:
+        """Groups whose positions cannot be read, and why."""
+        return self._survey.errors
+
+    @property
+    def positions(self) -> dict[str, Positions]:
+        """All positions by group; groups without any are left out."""
+        return self._survey.positions
+
+    async def changed(self, timeout_s: float) -> frozenset[str]:
+        """Wait for commits, at most `timeout_s`: the groups whose positions changed since the last call.
+
+        :raises ClusterError: The cluster as a whole did not answer.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            wait_s = min(self._due, deadline) - time.monotonic()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if time.monotonic() < self._due:
+                return frozenset()
+            before = self._survey.positions
+            self._due = time.monotonic() + INTERVAL_S
+            await self._survey.take()
+            now = self._survey.positions
+            found = frozenset(group for group in before.keys() | now.keys() if before.get(group) != now.get(group))
+            if found or time.monotonic() >= deadline:
+                return found
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,91 @@
+"""The records of `__consumer_offsets`: which group committed which position.
+
+Keys are versioned: 0 and 1 are commits, 2 is a classic group's metadata, and what newer coordinators keep beside has
+higher versions still. Only commits are read here, values of versions 0 to 4; a value of None is a tombstone. Kafka's
+definitions are OffsetCommitKey.json and OffsetCommitValue.json of its group coordinator.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from isthmus.model.group import NO_LEADER_EPOCH, Committed
+
+_COMMIT_KEYS_UP_TO: Final = 1
+_EPOCH_FROM: Final = 3
+_FLEXIBLE_FROM: Final = 4
+_VALUES_UP_TO: Final = 4
+_SHORT: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+
+
+class CommitKey(NamedTuple):
+    """Whose position on what."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+def commit_key(key: bytes) -> CommitKey | None:
+    """The key of a commit; `None` for what is none.
+
+    :raises ValueError: The bytes are no key at all.
+    """
+    try:
+        (version,) = _SHORT.unpack_from(key)
+        if version > _COMMIT_KEYS_UP_TO:
+            return None
+        group, position = _text(key, _SHORT.size)
+        topic, position = _text(key, position)
+        (partition,) = _INT.unpack_from(key, position)
+    except struct.error as error:
+        raise ValueError(f"a key of {len(key)} bytes ends too soon") from error
+    return CommitKey(group, topic, partition)
+
+
+def commit_value(value: bytes) -> Committed:
+    """The position in the value of a commit.
+
+    :raises ValueError: The bytes are none, or of a version that is not known here.
+    """
+    try:
+        (version,) = _SHORT.unpack_from(value)
+        if not 0 <= version <= _VALUES_UP_TO:
+            raise ValueError(f"commits of version {version} are not known here")
+        position = _SHORT.size
+        (offset,) = _LONG.unpack_from(value, position)
+        position += _LONG.size
+        epoch = NO_LEADER_EPOCH
+        if version >= _EPOCH_FROM:
+            (epoch,) = _INT.unpack_from(value, position)
+            position += _INT.size
+        metadata, _ = _compact_text(value, position) if version >= _FLEXIBLE_FROM else _text(value, position)
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a commit of {len(value)} bytes ends too soon") from error
+    return Committed(offset, epoch, metadata)
+
+
+def _text(data: bytes, position: int) -> tuple[str, int]:
+    (size,) = _SHORT.unpack_from(data, position)
+    return _utf8(data, position + _SHORT.size, size)
+
+
+def _compact_text(data: bytes, position: int) -> tuple[str, int]:
+    size = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return _utf8(data, position, size - 1)
+        shift += 7
+
+
+def _utf8(data: bytes, begin: int, size: int) -> tuple[str, int]:
+    end = begin + size
+    if size < 0 or end > len(data):
+        raise ValueError(f"a text of {size} bytes goes beyond the end")
+    return data[begin:end].decode(), end

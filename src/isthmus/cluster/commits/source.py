@@ -1,0 +1,92 @@
+"""The best way there is to know what the groups of a cluster commit: the log of commits, else polling."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Final, Literal
+
+from isthmus.cluster.commits.follower import CommitFollower
+from isthmus.cluster.commits.poller import CommitPoller
+from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
+from isthmus.model.group import GroupListing
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+Way = Literal["log", "polling"]
+_AGAIN_S: Final = 60.0
+
+
+class CommitSource:
+    """Positions of all groups that are wanted, from the log or by polling; the values are the same.
+
+    `way` says which, and `reason` why it is not the log. The log is tried again every minute.
+    """
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
+        self._client = client
+        self._wanted, self._literals = wanted, literals
+        self._follower: CommitFollower | None = CommitFollower(client, wanted, literals)
+        self._poller: CommitPoller | None = None
+        self._again_at = 0.0
+        self.reason = ""
+
+    @property
+    def way(self) -> Way:
+        return "log" if self._follower is not None else "polling"
+
+    @property
+    def listings(self) -> dict[str, GroupListing]:
+        """The groups there are, at most some seconds old."""
+        return self._at_work.listings
+
+    @property
+    def positions(self) -> dict[str, Positions]:
+        """All positions by group; groups without any are left out."""
+        return self._at_work.positions
+
+    @property
+    def errors(self) -> dict[str, ClusterError]:
+        """Groups whose positions cannot be read, and why."""
+        return self._at_work.errors
+
+    @property
+    def problem(self) -> ClusterError | None:
+        """Why the log cannot be read at the moment."""
+        return None if self._follower is None else self._follower.problem
+
+    async def changed(self, timeout_s: float) -> frozenset[str]:
+        """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
+
+        :raises ClusterError: The cluster cannot be read now; call again.
+        """
+        if self._follower is None and time.monotonic() > self._again_at:
+            self._follower, self._poller = CommitFollower(self._client, self._wanted, self._literals), None
+        if self._follower is not None:
+            try:
+                found = await self._follower.changed(timeout_s)
+                self.reason = ""
+                return found
+            except (NotAuthorized, ValueError) as error:
+                self.reason = str(error)
+            except BrokerRefused as error:
+                # A cluster in which no group was ever coordinated has no such topic yet.
+                if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                self.reason = f"{self._client.cluster.alias} has no {OFFSETS_TOPIC} yet"
+            await self._follower.aclose()
+            self._follower = None
+            self._poller = CommitPoller(self._client, self._wanted, self._literals)
+            self._again_at = time.monotonic() + _AGAIN_S
+        return await self._at_work.changed(timeout_s)
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._at_work.aclose()
+
+    @property
+    def _at_work(self) -> CommitFollower | CommitPoller:
+        at_work = self._follower or self._poller
+        assert at_work is not None  # noqa: S101 - one of them always is
+        return at_work

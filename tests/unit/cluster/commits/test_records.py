@@ -1,0 +1,83 @@
+"""Keys and values of `__consumer_offsets`, of all versions, written here as Kafka's definitions say."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
+from isthmus.model.group import Committed
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+INTS = st.integers(-(2**31), 2**31 - 1)
+TEXTS = st.text(max_size=200)
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def compact(value: str) -> bytes:
+    data = value.encode()
+    size, out = len(data) + 1, bytearray()
+    while size >= 0x80:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*out, size]) + data
+
+
+def key(version: int, group: str, topic: str, partition: int) -> bytes:
+    return struct.pack(">h", version) + text(group) + text(topic) + struct.pack(">i", partition)
+
+
+def value(version: int, committed: Committed, at_ms: int) -> bytes:
+    head = struct.pack(">hq", version, committed.offset)
+    if version >= 3:
+        head += struct.pack(">i", committed.leader_epoch)
+    body = compact(committed.metadata) if version >= 4 else text(committed.metadata)
+    tail = struct.pack(">q", at_ms)
+    if version == 1:
+        tail += struct.pack(">q", at_ms + 1)
+    if version >= 4:
+        # One tagged field: the topic's id.
+        tail += b"\x01\x00\x10" + uuid.UUID(int=7).bytes
+    return head + body + tail
+
+
+@given(st.integers(0, 1), TEXTS, TEXTS, INTS)
+def test_keys_of_commits(version: int, group: str, topic: str, partition: int) -> None:
+    """Both versions of the key name group, topic and partition."""
+    assert commit_key(key(version, group, topic, partition)) == CommitKey(group, topic, partition)
+
+
+@given(st.integers(2, 32767), st.binary())
+def test_other_keys_are_passed_over(version: int, rest: bytes) -> None:
+    """Group metadata, and whatever coordinators keep beside, are no commits and no errors."""
+    assert commit_key(struct.pack(">h", version) + rest) is None
+
+
+@given(st.integers(0, 4), st.builds(Committed, LONGS, INTS, TEXTS), LONGS)
+def test_values_of_every_version(version: int, committed: Committed, at_ms: int) -> None:
+    """The leader epoch came with version 3; offset and metadata are in all."""
+    expected = committed if version >= 3 else committed._replace(leader_epoch=-1)
+    assert commit_value(value(version, committed, at_ms % 2**62)) == expected
+
+
+@given(st.integers(0, 4), st.builds(Committed, LONGS, INTS, st.text(min_size=1, max_size=20)), st.data())
+def test_cut_off_values_are_refused(version: int, committed: Committed, data: st.DataObject) -> None:
+    """A value that ends before its metadata does is an error, never a wrong position."""
+    whole = value(version, committed, 0)
+    tail = {1: 16, 4: 8 + 19}.get(version, 8)
+    with pytest.raises(ValueError, match=r"version|end"):
+        commit_value(whole[: data.draw(st.integers(0, len(whole) - tail - 1))])
+
+
+def test_unknown_versions_are_refused() -> None:
+    """A value of a version to come is not guessed at."""
+    with pytest.raises(ValueError, match="version 5"):
+        commit_value(struct.pack(">hq", 5, 1))
