@@ -73,7 +73,7 @@ def table(rows: Sequence[Row], title: str | None = None, columns: Sequence[str] 
     for name in names:
         numeric = all(_is_number(row.get(name)) for row in rows)
         justify: JustifyMethod = "right" if numeric else "left"
-        shown.add_column(name.replace("_", " "), justify=justify, overflow="fold")
+        shown.add_column(Text(printable(name.replace("_", " "))), justify=justify, overflow="fold")
     for row in rows:
         shown.add_row(*(Text(_cell(row.get(name))) for name in names))
     return shown
