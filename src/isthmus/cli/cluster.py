@@ -12,7 +12,9 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
 from isthmus.model.description import ClusterReport
+from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
 from isthmus.model.transactions import OpenTransaction
 
@@ -61,6 +63,34 @@ def topics(
     render([partition.as_dict() for partition in report.partitions], output, columns=columns)
     _show_transactions(report.transactions, output)
     _show_findings(report.findings, report.not_told, output)
+
+
+@app.command(name="elect-leaders")
+def elect_leaders(
+    alias: AliasArgument,
+    preferred: Annotated[
+        bool,
+        typer.Option("--preferred", help="Elect the first replica of each assignment: the one kind there is."),
+    ] = False,
+    topic: TopicOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which elections would be held.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Let preferred replicas lead again, where they are in sync. Exits with 1 if one that should does not lead."""
+    if not preferred:
+        raise ConfigError(
+            "which election?", hint="Add --preferred. Unclean elections lose records: use Kafka's own tool for them."
+        )
+    elections = Fabric(configured(path)).cluster(alias).elect_leaders(topic or (), dry_run=dry_run)
+    rows = [election.as_dict() for election in elections]
+    if output is OutputFormat.TABLE:
+        rows = [row for row in rows if row["outcome"] != ElectionOutcome.NOT_NEEDED]
+        console.print(f"{len(elections) - len(rows)} of {len(elections)} partitions are led by their preferred replica")
+    render(rows, output)
+    if not dry_run and any(election.is_refused for election in elections):
+        raise typer.Exit(1)
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:

@@ -9,13 +9,15 @@ from difflib import get_close_matches
 from typing import Final
 
 from isthmus.cluster.description import describe
-from isthmus.cluster.partitions import partition_states
+from isthmus.cluster.elections import elect
+from isthmus.cluster.partitions import partition_states, partitions_of
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.loop import in_loop
 from isthmus.errors import ConfigError
 from isthmus.model import health
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import ClusterReport
+from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
 from isthmus.model.partitions import PartitionState
 from isthmus.model.transactions import OpenTransaction
@@ -72,6 +74,17 @@ class KnownCluster:
         """
         return in_loop(self._topics(names))
 
+    def elect_leaders(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Election, ...]:
+        """Let the preferred replicas of all topics, or of those named, lead again, where they are in sync.
+
+        With `dry_run` nothing is done: what would be is `PENDING`.
+
+        :raises ConfigError: There is no topic of that name, or we may not see it.
+        :raises NotAuthorized: ALTER on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._elect_leaders(topics, dry_run=dry_run))
+
     async def _describe(self) -> ClusterReport:
         async with Client(self.cluster) as client:
             return await describe(client)
@@ -92,6 +105,12 @@ class KnownCluster:
             ),
             not_told={**not_told, **silent},
         )
+
+    async def _elect_leaders(self, topics: Collection[str], *, dry_run: bool) -> tuple[Election, ...]:
+        async with Client(self.cluster) as client:
+            metadata = await seen_topics(client, topics)
+            elections = planned(partitions_of(metadata))
+            return elections if dry_run else await elect(client, elections)
 
 
 async def seen_topics(client: Client, names: Collection[str]) -> Metadata:

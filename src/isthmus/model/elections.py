@@ -1,0 +1,58 @@
+"""Elections of preferred leaders: which are needed, which are possible, and what became of each."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from isthmus.model.partitions import NO_LEADER, PartitionState
+
+
+class ElectionOutcome(enum.StrEnum):
+    """What becomes of an election."""
+
+    NOT_NEEDED = "not-needed"
+    """The preferred replica leads already."""
+    PENDING = "pending"
+    """It is needed and possible."""
+    NOT_POSSIBLE = "not-possible"
+    """The preferred replica is not in sync: electing it would lose records."""
+    ELECTED = "elected"
+    FAILED = "failed"
+    """The controller refused; `detail` says why."""
+
+
+class Election(NamedTuple):
+    """One partition's election. `leader` is the one before it, -1 for none."""
+
+    topic: str
+    partition: int
+    leader: int
+    preferred: int
+    outcome: ElectionOutcome
+    detail: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether another replica than the preferred one goes on leading."""
+        return self.outcome in (ElectionOutcome.NOT_POSSIBLE, ElectionOutcome.FAILED)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        leader = None if self.leader == NO_LEADER else self.leader
+        return {**self._asdict(), "leader": leader, "outcome": str(self.outcome)}
+
+
+def planned(partitions: Iterable[PartitionState]) -> tuple[Election, ...]:
+    """The election each partition needs so that its preferred replica leads."""
+    return tuple(_planned(partition) for partition in partitions)
+
+
+def _planned(partition: PartitionState) -> Election:
+    outcome, detail = ElectionOutcome.PENDING, ""
+    if partition.leader == partition.preferred:
+        outcome = ElectionOutcome.NOT_NEEDED
+    elif partition.preferred not in partition.isr:
+        outcome, detail = ElectionOutcome.NOT_POSSIBLE, f"replica {partition.preferred} is not in sync"
+    return Election(partition.topic, partition.partition, partition.leader, partition.preferred, outcome, detail)

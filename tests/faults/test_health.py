@@ -1,0 +1,111 @@
+"""A broker that fails and comes back, as the findings tell it, with Kafka's own tools as the witness."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.tools import kafka_tool
+from isthmus.control.known import KnownCluster
+from isthmus.model.elections import ElectionOutcome
+from isthmus.model.partitions import Condition, PartitionState
+
+pytestmark = pytest.mark.faults
+
+TopicNamer = Callable[[str], str]
+VICTIM: Final = 2
+TERM_S: Final = 60.0
+LISTED: Final = re.compile(r"Topic: (\S+)\s+Partition: (\d+)")
+
+
+def create(cluster: LocalCluster, name: str, *assignments: list[int], min_isr: int) -> None:
+    """A topic with these replicas, the first of each preferred."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    settings = {"min.insync.replicas": str(min_isr)}
+    new = NewTopic(name, len(assignments), replica_assignment=list(assignments), config=settings)
+    admin.create_topics([new])[name].result(TERM_S)
+
+
+def listed(cluster: LocalCluster, name: str, option: str) -> set[int]:
+    """The partitions that kafka-topics lists with an option."""
+    told = kafka_tool(
+        *("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.admin_bootstrap_servers),
+        *("--describe", "--topic", name, option),
+    )
+    assert told.returncode == 0, told.stderr
+    return {int(number) for _, number in LISTED.findall(told.stdout)}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the cluster needs a moment for."""
+    deadline = time.monotonic() + TERM_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def suffering(partitions: tuple[PartitionState, ...], *conditions: Condition) -> set[int]:
+    """The partitions that have one of these conditions."""
+    return {p.partition for p in partitions if set(conditions) & set(p.conditions)}
+
+
+def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer) -> None:
+    """What is under-replicated, under min-ISR or offline is what kafka-topics lists; then leaders are elected back."""
+    safe, tight, alone = names = [topic(stem) for stem in ("safe", "tight", "alone")]
+    others = [node for node in (1, 2, 3) if node != VICTIM]
+    create(east3, safe, [VICTIM, *others], [others[0], VICTIM, others[1]], [*others, VICTIM], min_isr=2)
+    create(east3, tight, [VICTIM, others[0]], [others[0], VICTIM], others, min_isr=2)
+    create(east3, alone, [VICTIM], others[:1], min_isr=1)
+    known = KnownCluster(east3.cluster())
+    until(lambda: known.topics(names).findings == ())
+
+    east3.broker(VICTIM).kill()
+    try:
+        until(lambda: suffering(known.topics([alone]).partitions, Condition.OFFLINE) == {0})
+        until(lambda: len(suffering(known.topics([safe]).partitions, Condition.UNDER_REPLICATED)) == 3)
+        for name in names:
+            _assert_as_told(east3, name, known)
+        checks = {(f.subject.split("/")[1], f.check) for f in known.topics(names).findings}
+        assert checks == {
+            (safe, "under-replicated"),
+            (safe, "leader-not-preferred"),
+            (tight, "under-min-isr"),
+            (tight, "under-replicated"),
+            (tight, "leader-not-preferred"),
+            (alone, "offline"),
+        }
+        (refused, *_) = known.elect_leaders([safe])
+        assert refused.outcome is ElectionOutcome.NOT_POSSIBLE
+        until(lambda: {"brokers", "quorum"} <= {finding.check for finding in known.describe().findings})
+    finally:
+        east3.broker(VICTIM).start()
+    until(lambda: not suffering(known.topics(names).partitions, Condition.UNDER_REPLICATED, Condition.OFFLINE))
+    _assert_elections(known, safe)
+
+
+def _assert_as_told(cluster: LocalCluster, name: str, known: KnownCluster) -> None:
+    partitions = known.topics([name]).partitions
+    offline = suffering(partitions, Condition.OFFLINE)
+    # Kafka's tool counts an offline partition as everything.
+    short = suffering(partitions, Condition.UNDER_MIN_ISR, Condition.TOO_FEW_REPLICAS)
+    assert listed(cluster, name, "--unavailable-partitions") == offline
+    assert listed(cluster, name, "--under-min-isr-partitions") == short | offline
+    under_replicated = listed(cluster, name, "--under-replicated-partitions")
+    assert under_replicated - offline == suffering(partitions, Condition.UNDER_REPLICATED)
+
+
+def _assert_elections(known: KnownCluster, name: str) -> None:
+    """An election is planned, held, and not needed a second time."""
+    (planned, *rest) = known.elect_leaders([name], dry_run=True)
+    assert (planned.partition, planned.preferred, planned.outcome) == (0, VICTIM, ElectionOutcome.PENDING)
+    assert {election.outcome for election in rest} == {ElectionOutcome.NOT_NEEDED}
+    (elected, *_) = known.elect_leaders([name])
+    assert elected.outcome is ElectionOutcome.ELECTED
+    until(lambda: not suffering(known.topics([name]).partitions, Condition.NOT_PREFERRED))
+    assert {election.outcome for election in known.elect_leaders([name])} == {ElectionOutcome.NOT_NEEDED}
