@@ -1,0 +1,102 @@
+"""What to do with one position of a group at the target: the rules, and nothing else.
+
+Never above the target's high watermark, never below its log start. Never while the group has members at the target.
+Never back, unless the source was moved back and the target's position is still the one written here; or the target lost
+records and its position, written here, lies behind its end.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from isthmus.model.group import Committed
+
+
+class Standing(enum.StrEnum):
+    """How a group, or one position of it, stands at the target."""
+
+    IN_STEP = "IN_STEP"
+    """The target's position is that of the source, translated."""
+    DUE = "DUE"
+    """The target's position is to be written."""
+    CATCHING_UP = "CATCHING_UP"
+    """The target does not hold the records before the position yet: its position is the end of what is there."""
+    ACTIVE_AT_TARGET = "ACTIVE_AT_TARGET"
+    """The group has members at the target: it goes on from its own position."""
+    AHEAD_AT_TARGET = "AHEAD_AT_TARGET"
+    """The target's position is ahead, and was not put there by this link, or the source was not moved back."""
+    NOT_MIRRORED = "NOT_MIRRORED"
+    """The link does not mirror the topic."""
+    GONE_AT_SOURCE = "GONE_AT_SOURCE"
+    """The source has no such group any more."""
+    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    """A right is missing."""
+    UNAVAILABLE = "UNAVAILABLE"
+    """Something did not answer, or changed while it was looked at; tried again."""
+    UNSUPPORTED = "UNSUPPORTED"
+    """A group of this type does not keep its progress in committed offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was last written at the target: the source's position, and what it became there."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that counts for one position.
+
+    `translated` is the source's position at the target, `None` where it cannot be told. `committed` is the target's own
+    position. `log_start` and `high_watermark` are the target's.
+    """
+
+    source: Committed
+    translated: int | None
+    committed: Committed | None
+    log_start: int
+    high_watermark: int
+    is_vacant: bool
+    written: Written | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Commit `offset` at the target, or (`None`) leave it as it is; and why."""
+
+    standing: Standing
+    offset: int | None = None
+
+
+def decide(situation: Situation) -> Decision:
+    """What to do with a position."""
+    if situation.translated is None:
+        return Decision(Standing.NOT_MIRRORED)
+    wanted = min(max(situation.translated, situation.log_start), situation.high_watermark)
+    is_clamped = wanted < situation.translated
+    committed = situation.committed
+    settled = Standing.CATCHING_UP if is_clamped else Standing.IN_STEP
+    if committed is not None and committed.offset == wanted and not _has_news(situation, committed):
+        return Decision(settled)
+    if not situation.is_vacant:
+        return Decision(Standing.ACTIVE_AT_TARGET)
+    if committed is None or committed.offset <= wanted or _may_go_back(situation, committed.offset):
+        return Decision(Standing.CATCHING_UP if is_clamped else Standing.DUE, wanted)
+    return Decision(Standing.AHEAD_AT_TARGET)
+
+
+def _may_go_back(situation: Situation, committed: int) -> bool:
+    written = situation.written
+    if written is None or written.target != committed:
+        return False
+    return situation.source.offset < written.source or committed > situation.high_watermark
+
+
+def _has_news(situation: Situation, committed: Committed) -> bool:
+    """Whether only the metadata beside a position of ours has changed."""
+    written = situation.written
+    is_ours = written is not None and written.target == committed.offset
+    return is_ours and situation.is_vacant and committed.metadata != situation.source.metadata

@@ -1,0 +1,86 @@
+"""From a position at the source to one at the target, in three ways; each never lies above where it belongs.
+
+    identity    the same offset: nothing is read again
+    mapped      by an exact map of which source offsets went where: nothing is read again
+    timestamp   by the timestamp of the record at the position less a margin: what is younger than that is read again
+
+A position is the next offset to read. Translated, it is at most the target offset of the first record at or behind the
+source's position, so that a consumer which goes on at the target misses nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, Self
+
+from isthmus.errors import ConfigError
+
+Way = Literal["identity", "mapped", "timestamp"]
+DEFAULT_MARGIN_MS: Final = 60_000
+
+
+class MappedRange(NamedTuple):
+    """`length` source offsets from `source_begin` on that went to as many target offsets from `target_begin` on."""
+
+    source_begin: int
+    target_begin: int
+    length: int
+
+    @property
+    def source_end(self) -> int:
+        return self.source_begin + self.length
+
+    @property
+    def target_end(self) -> int:
+        return self.target_begin + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMap:
+    """Where the records of one partition went, exactly. Source offsets in no range were not copied.
+
+    Ranges ascend on both sides and do not overlap.
+    """
+
+    ranges: tuple[MappedRange, ...] = ()
+
+    @classmethod
+    def of(cls, ranges: Iterable[MappedRange]) -> Self:
+        """The map of these ranges, in any order; those that continue one another become one.
+
+        :raises ConfigError: They overlap, or the order of the target is another than that of the source.
+        """
+        joined: list[MappedRange] = []
+        for one in sorted(ranges):
+            last = joined[-1] if joined else None
+            if last is not None and (one.source_begin < last.source_end or one.target_begin < last.target_end):
+                raise ConfigError(f"the ranges {last} and {one} contradict each other")
+            if last is not None and (last.source_end, last.target_end) == (one.source_begin, one.target_begin):
+                joined[-1] = last._replace(length=last.length + one.length)
+            elif one.length > 0:
+                joined.append(one)
+        return cls(tuple(joined))
+
+    def lookup(self, position: int) -> int | None:
+        """The target's position for one of the source: that of the first record at or behind it that was copied.
+
+        Behind the last record it is the end of what was copied. `None` where nothing was copied yet.
+        """
+        if not self.ranges:
+            return None
+        index = bisect_right(self.ranges, position, key=lambda one: one.source_begin) - 1
+        if index >= 0 and position < self.ranges[index].source_end:
+            one = self.ranges[index]
+            return one.target_begin + position - one.source_begin
+        return self.ranges[index + 1].target_begin if index + 1 < len(self.ranges) else self.ranges[-1].target_end
+
+
+def timestamp_to_look_up(record_ms: int, margin_ms: int = DEFAULT_MARGIN_MS) -> int:
+    """What to ask the target for: it answers with its first offset that has this timestamp or a later one.
+
+    `record_ms` is the timestamp of the record at the position, or of the last one before it where the position is the
+    end. That record has a timestamp not below what is asked for, so the answer is never behind it.
+    """
+    return max(record_ms - margin_ms, 0)

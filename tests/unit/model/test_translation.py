@@ -1,0 +1,75 @@
+"""Translated positions: a consumer that fails over misses nothing, and reads no more again than the way states."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.errors import ConfigError
+from isthmus.model.translation import MappedRange, OffsetMap, timestamp_to_look_up
+
+# A log: for each source offset the timestamp of its record and where it went, None where it was not copied.
+logs = st.lists(st.tuples(st.integers(0, 500), st.none() | st.integers(0, 3)), max_size=30)
+
+
+def copied(log: list[tuple[int, int | None]]) -> dict[int, int]:
+    """Target offsets by source offset; the number of a record says how many other records came in between."""
+    found: dict[int, int] = {}
+    end = 0
+    for source, (_, skip) in enumerate(log):
+        if skip is not None:
+            found[source] = end + skip
+            end = found[source] + 1
+    return found
+
+
+@given(logs, st.integers(0, 35))
+def test_a_map_is_exact(log: list[tuple[int, int | None]], position: int) -> None:
+    """By map: every record from the position on is still to be read, and none before it is."""
+    where = copied(log)
+    offsets = OffsetMap.of(MappedRange(source, target, 1) for source, target in where.items())
+    translated = offsets.lookup(position)
+    if not where:
+        assert translated is None
+        return
+    assert translated is not None
+    assert all((target >= translated) == (source >= position) for source, target in where.items())
+
+
+@given(logs)
+def test_a_map_joins_what_continues(log: list[tuple[int, int | None]]) -> None:
+    """Neighbouring ranges become one, so that a map is as short as what happened."""
+    where = copied(log)
+    ranges = OffsetMap.of(MappedRange(source, target, 1) for source, target in where.items()).ranges
+    assert sum(one.length for one in ranges) == len(where)
+    assert all((a.source_end, a.target_end) != (b.source_begin, b.target_begin) for a, b in pairwise(ranges))
+
+
+def test_contradictions_are_refused() -> None:
+    """A source offset that went to two places is no map."""
+    with pytest.raises(ConfigError, match="contradict"):
+        OffsetMap.of([MappedRange(0, 0, 5), MappedRange(4, 9, 1)])
+
+
+@given(logs, st.integers(0, 35), st.integers(0, 100), st.integers(0, 40))
+def test_a_timestamp_is_never_too_late(
+    log: list[tuple[int, int | None]], position: int, margin: int, behind: int
+) -> None:
+    """By timestamp: nothing from the position on is missed, whatever the order of timestamps and however far the mirror
+    is behind; and with timestamps in order nothing is read again that is older than the margin.
+    """
+    log = [(stamp, 0) for stamp, _ in log]
+    position = min(position, len(log))
+    if not log:
+        return
+    record_ms = log[min(position, len(log) - 1)][0]
+    asked = timestamp_to_look_up(record_ms, margin)
+    target = log[: max(len(log) - behind, 0)]
+    found = next((offset for offset, (stamp, _) in enumerate(target) if stamp >= asked), len(target))
+    assert found <= position
+    ordered = sorted(stamp for stamp, _ in log)
+    first = next(offset for offset, stamp in enumerate(ordered) if stamp >= timestamp_to_look_up(ordered[-1], margin))
+    assert all(ordered[-1] - stamp <= margin for stamp in ordered[first:])
