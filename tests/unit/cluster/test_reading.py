@@ -11,7 +11,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isthmus.cluster.reading import OffsetRange, committed_view, is_abort_marker, modern
+from isthmus.cluster.reading import OffsetRange, committed_view, modern
 from isthmus.wire.batch import CONTROL, HEADER, TRANSACTIONAL, Batch, scan
 
 COMMIT: Final = 1
@@ -38,11 +38,11 @@ def stored(base: int, step: Step) -> bytes:
     return header + records
 
 
-def log_of(steps: list[Step]) -> tuple[list[Batch], list[tuple[int, int]], list[bool]]:
-    """The batches, the aborted transactions as a broker lists them, and which batches belong to one."""
+def log_of(steps: list[Step]) -> tuple[list[Batch], list[tuple[int, int, int]], list[bool]]:
+    """The batches, the aborted transactions (producer, first offset, marker), and which batches belong to one."""
     batches: list[Batch] = []
     begun: dict[int, list[int]] = {}
-    aborted: list[tuple[int, int]] = []
+    aborted: list[tuple[int, int, int]] = []
     is_aborted = [False] * len(steps)
     offset = 0
     for index, step in enumerate(steps):
@@ -53,7 +53,7 @@ def log_of(steps: list[Step]) -> tuple[list[Batch], list[tuple[int, int]], list[
         elif step.end is not None:
             members = begun.pop(step.producer, [])
             if step.end == ABORT and members:
-                aborted.append((step.producer, batches[members[0]].base_offset))
+                aborted.append((step.producer, batches[members[0]].base_offset, batch.base_offset))
                 for member in members:
                     is_aborted[member] = True
         offset += step.records
@@ -76,13 +76,7 @@ def test_aborted_transactions_are_seen(log: list[Step], data: st.DataObject) -> 
     begin = data.draw(st.integers(0, len(batches) - 1))
     read = batches[begin:]
     # A broker lists the transactions that overlap what it sends, however early they began.
-    told = [
-        (producer, first)
-        for producer, first in aborted
-        if any(
-            is_abort_marker(b) and b.is_control and b.producer_id == producer and b.base_offset > first for b in read
-        )
-    ]
+    told = [(producer, first) for producer, first, marker in aborted if marker >= read[0].base_offset]
     random.Random(len(log)).shuffle(told)
 
     assert [item.is_aborted for item in committed_view(read, told)] == expected[begin:]
