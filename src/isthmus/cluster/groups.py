@@ -16,7 +16,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.group import OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from isthmus.cluster.coordinators import Answer, ask_coordinators
+from isthmus.cluster.coordinators import PATIENCE_S, Answer, ask_coordinators
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.group import (
@@ -107,7 +107,9 @@ def _type(name: str) -> GroupType:
     return known.get(name.lower(), GroupType.UNKNOWN)
 
 
-async def describe_groups(client: Client, groups: Collection[str]) -> Outcomes[str, GroupDescription]:
+async def describe_groups(
+    client: Client, groups: Collection[str], *, patience_s: float = PATIENCE_S
+) -> Outcomes[str, GroupDescription]:
     """State, protocol and members of groups of any type. One that does not exist is described as `DEAD`.
 
     :raises ClusterError: The cluster as a whole did not answer.
@@ -118,7 +120,7 @@ async def describe_groups(client: Client, groups: Collection[str]) -> Outcomes[s
     async def ask(node: int, asked: Sequence[str]) -> dict[str, Answer[GroupDescription]]:
         return await _describe(client, node, asked)
 
-    found = await ask_coordinators(client, groups, ask, "describing group")
+    found = await ask_coordinators(client, groups, ask, "describing group", patience_s=patience_s)
     count = await _offsets_partition_count(client)
     if count is None:
         return found
@@ -226,7 +228,7 @@ def _given(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
 
 
 async def committed_offsets(
-    client: Client, groups: Collection[str], *, require_stable: bool = False
+    client: Client, groups: Collection[str], *, require_stable: bool = False, patience_s: float = PATIENCE_S
 ) -> Outcomes[str, Positions]:
     """All positions the groups have committed; none for a group that does not exist.
 
@@ -241,7 +243,8 @@ async def committed_offsets(
             return {group.group_id: _positions(group, group.topics) for group in answer.groups}
         return await _fetch_one_by_one(client, node, asked, require_stable)
 
-    return await ask_coordinators(client, groups, ask, "reading the committed offsets of group")
+    what = "reading the committed offsets of group"
+    return await ask_coordinators(client, groups, ask, what, patience_s=patience_s)
 
 
 async def _fetch_one_by_one(

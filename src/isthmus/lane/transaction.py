@@ -53,13 +53,14 @@ class Transaction:
     `sequence` is the next sequence of its producer in the partition.
     """
 
-    def __init__(self, client: Client, transactional_id: str) -> None:
+    def __init__(self, client: Client, transactional_id: str, *, timeout_ms: int = _TIMEOUT_MS) -> None:
         self.transactional_id = transactional_id
         self.producer_id = -1
         self.epoch = -1
         self.sequence = 0
         self.is_open = False
         self._client = client
+        self._timeout_ms = timeout_ms
 
     async def find(self, key: PartitionKey) -> None:
         """Take up what an earlier owner left; leaves `producer_id` at -1 when there is nothing to take up.
@@ -91,7 +92,7 @@ class Transaction:
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
-        timeout_ms = _TIMEOUT_MS
+        timeout_ms = self._timeout_ms
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,

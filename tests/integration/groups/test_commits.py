@@ -85,6 +85,7 @@ def test_the_log_tells_what_the_coordinator_tells(east: LocalCluster, topic: Top
     create(east, name, partitions=3)
     groups = [topic(f"group-{n}") for n in range(4)]
     committers = Committers(east, name, groups, chance)
+    consumers.commit(east, {groups[0]: {(name, 0): 0}})
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:

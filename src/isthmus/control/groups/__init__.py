@@ -1,0 +1,1 @@
+"""Consumer groups carried across a link: observe, plan, apply, beside the data and never in its way."""

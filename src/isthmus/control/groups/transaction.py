@@ -1,0 +1,178 @@
+"""Commits for groups nobody is in, as a compare-and-set: what a real consumer commits is never overwritten.
+
+OffsetCommit looks at members only: a consumer may come, commit and go between our look and our commit, and lose its
+commit (KAFKA-19794). So the commit is made in a transaction:
+
+    1. TxnOffsetCommit    our commit has its place in `__consumer_offsets` now, but does not count yet
+    2. OffsetFetch, DescribeGroups    is the position still the one the decision was made on, and nobody there?
+    3. EndTxn    commit if so, abort if not
+
+What a consumer commits before 1 is seen in 2. What it commits after 1 stands later in the log, and when a transaction
+ends a coordinator keeps the later record (`recordOffset` in OffsetMetadataManager, `olderThan` in the coordinators
+before Kafka 4.0). A consumer that joins meanwhile waits until the transaction has ended, as it asks for stable offsets
+(KIP-447). A commit that was pending in a transaction of its own before 1 would be seen neither way, so positions are
+read as stable ones before 1, and the log is asked for transactions that have been open since before 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka.protocol.consumer.group import OffsetCommitRequest
+from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+
+from isthmus.cluster.coordinators import Answer, ask_coordinators
+from isthmus.cluster.groups import Positions
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.lane.transaction import Transaction
+from isthmus.model.group import NO_LEADER_EPOCH
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+TIMEOUT_MS: Final = 10_000
+"""How long a transaction may stay open when its controller dies: for so long consumers of its groups would wait."""
+_WITHOUT_KIP_890: Final = 4
+_ADD_VERSION_MAX: Final = 3
+_NO_GENERATION: Final = -1
+_OFFSET_COMMIT_BY_NAME: Final = 9
+PATIENCE_S: Final = 3.0
+_ANSWER_S: Final = 10.0
+
+Commits = Mapping[str, Positions]
+"""What to commit, by group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What has its place in the log of commits.
+
+    `refused` are groups that were kept out of the transaction, `doubtful` those of which something may be in it.
+    """
+
+    groups: frozenset[str] = frozenset()
+    refused: Mapping[str, ClusterError] = field(default_factory=dict)
+    doubtful: Mapping[str, ClusterError] = field(default_factory=dict)
+
+
+class GroupTransaction(Transaction):
+    """The transactions of one link's groups, one after the other. `initialize` before the first."""
+
+    def __init__(self, client: Client, link: str) -> None:
+        super().__init__(client, f"isthmus.{link}.groups", timeout_ms=TIMEOUT_MS)
+
+    async def place(self, commits: Commits) -> Placed:
+        """Step 1: give all commits their place.
+
+        :raises ClusterError: The transaction itself cannot be begun.
+        """
+        refused = await self._admit(list(commits))
+        admitted = {group: commits[group] for group in commits if group not in refused}
+        outcome = await commit_at_coordinators(self._client, admitted, self._txn_offset_commit)
+        return Placed(frozenset(outcome.values), refused, outcome.errors)
+
+    async def _admit(self, groups: Sequence[str]) -> dict[str, ClusterError]:
+        """Make the partitions of `__consumer_offsets` part of the transaction; the groups that are refused."""
+        # The first waits until the transaction before has ended. The others follow without waiting in between, as a
+        # broker works on one request of a connection at a time.
+        first, rest = groups[:1], groups[1:]
+        answers = [
+            *await asyncio.gather(*map(self._add, first), return_exceptions=True),
+            *await asyncio.gather(*map(self._add, rest), return_exceptions=True),
+        ]
+        refused: dict[str, ClusterError] = {}
+        for group, answer in zip(groups, answers, strict=True):
+            if isinstance(answer, NotAuthorized):
+                refused[group] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+        self.is_open = self.is_open or len(refused) < len(groups)
+        return refused
+
+    async def _add(self, group: str) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group,
+            max_version=_ADD_VERSION_MAX,
+        )
+        await self._ask(request, lambda answer: answer.error_code, f"adding group {group} to a transaction")
+
+    def _txn_offset_commit(self, group: str, positions: Positions) -> TxnOffsetCommitRequest:
+        topic_class: Any = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        return TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=_NO_GENERATION,
+            member_id="",
+            group_instance_id=None,
+            topics=_topics(positions, topic_class, topic_class.TxnOffsetCommitRequestPartition),
+            max_version=_WITHOUT_KIP_890,
+        )
+
+    @staticmethod
+    def is_lost(error: ClusterError) -> bool:
+        """Whether the transactional id is another's now, or its transaction ran out: `initialize` begins anew."""
+        return getattr(error, "code", codes.NONE) in _LOST
+
+
+_LOST: Final = frozenset(
+    {codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, codes.INVALID_TXN_STATE, codes.INVALID_PRODUCER_ID_MAPPING}
+)
+
+
+async def commit_outside(client: Client, commits: Commits) -> Outcomes[str, bool]:
+    """Commit without a transaction: a group that has members is refused, but one that had some meanwhile is not."""
+    return await commit_at_coordinators(client, commits, _offset_commit)
+
+
+def _offset_commit(group: str, positions: Positions) -> OffsetCommitRequest:
+    topic_class: Any = OffsetCommitRequest.OffsetCommitRequestTopic
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=_NO_GENERATION,
+        member_id="",
+        group_instance_id=None,
+        topics=_topics(positions, topic_class, topic_class.OffsetCommitRequestPartition),
+        min_version=2,
+        max_version=_OFFSET_COMMIT_BY_NAME,
+    )
+
+
+def _topics(positions: Positions, topic_class: Any, partition_class: Any) -> list[Any]:
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), committed in positions.items():
+        by_topic.setdefault(topic, []).append(
+            partition_class(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=NO_LEADER_EPOCH,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return [topic_class(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
+
+
+async def commit_at_coordinators(
+    client: Client, commits: Commits, request_for: Callable[[str, Positions], Any]
+) -> Outcomes[str, bool]:
+    """Send each group's commit to its coordinator; `request_for(group, positions)` builds it."""
+
+    async def ask(node: int, groups: Sequence[str]) -> Mapping[str, Answer[bool]]:
+        answers = await asyncio.gather(
+            *(client.broker(node, request_for(group, commits[group]), timeout_s=_ANSWER_S) for group in groups)
+        )
+        return {group: _judged(answer) for group, answer in zip(groups, answers, strict=True)}
+
+    return await ask_coordinators(client, commits, ask, "committing for group", patience_s=PATIENCE_S)
+
+
+def _judged(answer: Any) -> Answer[bool]:
+    codes_told = [p.error_code for topic in answer.topics for p in topic.partitions]
+    return Answer(next((code for code in codes_told if code), codes.NONE), True)
