@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
     schema.Size: "size",
     schema.Address: "host:port",
+    schema.ZooKeeper: "host:port,.../path",
     schema.Pattern: "pattern",
     schema.Name: "name",
     schema.Url: "address",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -10,12 +11,14 @@ from rich.text import Text
 
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.output import OutputFormat, console, print_line, print_tree, printable, render
 from isthmus.control.fabric import Fabric
+from isthmus.control.known import KnownCluster
 from isthmus.errors import ConfigError
 from isthmus.model.description import ClusterReport
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
+from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -91,6 +94,46 @@ def elect_leaders(
     render(rows, output)
     if not dry_run and any(election.is_refused for election in elections):
         raise typer.Exit(1)
+
+
+@app.command()
+def registry(
+    alias: AliasArgument,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on telling what changes until Ctrl-C.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers tell it."""
+    cluster = Fabric(configured(path)).cluster(alias)
+    if watch:
+        if not output.is_table:
+            raise ConfigError(f"--watch tells changes as lines, not as {output}", hint="Leave out --watch or -o.")
+        _watch(cluster)
+        return
+    report = cluster.registry()
+    if not output.is_table:
+        render(report.as_dict(), output)
+        return
+    console.print(Text(printable(report.statement)))
+    print_tree(alias, [(node.path, _node_label(node)) for node in report.registry.nodes])
+    _show_findings(report.findings, {}, output)
+
+
+def _watch(cluster: KnownCluster) -> None:
+    """The tree once, and then what changes, a line each."""
+    before: Registry | None = None
+    for registry in cluster.watch_registry():
+        if before is None:
+            print_tree(cluster.cluster.alias, [(node.path, _node_label(node)) for node in registry.nodes])
+        else:
+            for change in changes(before, registry):
+                print_line(f"{datetime.now().astimezone():%H:%M:%S.%f} {change}")
+        before = registry
+
+
+def _node_label(node: RegistryNode) -> str:
+    return f"{'(ephemeral) ' if node.is_ephemeral else ''}{node.text}"
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:

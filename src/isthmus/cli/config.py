@@ -83,6 +83,7 @@ def resolved(configuration: Configuration) -> Row:
             cluster.alias: {
                 "bootstrap_servers": list(cluster.bootstrap_servers),
                 "security": _plain(cluster.security),
+                "zookeeper": cluster.zookeeper,
             }
             for cluster in configuration.clusters
         },

@@ -14,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 Row = Mapping[str, object]
 
@@ -79,6 +80,26 @@ def table(rows: Sequence[Row], title: str | None = None, columns: Sequence[str] 
     return shown
 
 
+def print_line(text: str) -> None:
+    """One line of a result on stdout, where it is seen at once."""
+    sys.stdout.write(f"{printable(text)}\n")
+    sys.stdout.flush()
+
+
+def print_tree(root: str, leaves: Sequence[tuple[str, str]]) -> None:
+    """Paths and what is at them as a tree, on stdout."""
+    tree = Tree(Text(printable(root)))
+    branches = {"": tree}
+    for path, text in leaves:
+        names = path.strip("/").split("/")
+        for depth, name in enumerate(names, start=1):
+            branch = "/".join(names[:depth])
+            if branch not in branches:
+                label = f"{name} {text}" if depth == len(names) else name
+                branches[branch] = branches["/".join(names[: depth - 1])].add(Text(printable(label)))
+    _stdout_console().print(tree)
+
+
 def _is_shown(character: str) -> bool:
     return not unicodedata.category(character).startswith("C")
 
@@ -91,8 +112,12 @@ def _print_table(data: Row | Sequence[Row], title: str | None, columns: Sequence
     if not rows:
         console.print("nothing to show")
         return
+    _stdout_console().print(table(rows, title, columns))
+
+
+def _stdout_console() -> Console:
     width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
-    Console(file=sys.stdout, width=width, highlight=False).print(table(rows, title, columns))
+    return Console(file=sys.stdout, width=width, highlight=False)
 
 
 def _is_number(value: object) -> bool:

@@ -58,6 +58,15 @@ def _address(value: str) -> str:
     return value
 
 
+def _zookeeper(value: str) -> str:
+    servers, slash, path = value.partition("/")
+    for server in servers.split(","):
+        _address(server.strip())
+    if slash and (not path or path.endswith("/") or "//" in path):
+        raise ValueError("must end in a path such as /kafka, or in none")
+    return f"{','.join(server.strip() for server in servers.split(','))}{slash}{path}"
+
+
 def _pattern(value: str) -> str:
     try:
         return str(TopicPattern.parse(value))
@@ -85,6 +94,7 @@ def _conf_text(value: object) -> object:
 
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Address = Annotated[str, AfterValidator(_address)]
+ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
@@ -161,6 +171,14 @@ class ClusterSection(Section):
         description="Brokers to ask first, as host:port; a list, or one text with commas."
     )
     security: SecuritySection = Field(SecuritySection(), description="Transport and login of this cluster.")
+    zookeeper: ZooKeeper | None = Field(
+        None,
+        description=(
+            "Where a cluster that keeps its registry in ZooKeeper has it, as Kafka's zookeeper.connect says it: "
+            "host:port,host:port/chroot. It is only read, by `isthmus cluster registry` and `isthmus doctor`, and "
+            "needs the extra `zookeeper`."
+        ),
+    )
 
 
 class TopicsSection(Section):

@@ -52,6 +52,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path) -> Cluster:
         alias=alias,
         bootstrap_servers=section.bootstrap_servers,
         security=_security(section.security, folder),
+        zookeeper=section.zookeeper,
     )
 
 

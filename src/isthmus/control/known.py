@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
@@ -13,6 +13,7 @@ from isthmus.cluster.elections import elect
 from isthmus.cluster.partitions import partition_states, partitions_of
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.loop import in_loop
+from isthmus.control.registry import RegistryReport, read_report, watch
 from isthmus.errors import ConfigError
 from isthmus.model import health
 from isthmus.model.cluster import Cluster
@@ -20,6 +21,7 @@ from isthmus.model.description import ClusterReport
 from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
 from isthmus.model.partitions import PartitionState
+from isthmus.model.registry import Registry
 from isthmus.model.transactions import OpenTransaction
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -84,6 +86,22 @@ class KnownCluster:
         :raises ClusterError: The cluster did not answer.
         """
         return in_loop(self._elect_leaders(topics, dry_run=dry_run))
+
+    def registry(self) -> RegistryReport:
+        """The registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return in_loop(read_report(self.cluster))
+
+    def watch_registry(self) -> Iterator[Registry]:
+        """The registry now, and again whenever it has changed, without end.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return watch(self.cluster)
 
     async def _describe(self) -> ClusterReport:
         async with Client(self.cluster) as client:

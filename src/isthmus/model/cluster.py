@@ -62,11 +62,15 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity."""
+    """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity.
+
+    `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
+    """
 
     alias: str
     bootstrap_servers: tuple[str, ...]
     security: Security = Security()
+    zookeeper: str | None = None
 
 
 def is_cluster_id(text: str) -> bool:

@@ -26,6 +26,7 @@ clusters:
       tls: {ca_file: ca.pem, certificate_file: /pki/me.pem, key_password: "${env:KEY_PASSWORD}"}
   west:
     bootstrap_servers: a:1, b:2
+    zookeeper: c:2181, d:2181/kafka
     security:
       protocol: SASL_PLAINTEXT
       mechanism: OAUTHBEARER
@@ -107,6 +108,7 @@ def test_full_document() -> None:
                 scope="kafka",
             ),
         ),
+        zookeeper="c:2181,d:2181/kafka",
     )
     assert configuration.link("east-west") == Link(
         name="east-west",
@@ -228,6 +230,8 @@ def test_key_without_a_value_is_not_given() -> None:
         (("name: east-west, ", ""), "isthmus.yaml:5: links[0].name is missing", "The link's name"),
         (("127.0.0.1:9192", "127.0.0.1"), "bootstrap_servers[0] must be host:port", "Brokers"),
         (("127.0.0.1:9192", "a:99999"), "bootstrap_servers[0] must be host:port", "Brokers"),
+        (("east: {", "east: {zookeeper: a, "), "clusters.east.zookeeper must be host:port", "zookeeper.connect"),
+        (("east: {", "east: {zookeeper: 'a:1/', "), "clusters.east.zookeeper must end in a path", "zookeeper.connect"),
         (('"flights"', '"fl*ghts"'), "topics.include[0] cannot be used", "What to mirror"),
         (('"flights"', '"/(/"'), "topics.include[0] cannot be used", "What to mirror"),
         (

@@ -1,11 +1,13 @@
-"""A broker as they were before KRaft: one Kafka beside one ZooKeeper, to be compatible with."""
+"""Brokers as they were before KRaft: Kafka beside a ZooKeeper, to be compatible with."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -22,38 +24,41 @@ from isthmus.model.cluster import Cluster
 Version = Literal["2.8.2", "3.9.1"]
 
 _LOCKS: Final[dict[Version, LockName]] = {"2.8.2": "zk-2.8.2", "3.9.1": "zk-3.9.1"}
-_NODE_ID: Final = 0
 _HEAP_MB: Final = 256
 _READY_TERM_S: Final = 90.0
+_END_TERM_S: Final = 10.0
 
 
 class ZooKeeperModeCluster:
-    """One broker of an old version and its ZooKeeper on free ports; both end with this process.
+    """Brokers 0, 1, ... of an old version and their ZooKeeper on free ports; all end with this process.
 
     with ZooKeeperModeCluster.start("2.8.2") as old:
         print(old.bootstrap_servers, old.zookeeper_connect)
     """
 
-    def __init__(self, version: Version, jvm: Jvm, folder: Path) -> None:
+    def __init__(self, version: Version, jvm: Jvm, folder: Path, brokers: int) -> None:
         self.version: Version = version
         self.folder = folder
         self._jvm = jvm
         self._guard = Guard()
-        self._port, self._zookeeper_port = free_ports(2)
+        self._zookeeper_port, *self._ports = free_ports(1 + brokers)
+        self._brokers: dict[int, Process] = {}
 
     @classmethod
-    def start(cls, version: Version) -> Self:
-        """Start both and wait until clients are served.
+    def start(cls, version: Version, *, brokers: int = 1) -> Self:
+        """Start all and wait until clients are served.
 
         :raises JavaMissing: There is no Java 17 or newer.
         :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
         :raises HostError: One of them ended while it started, or was not ready in time.
         """
         jvm = jvm_for(_LOCKS[version])
-        cluster = cls(version, jvm, Path(tempfile.mkdtemp(prefix=f"isthmus-zookeeper-{version}-")))
+        cluster = cls(version, jvm, Path(tempfile.mkdtemp(prefix=f"isthmus-zookeeper-{version}-")), brokers)
         try:
             cluster._start_zookeeper()
-            cluster._start_broker()
+            for node_id in range(brokers):
+                cluster._start_broker(node_id)
+            cluster._wait_for_brokers()
         except BaseException:
             cluster._guard.end()
             raise
@@ -69,7 +74,7 @@ class ZooKeeperModeCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{HOST}:{self._port}"
+        return ",".join(f"{HOST}:{port}" for port in self._ports)
 
     @property
     def zookeeper_connect(self) -> str:
@@ -78,10 +83,15 @@ class ZooKeeperModeCluster:
 
     def cluster(self) -> Cluster:
         """How Isthmus reaches this cluster."""
-        return Cluster(alias=f"kafka-{self.version}", bootstrap_servers=(self.bootstrap_servers,))
+        return Cluster(alias=f"kafka-{self.version}", bootstrap_servers=tuple(self.bootstrap_servers.split(",")))
+
+    def kill(self, node_id: int) -> None:
+        """End one broker at once: ZooKeeper knows when its session has timed out."""
+        self._brokers[node_id].send(signal.SIGKILL)
+        self._brokers[node_id].wait_stopped(_END_TERM_S)
 
     def stop(self) -> None:
-        """End both at once and remove their data."""
+        """End all at once and remove their data."""
         self._guard.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -96,14 +106,15 @@ class ZooKeeperModeCluster:
         server = self._spawn("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper", settings)
         self._wait("zookeeper", server, self._zookeeper_answers)
 
-    def _start_broker(self) -> None:
-        listeners = f"PLAINTEXT://{self.bootstrap_servers}"
+    def _start_broker(self, node_id: int) -> None:
+        listeners = f"PLAINTEXT://{HOST}:{self._ports[node_id]}"
         settings = {
-            "broker.id": str(_NODE_ID),
+            "broker.id": str(node_id),
             "listeners": listeners,
             "advertised.listeners": listeners,
             "zookeeper.connect": self.zookeeper_connect,
-            "log.dirs": str(self.folder / "kafka"),
+            "zookeeper.session.timeout.ms": "6000",
+            "log.dirs": str(self.folder / f"kafka-{node_id}"),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.replication.factor": "1",
@@ -113,8 +124,14 @@ class ZooKeeperModeCluster:
             "transaction.state.log.num.partitions": "1",
             "log.cleaner.dedupe.buffer.size": "8388608",
         }
-        broker = self._spawn("kafka.Kafka", "broker", settings)
-        self._wait("broker", broker, lambda: knows(self._port, _NODE_ID, cluster=self.version) > 0)
+        self._brokers[node_id] = self._spawn("kafka.Kafka", f"broker-{node_id}", settings)
+
+    def _wait_for_brokers(self) -> None:
+        for node_id, broker in self._brokers.items():
+            self._wait(f"broker-{node_id}", broker, partial(self._knows_all, node_id))
+
+    def _knows_all(self, node_id: int) -> bool:
+        return knows(self._ports[node_id], node_id, cluster=self.version) == len(self._ports)
 
     def _zookeeper_answers(self) -> bool:
         try:

@@ -1,0 +1,57 @@
+"""The registry of a cluster as Kafka's API tells it: what ZooKeeper would hold, from Metadata and DescribeQuorum."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from isthmus.cluster.partitions import partitions_of
+from isthmus.cluster.quorum import quorum
+from isthmus.errors import ClusterError
+from isthmus.model.description import Mode
+from isthmus.model.partitions import PartitionState
+from isthmus.model.registry import PartitionRegistration, Registry, RegistryNode
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+
+
+async def told_registry(client: Client, mode: Mode) -> Registry:
+    """The registry as the brokers tell it. Topics that we may not DESCRIBE are left out.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    metadata = await client.metadata(None)
+    controller = metadata.controller_id if mode is Mode.ZOOKEEPER else await _quorum_leader(client)
+    partitions = partitions_of(metadata)
+    return Registry(
+        cluster_id=metadata.cluster_id,
+        controller=controller,
+        brokers={node: frozenset({f"{broker.host}:{broker.port}"}) for node, broker in metadata.brokers.items()},
+        partitions={(p.topic, p.partition): PartitionRegistration(p.leader, p.leader_epoch, p.isr) for p in partitions},
+        nodes=tuple(_nodes(metadata, controller, partitions)),
+    )
+
+
+async def _quorum_leader(client: Client) -> int | None:
+    try:
+        return (await quorum(client)).leader_id
+    except ClusterError:
+        return None
+
+
+def _nodes(
+    metadata: Metadata, controller: int | None, partitions: tuple[PartitionState, ...]
+) -> Iterator[RegistryNode]:
+    """The tree ZooKeeper would hold, with what the API tells of each node."""
+    for node, broker in sorted(metadata.brokers.items()):
+        yield _node(f"/brokers/ids/{node}", endpoints=[f"{broker.host}:{broker.port}"], rack=broker.rack)
+    for partition in partitions:
+        path = f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
+        isr = list(partition.isr)
+        yield _node(path, leader=partition.leader, leader_epoch=partition.leader_epoch, isr=isr)
+    yield _node("/cluster/id", id=metadata.cluster_id)
+    yield _node("/controller", brokerid=controller)
+
+
+def _node(path: str, **content: object) -> RegistryNode:
+    return RegistryNode(path, json.dumps(content), is_ephemeral=False)

@@ -1,0 +1,90 @@
+"""The registry watched: ZooKeeper says when a node changes, nobody asks again and again."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from isthmus.cluster.zookeeper.connection import connected
+from isthmus.cluster.zookeeper.reading import read_nodes, registry_paths
+from isthmus.cluster.zookeeper.znodes import BROKERS, TOPICS, partitions_path, registry_of
+from isthmus.errors import Unreachable
+from isthmus.model.cluster import Cluster
+from isthmus.model.registry import Registry
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+_GATHER_S: Final = 0.05
+"""Changes come in flocks: when a broker goes, all partitions it led get new states."""
+
+
+def watched_registry(cluster: Cluster) -> Iterator[Registry]:
+    """The registry now, and again whenever something in it has changed, without end. Blocking.
+
+    :raises HostError: kazoo is not installed.
+    :raises ClusterError: ZooKeeper does not answer, forbids it, holds no Kafka cluster, or ended the session.
+    """
+    with connected(cluster) as client:
+        watch = _Watch(client, cluster)
+        registry = watch.look()
+        yield registry
+        while True:
+            watch.wait()
+            after = watch.look()
+            if after != registry:
+                registry = after
+                yield registry
+
+
+class _Watch:
+    """Has ZooKeeper tell of every node of the registry, those that come later included."""
+
+    def __init__(self, client: KazooClient, cluster: Cluster) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._changed: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._watched: set[str] = set()
+        client.add_listener(self._on_session)
+        for path in (BROKERS, TOPICS):
+            client.ChildrenWatch(path, self._on_change)
+
+    def look(self) -> Registry:
+        """The registry, with watches on all that is in it."""
+        paths = registry_paths(self._client)
+        registry = registry_of(read_nodes(self._client, paths))
+        # What changes before its watch is set is not lost: a new watch calls back at once.
+        for path in sorted({*paths} - self._watched):
+            self._client.DataWatch(path, self._on_change)
+        for path in sorted({partitions_path(topic) for topic, _ in registry.partitions} - self._watched):
+            self._client.ChildrenWatch(path, self._on_change)
+            self._watched.add(path)
+        self._watched.update(paths)
+        return registry
+
+    def wait(self) -> None:
+        """Wait for a change, and a moment for those that come with it.
+
+        :raises Unreachable: The session was lost: what happened meanwhile is not known.
+        """
+        is_lost = not self._changed.get()
+        with suppress(queue.Empty):
+            while True:
+                is_lost |= not self._changed.get(timeout=_GATHER_S)
+        if is_lost:
+            raise Unreachable(
+                f"the session with the ZooKeeper of {self._cluster.alias} was lost",
+                cluster=self._cluster.alias,
+                hint="Call it again when ZooKeeper is back.",
+            )
+
+    def _on_change(self, *_: Any) -> None:
+        self._changed.put(True)
+
+    def _on_session(self, state: str) -> None:
+        from kazoo.client import KazooState
+
+        if state == KazooState.LOST:
+            self._changed.put(False)

@@ -1,0 +1,77 @@
+"""Kafka's nodes in ZooKeeper, parsed. Pure: what is read comes in, a `Registry` comes out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from isthmus.model.registry import PartitionRegistration, Registry, RegistryNode
+
+BROKERS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+_STATE: Final = re.compile(rf"{TOPICS}/(?P<topic>[^/]+)/partitions/(?P<partition>\d+)/state")
+_ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]+://(.+)")
+
+
+def registry_of(nodes: Iterable[RegistryNode]) -> Registry:
+    """The registry that these nodes hold; what is missing or cannot be read is left out, and shown as it is."""
+    by_path = {node.path: node for node in nodes}
+    brokers: dict[int, frozenset[str]] = {}
+    partitions: dict[tuple[str, int], PartitionRegistration] = {}
+    for path, node in by_path.items():
+        state = _STATE.fullmatch(path)
+        if state is not None:
+            partition = _partition(_content(node))
+            if partition is not None:
+                partitions[state["topic"], int(state["partition"])] = partition
+        elif path.startswith(f"{BROKERS}/"):
+            brokers[int(path.rpartition("/")[2])] = _endpoints(_content(node))
+    controller = _content(by_path.get(CONTROLLER)).get("brokerid")
+    cluster_id = _content(by_path.get(CLUSTER_ID)).get("id")
+    return Registry(
+        cluster_id=cluster_id if isinstance(cluster_id, str) else None,
+        controller=controller if isinstance(controller, int) else None,
+        brokers=brokers,
+        partitions=partitions,
+        nodes=tuple(sorted(by_path.values())),
+    )
+
+
+def partitions_path(topic: str) -> str:
+    """Where a topic's partitions are."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def state_path(topic: str, partition: str) -> str:
+    """Where a partition's state is."""
+    return f"{partitions_path(topic)}/{partition}/state"
+
+
+def _content(node: RegistryNode | None) -> Mapping[str, Any]:
+    if node is None:
+        return {}
+    try:
+        content = json.loads(node.text)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _endpoints(broker: Mapping[str, Any]) -> frozenset[str]:
+    """`host:port` of every listener."""
+    found = (_ENDPOINT.fullmatch(str(endpoint)) for endpoint in broker.get("endpoints") or ())
+    return frozenset(endpoint[1] for endpoint in found if endpoint is not None)
+
+
+def _partition(state: Mapping[str, Any]) -> PartitionRegistration | None:
+    try:
+        return PartitionRegistration(
+            int(state["leader"]), int(state["leader_epoch"]), tuple(int(replica) for replica in state["isr"])
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,89 @@
+"""`isthmus cluster`, as people and scripts call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from isthmus.cluster.local import LocalCluster
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "cluster"]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, east: LocalCluster) -> Run:
+    """Runs `isthmus cluster` with a configuration that knows `east`."""
+    path = tmp_path / "isthmus.yaml"
+    path.write_text(yaml.safe_dump({"clusters": {"east": {"bootstrap_servers": east.bootstrap_servers}}}))
+    environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
+
+    def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return _run
+
+
+def test_description_is_for_people_and_for_programs(run: Run, east: LocalCluster) -> None:
+    """A table with the parts that matter, more of them when wide, and everything as JSON."""
+    table, wide, told = (
+        run("describe", "east"),
+        run("describe", "east", "-o", "wide"),
+        run("describe", "east", "-o", "json"),
+    )
+
+    assert (table.returncode, wide.returncode, told.returncode) == (0, 0, 0)
+    report = json.loads(told.stdout)
+    assert report["mode"] == "kraft"
+    assert [broker["endpoint"] for broker in report["brokers"]] == [east.bootstrap_servers]
+    assert report["cluster_id"] in table.stdout
+    assert "metadata.version" in wide.stdout
+    assert "metadata.version" not in table.stdout
+
+
+def test_topics_are_shown_by_partition(run: Run, east: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A row for each partition; a topic that is not there ends with the code of wrong usage."""
+    name = topic("shown")
+    topics.create(east, name, partitions=3)
+    table, told = run("topics", "east", "--topic", name), run("topics", "east", "--topic", name, "-o", "yaml")
+
+    assert table.stdout.count(name) == 3
+    partitions = yaml.safe_load(told.stdout)["partitions"]
+    assert [(p["partition"], p["leader"], p["high_watermark"]) for p in partitions] == [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
+    assert run("topics", "east", "--topic", f"{name}x").returncode == 2
+    assert run("topics", "nowhere").returncode == 2
+
+
+def test_elections_have_to_be_named_and_may_be_needless(
+    run: Run, east: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """Without --preferred nothing is done; where the preferred replica leads nothing has to be."""
+    name = topic("elected")
+    topics.create(east, name)
+
+    assert run("elect-leaders", "east", "--topic", name).returncode == 2
+    done = run("elect-leaders", "east", "--preferred", "--topic", name, "-o", "json")
+    assert done.returncode == 0
+    assert [election["outcome"] for election in json.loads(done.stdout)] == ["not-needed"]
+
+
+def test_kraft_cluster_says_that_it_has_no_zookeeper(run: Run) -> None:
+    """That is an answer, not an error, and comes with the same tree."""
+    shown = run("registry", "east")
+
+    assert shown.returncode == 0
+    assert "has no ZooKeeper" in shown.stderr
+    assert "brokers" in shown.stdout

@@ -1,0 +1,150 @@
+"""The registry of a real cluster in ZooKeeper mode, read, watched, and held against what its brokers say."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
+from isthmus.control.known import KnownCluster
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.model.description import Mode
+from isthmus.model.registry import Registry, changes
+
+pytestmark = pytest.mark.integration
+
+TOPIC: Final = "orders"
+TERM_S: Final = 60.0
+SEEN_S: Final = 1.0
+"""How soon a change has to be told after ZooKeeper has it; a machine that does other things needs a while."""
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[ZooKeeperModeCluster]:
+    """Two brokers of 3.9 with a topic whose partitions both of them have."""
+    with ZooKeeperModeCluster.start("3.9.1", brokers=2) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        new = NewTopic(TOPIC, 2, replica_assignment=[[0, 1], [1, 0]])
+        admin.create_topics([new])[TOPIC].result(TERM_S)
+        yield cluster
+
+
+@pytest.fixture
+def keeper(old: ZooKeeperModeCluster) -> Iterator[KazooClient]:
+    """A session of the test's own."""
+    client = KazooClient(hosts=old.zookeeper_connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def known(old: ZooKeeperModeCluster, zookeeper: str | None = None) -> KnownCluster:
+    """The cluster as configured with its ZooKeeper."""
+    return KnownCluster(replace(old.cluster(), zookeeper=zookeeper or old.zookeeper_connect))
+
+
+def test_tree_is_what_zookeeper_holds(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
+    """Brokers, states, id and controller, each as it is there; only brokers and controller are ephemeral."""
+    report = known(old).registry()
+
+    assert report.is_from_zookeeper
+    assert report.findings == ()
+    by_path = {node.path: node for node in report.registry.nodes}
+    assert {path for path, node in by_path.items() if node.is_ephemeral} == {
+        "/brokers/ids/0",
+        "/brokers/ids/1",
+        "/controller",
+    }
+    state = f"/brokers/topics/{TOPIC}/partitions/1/state"
+    for path in ("/cluster/id", "/brokers/ids/1", "/controller", "/controller_epoch", state):
+        assert by_path[path].text == keeper.get(path)[0].decode()
+    described = known(old).describe()
+    assert (described.mode, described.controller) == (Mode.ZOOKEEPER, report.registry.controller)
+    assert described.cluster_id == report.registry.cluster_id
+    assert [broker.version for broker in described.brokers] == ["3.9", "3.9"]
+
+
+def test_lasting_disagreement_is_found(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
+    """A state in ZooKeeper that the brokers do not have is told, and no longer when it is put right."""
+    path = f"/brokers/topics/{TOPIC}/partitions/0/state"
+    right, _ = keeper.get(path)
+    wrong = {**json.loads(right), "leader": 1, "leader_epoch": 99}
+    keeper.set(path, json.dumps(wrong).encode())
+    try:
+        (finding,) = known(old).registry().findings
+        assert finding.subject == f"{old.cluster().alias}/{TOPIC}"
+        assert "ZooKeeper has leader 1 in epoch 99" in finding.message
+    finally:
+        keeper.set(path, right)
+    assert known(old).registry().findings == ()
+
+
+def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -> None:
+    """Both are errors that say what to check; a cluster whose ZooKeeper is not configured is only said to be that."""
+    with pytest.raises(ClusterError, match="holds no Kafka cluster"):
+        known(old, f"{old.zookeeper_connect}/elsewhere").registry()
+    with pytest.raises(Unreachable, match="does not answer"):
+        known(old, "127.0.0.1:23997").registry()
+    report = KnownCluster(old.cluster()).registry()
+    assert not report.is_from_zookeeper
+    assert "does not say where" in report.statement
+    assert set(report.registry.brokers) == {0, 1}
+
+
+def test_kraft_cluster_has_no_zookeeper(east: LocalCluster) -> None:
+    """It says so, and tells the same registry from its own metadata."""
+    report = KnownCluster(replace(east.cluster(), zookeeper="127.0.0.1:23997")).registry()
+
+    assert report.mode is Mode.KRAFT
+    assert "has no ZooKeeper" in report.statement
+    assert report.registry.cluster_id == KnownCluster(east.cluster()).describe().cluster_id
+    assert set(report.registry.brokers) == {1}
+    assert report.registry.controller == 1
+    assert not any(node.is_ephemeral for node in report.registry.nodes)
+
+
+def test_broker_that_goes_is_seen_at_once(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
+    """The watch tells of a killed broker, and of its partitions' new leaders, as soon as ZooKeeper has it."""
+    seen: list[tuple[float, Registry]] = []
+    gone_at: list[float] = []
+
+    def watch() -> None:
+        for registry in known(old).watch_registry():
+            seen.append((time.monotonic(), registry))
+            if registry.brokers.keys() == {0} and all(p.leader == 0 for p in registry.partitions.values()):
+                return
+
+    def note(_data: bytes | None, stat: object) -> None:
+        if stat is None:
+            gone_at.append(time.monotonic())
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    deadline = time.monotonic() + TERM_S
+    while not seen:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    keeper.DataWatch("/brokers/ids/1", note)
+    old.kill(1)
+    watching.join(TERM_S)
+
+    assert not watching.is_alive()
+    told_at = next(at for at, registry in seen if 1 not in registry.brokers)
+    assert told_at - gone_at[0] < SEEN_S
+    told = [line for (_, a), (_, b) in pairwise(seen) for line in changes(a, b)]
+    assert "broker 1 is gone" in told
+    assert any(line.startswith(f"{TOPIC}-1 is led by 0") for line in told)
+    report = known(old).registry()
+    assert report.findings == ()
+    assert {finding.check for finding in known(old).describe().findings} >= {"under-replicated", "leader-not-preferred"}

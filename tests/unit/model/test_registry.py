@@ -1,0 +1,81 @@
+"""What two looks at a registry, or two sides of it, have to say about each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isthmus.model.findings import Level
+from isthmus.model.registry import PartitionRegistration, Registry, changes, disagreements
+
+KEPT = Registry(
+    cluster_id="abc",
+    controller=0,
+    brokers={0: frozenset({"a:1", "a:2"}), 1: frozenset({"b:1"})},
+    partitions={("orders", 0): PartitionRegistration(0, 4, (0, 1)), ("orders", 1): PartitionRegistration(1, 2, (1,))},
+)
+TOLD = replace(KEPT, brokers={0: frozenset({"a:1"}), 1: frozenset({"b:1"})})
+
+
+def messages(told: Registry) -> list[str]:
+    """What disagrees with `KEPT`."""
+    return [finding.message for finding in disagreements("east", KEPT, told)]
+
+
+def test_both_sides_agree() -> None:
+    """A broker has more listeners than the one we came through, and in-sync replicas have no order."""
+    partitions = {**KEPT.partitions, ("orders", 0): PartitionRegistration(0, 4, (1, 0))}
+    assert messages(replace(TOLD, partitions=partitions)) == []
+
+
+def test_partitions_only_one_side_knows_are_none_of_our_business() -> None:
+    """A topic may be on its way, or not be shown to us."""
+    assert messages(replace(TOLD, partitions={})) == []
+
+
+def test_other_cluster_is_told_and_nothing_else() -> None:
+    """Where the ids differ every other difference follows from it."""
+    (finding,) = disagreements("east", KEPT, replace(TOLD, cluster_id="xyz", controller=1, brokers={}))
+    assert finding.level is Level.ERROR
+    assert "/cluster/id is abc, the brokers say xyz" in finding.message
+
+
+def test_each_disagreement_is_told() -> None:
+    """Live brokers, their endpoints, the controller, and leader, epoch and in-sync replicas of each partition."""
+    assert messages(replace(TOLD, brokers={0: frozenset({"a:1"})})) == [
+        "broker 1 is registered according to ZooKeeper, and not according to the API"
+    ]
+    assert messages(replace(TOLD, brokers={**TOLD.brokers, 1: frozenset({"c:1"})})) == [
+        "clients are sent to broker 1 at c:1, it is registered at b:1"
+    ]
+    assert messages(replace(TOLD, controller=1)) == ["/controller names broker 0, the brokers name 1"]
+    for state in (
+        PartitionRegistration(1, 4, (0, 1)),
+        PartitionRegistration(0, 5, (0, 1)),
+        PartitionRegistration(0, 4, (0,)),
+    ):
+        (message,) = messages(replace(TOLD, partitions={("orders", 0): state}))
+        assert message.startswith("partition 0: ZooKeeper has leader 0 in epoch 4 with 0, 1 in sync, the API leader")
+
+
+def test_epoch_that_is_not_told_disagrees_with_none() -> None:
+    """Old brokers answer without leader epochs."""
+    assert messages(replace(TOLD, partitions={("orders", 0): PartitionRegistration(0, -1, (0, 1))})) == []
+
+
+def test_changes_are_sentences() -> None:
+    """A broker that goes is told first, then the controller, then the partitions it led."""
+    after = replace(
+        KEPT,
+        controller=1,
+        brokers={1: frozenset({"b:1"}), 2: frozenset({"c:1"})},
+        partitions={("orders", 0): PartitionRegistration(-1, 5, ()), ("new", 0): PartitionRegistration(1, 0, (1,))},
+    )
+    assert list(changes(KEPT, after)) == [
+        "broker 0 is gone",
+        "broker 2 is there at c:1",
+        "broker 1 is the controller",
+        "new-0 is led by 1 in epoch 0, in sync are 1",
+        "orders-0 is without a leader in epoch 5, in sync are none",
+        "orders-1 is gone",
+    ]
+    assert list(changes(KEPT, KEPT)) == []
