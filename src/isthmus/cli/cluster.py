@@ -11,10 +11,11 @@ from rich.text import Text
 
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, console, print_line, print_tree, printable, render
+from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
 from isthmus.control.fabric import Fabric
 from isthmus.control.known import KnownCluster
 from isthmus.errors import ConfigError
+from isthmus.model.consumption import GroupReport
 from isthmus.model.description import ClusterReport
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
@@ -66,6 +67,32 @@ def topics(
     render([partition.as_dict() for partition in report.partitions], output, columns=columns)
     _show_transactions(report.transactions, output)
     _show_findings(report.findings, report.not_told, output)
+
+
+@app.command()
+def groups(
+    alias: AliasArgument,
+    group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be repeated.")] = None,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show groups of all types with state, coordinator and lag; those named with members and positions.
+
+    Exits with 1 if a group that was named is not there.
+    """
+    report = Fabric(configured(path)).cluster(alias).groups(group or ())
+    if output.is_table:
+        columns = ("group", "type", "state", "protocol", "members", "coordinator", "offsets_partition")
+        lags = ("lag_records", "lag_seconds", "problem")
+        render([each.summary() for each in report.groups], output, columns=(*columns, *lags))
+        for each in report.groups if group else ():
+            _show_group(each, output)
+        _show_findings((), report.not_told, output)
+    else:
+        render(report.as_dict(), output)
+    if group and any(each.problem for each in report.groups):
+        raise typer.Exit(1)
 
 
 @app.command(name="elect-leaders")
@@ -134,6 +161,28 @@ def _watch(cluster: KnownCluster) -> None:
 
 def _node_label(node: RegistryNode) -> str:
     return f"{'(ephemeral) ' if node.is_ephemeral else ''}{node.text}"
+
+
+def _show_group(report: GroupReport, output: OutputFormat) -> None:
+    members = () if report.description is None else report.description.members
+    if members:
+        rows: list[Row] = [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "rack": member.rack,
+                "assignment": [f"{topic}-{partition}" for topic, partition in member.assignment],
+            }
+            for member in members
+        ]
+        shown = ("client_id", "client_host", "instance_id", "assignment")
+        render(rows, output, title=f"members of {report.group}", columns=shown)
+    if report.positions:
+        positions = [position.as_dict() for position in report.positions]
+        columns = ("topic", "partition", "committed", "high_watermark", "lag_records", "lag_seconds", "problem")
+        render(positions, output, title=f"positions of {report.group}", columns=columns)
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:

@@ -70,7 +70,8 @@ def printable(text: str) -> str:
 def table(rows: Sequence[Row], title: str | None = None, columns: Sequence[str] | None = None) -> Table:
     """Rows as a table, for what is shown live; `render` prints what stays."""
     names = list(columns or dict.fromkeys(name for row in rows for name in row))
-    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    heading = None if title is None else Text(printable(title))
+    shown = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
         numeric = all(_is_number(row.get(name)) for row in rows)
         justify: JustifyMethod = "right" if numeric else "left"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
+from isthmus.cluster.consumption import group_reports
 from isthmus.cluster.description import describe
 from isthmus.cluster.elections import elect
 from isthmus.cluster.partitions import partition_states, partitions_of
@@ -17,6 +18,7 @@ from isthmus.control.registry import RegistryReport, read_report, watch
 from isthmus.errors import ConfigError
 from isthmus.model import health
 from isthmus.model.cluster import Cluster
+from isthmus.model.consumption import GroupsReport
 from isthmus.model.description import ClusterReport
 from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
@@ -87,6 +89,15 @@ class KnownCluster:
         """
         return in_loop(self._elect_leaders(topics, dry_run=dry_run))
 
+    def groups(self, names: Collection[str] = ()) -> GroupsReport:
+        """State, members, coordinator, positions and lags of all groups we may see, or of those named.
+
+        A group that does not exist has a problem; the others go on.
+
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._groups(names))
+
     def registry(self) -> RegistryReport:
         """The registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
 
@@ -123,6 +134,10 @@ class KnownCluster:
             ),
             not_told={**not_told, **silent},
         )
+
+    async def _groups(self, names: Collection[str]) -> GroupsReport:
+        async with Client(self.cluster) as client:
+            return await group_reports(client, names)
 
     async def _elect_leaders(self, topics: Collection[str], *, dry_run: bool) -> tuple[Election, ...]:
         async with Client(self.cluster) as client:

@@ -1,0 +1,111 @@
+"""How far consumer groups have read, position by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from isthmus.model.group import GroupDescription, GroupMember
+
+
+class Position(NamedTuple):
+    """A committed offset, and how far it is from the end of its log.
+
+    `lag_records` is `None` where no leader told the end, `lag_seconds` where there is nothing left to read, or
+    nobody asked how old the next record is. `member` is the client id of who reads the partition now.
+    """
+
+    topic: str
+    partition: int
+    committed: int
+    log_start: int | None
+    high_watermark: int | None
+    lag_seconds: float | None = None
+    member: str | None = None
+    problem: str | None = None
+
+    @property
+    def lag_records(self) -> int | None:
+        """The offsets from the position to the high watermark; those already deleted do not count."""
+        if self.high_watermark is None:
+            return None
+        return max(self.high_watermark - max(self.committed, self.log_start or 0), 0)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {**self._asdict(), "lag_records": self.lag_records}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """One group. `description` is `None` where its coordinator did not describe it, and `problem` says why."""
+
+    group: str
+    description: GroupDescription | None = None
+    positions: tuple[Position, ...] = ()
+    problem: str | None = None
+
+    @property
+    def lag_records(self) -> int:
+        """The sum over all positions."""
+        return sum(position.lag_records or 0 for position in self.positions)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """The age of the oldest record that is to be read next; `None` where no age was told."""
+        return max((p.lag_seconds for p in self.positions if p.lag_seconds is not None), default=None)
+
+    def summary(self) -> dict[str, object]:
+        """One line under stable names."""
+        told = self.description
+        return {
+            "group": self.group,
+            "type": None if told is None else str(told.type),
+            "state": None if told is None else str(told.state),
+            "protocol_type": None if told is None else told.protocol_type,
+            "protocol": None if told is None else told.protocol,
+            "members": None if told is None else len(told.members),
+            "coordinator": None if told is None else told.coordinator,
+            "offsets_partition": None if told is None else told.offsets_partition,
+            "lag_records": self.lag_records,
+            "lag_seconds": self.lag_seconds,
+            "problem": self.problem,
+        }
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        members = () if self.description is None else self.description.members
+        return {
+            **self.summary(),
+            "members": [_member(member) for member in members],
+            "positions": [position.as_dict() for position in self.positions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsReport:
+    """Groups of one cluster, and what was not told."""
+
+    cluster: str
+    groups: tuple[GroupReport, ...]
+    not_told: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {
+            "cluster": self.cluster,
+            "groups": [group.as_dict() for group in self.groups],
+            "not_told": dict(self.not_told),
+        }
+
+
+def _member(member: GroupMember) -> dict[str, object]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rack": member.rack,
+        "assignment": [{"topic": topic, "partition": partition} for topic, partition in member.assignment],
+    }
