@@ -20,6 +20,7 @@ TYPES: dict[object, str] = {
     schema.Address: "host:port",
     schema.ZooKeeper: "host:port,.../path",
     schema.Pattern: "pattern",
+    schema.GroupPatternText: "pattern",
     schema.Name: "name",
     schema.Url: "address",
     schema.Text: "text",

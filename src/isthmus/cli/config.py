@@ -16,7 +16,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
-from isthmus.model.topics import TopicPattern
+from isthmus.model.patterns import NamePattern
 
 # Spark's own default for spark.redaction.regex, and what it shows instead.
 _SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
@@ -102,7 +102,7 @@ def resolved(configuration: Configuration) -> Row:
 def _plain(value: object) -> object:
     if isinstance(value, Cluster):
         return value.alias
-    if isinstance(value, Secret | TopicPattern):
+    if isinstance(value, Secret | NamePattern):
         return str(value)
     if is_dataclass(value):
         return _fields(value)

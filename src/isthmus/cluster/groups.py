@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.group import OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
@@ -292,3 +292,17 @@ def _positions(answer: Any, topics: Iterable[Any]) -> Answer[Positions]:
                     p.committed_offset, NO_LEADER_EPOCH if epoch is None else epoch, p.metadata or ""
                 )
     return Answer(codes.NONE, found)
+
+
+async def delete_groups(client: Client, groups: Collection[str]) -> Outcomes[str, bool]:
+    """Delete groups nobody is in (API 42); whether each was there. Needs DELETE on each."""
+
+    async def ask(node: int, asked: Sequence[str]) -> Mapping[str, Answer[bool]]:
+        answer = await client.broker(node, DeleteGroupsRequest(groups_names=list(asked)))
+        return {result.group_id: _deleted(result.error_code) for result in answer.results}
+
+    return await ask_coordinators(client, groups, ask, "deleting group")
+
+
+def _deleted(code: int) -> Answer[bool]:
+    return Answer(codes.NONE, False) if code == codes.GROUP_ID_NOT_FOUND else Answer(code, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -20,9 +20,11 @@ from isthmus.config.document import Path
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import DataGapPolicy, Limits
 from isthmus.model.topics import TopicPattern
 
+_GROUPS: Final = GroupSettings()
 _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
 _LEDGER: Final = LedgerSettings()
@@ -74,6 +76,13 @@ def _pattern(value: str) -> str:
         raise ValueError(f"cannot be used: {error}") from None
 
 
+def _group_pattern(value: str) -> str:
+    try:
+        return str(GroupPattern.parse(value))
+    except ConfigError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+
+
 def _name(value: str) -> str:
     if _NAME.fullmatch(value) is None:
         raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
@@ -96,6 +105,7 @@ Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Address = Annotated[str, AfterValidator(_address)]
 ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
+GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
 Text = Annotated[str, Field(min_length=1)]
@@ -194,6 +204,43 @@ class TopicsSection(Section):
     exclude: tuple[Pattern, ...] = Field((), description="What to leave out, written in the same way. Exclusion wins.")
 
 
+class NamingSection(Section):
+    """Other names at the target, prefix for prefix. By default names stay as they are."""
+
+    source_prefix: str = Field("", description="What names at the source begin with; others are not carried.")
+    target_prefix: str = Field("", description="What they begin with at the target instead.")
+
+
+class GroupsSection(Section):
+    """The consumer groups whose positions a link carries."""
+
+    include: tuple[GroupPatternText, ...] = Field(
+        (),
+        description=(
+            "What to carry: a group's name, a prefix with a trailing *, or a regular expression between slashes that "
+            "has to match the whole name. Nothing matches by default."
+        ),
+    )
+    exclude: tuple[GroupPatternText, ...] = Field(
+        (), description="What to leave out, written in the same way. Exclusion wins."
+    )
+    way: Literal["identity", "timestamp"] = Field(
+        "identity",
+        description=(
+            "How a position becomes one at the target: identity is the same offset, timestamp the first record that is "
+            "not older than the record at the position less the margin."
+        ),
+    )
+    margin_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        _GROUPS.margin_s, description="The margin of the way timestamp, in seconds: so much is read again."
+    )
+    naming: NamingSection = Field(NamingSection(), description="Other names for groups at the target.")
+    delete_at_target: bool = Field(
+        _GROUPS.delete_at_target,
+        description="Whether a group that is gone at the source is deleted at the target, if nobody used it there.",
+    )
+
+
 class LimitsSection(Section):
     """How much a link may take. Sizes are numbers of bytes, or texts such as `50 MiB`."""
 
@@ -217,6 +264,7 @@ class LinkSection(Section):
     source: Text = Field(description="The alias of the cluster to read from.")
     target: Text = Field(description="The alias of the cluster to write to.")
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
+    groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
     on_data_gap: DataGapPolicy = Field(
         "stop",

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from isthmus.config.schema import (
     ClusterSection,
     FabricSection,
+    GroupsSection,
     LinkSection,
     OAuthSection,
     SecuritySection,
@@ -16,7 +17,9 @@ from isthmus.config.schema import (
 )
 from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
 from isthmus.model.configuration import LedgerSettings, SparkSettings
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
+from isthmus.model.naming import Naming
 from isthmus.model.topics import TopicFilter, TopicPattern
 
 
@@ -95,6 +98,7 @@ def _link(section: LinkSection, source: Cluster, target: Cluster) -> Link:
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
         ),
+        groups=_groups(section.groups),
         limits=Limits(
             bytes_per_s=section.limits.bytes_per_s,
             bytes_in_flight=section.limits.bytes_in_flight,
@@ -102,6 +106,17 @@ def _link(section: LinkSection, source: Cluster, target: Cluster) -> Link:
         on_data_gap=section.on_data_gap,
         compaction_holes_max=section.compaction_holes_max,
         topics_interval_s=section.topics_interval_s,
+    )
+
+
+def _groups(section: GroupsSection) -> GroupSettings:
+    return GroupSettings(
+        include=tuple(map(GroupPattern.parse, section.include)),
+        exclude=tuple(map(GroupPattern.parse, section.exclude)),
+        way=section.way,
+        margin_s=section.margin_s,
+        naming=Naming(source_prefix=section.naming.source_prefix, target_prefix=section.naming.target_prefix),
+        delete_at_target=section.delete_at_target,
     )
 
 

@@ -13,6 +13,8 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.audit import Audit
 from isthmus.control.claims import Claims
 from isthmus.control.goal import Goal
+from isthmus.control.groups.loop import GroupLoop
+from isthmus.control.groups.plan import GroupsPlan
 from isthmus.control.observation import problem_of
 from isthmus.control.plan import LinkPlan
 from isthmus.control.planning import TopicIds
@@ -74,6 +76,7 @@ class Session:
         self._goal = Goal(source)
         self._audit = Audit()
         self._audited_at = time.monotonic()
+        self._groups = GroupLoop(link, source, target, ledger) if link.groups.is_configured else None
         self._scheduler: LeaseScheduler | None = None
         self._foreign: dict[LaneKey, Problem] = {}
         self._known: dict[LaneKey, LaneReport] = {}
@@ -116,6 +119,8 @@ class Session:
         follow = asyncio.create_task(self._ledger.run())
         leases = asyncio.create_task(self._lease(workers, term_s))
         watch = asyncio.create_task(self._watch())
+        # Not waited for: what happens to groups never ends the copying.
+        groups = asyncio.create_task(self._carry_groups())
         halt = asyncio.create_task(self._stopping.wait())
         try:
             done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
@@ -123,10 +128,11 @@ class Session:
                 await task
         finally:
             # The leases need the ledger to say farewell, so it goes last.
-            for task in (halt, watch, leases):
+            for task in (halt, groups, watch, leases):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             if not follow.done():
+                await self._remember_groups()
                 await self._say_ended()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
@@ -188,6 +194,23 @@ class Session:
         self._scheduler = LeaseScheduler(spark, self._ledger, self._context, slots=slots, term_s=term_s)
         self._assign()
         await self._scheduler.run()
+
+    # Groups
+
+    @property
+    def groups(self) -> GroupsPlan | None:
+        """How the groups stand, `None` where the link carries none."""
+        return None if self._groups is None else self._groups.plan
+
+    async def _carry_groups(self) -> None:
+        if self._groups is not None:
+            await self._groups.run()
+
+    async def _remember_groups(self) -> None:
+        if self._groups is not None:
+            with contextlib.suppress(IsthmusError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._groups.remember()
 
     # Topics
 

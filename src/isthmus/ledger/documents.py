@@ -3,6 +3,7 @@
     link/east-west                the two clusters and the producer ids of the link
     topic/east-west/orders        which topics, by id, a target topic is made of, and how it stands
     gap/east-west/orders-3/120    records the source deleted before they were copied
+    group/east-west/billing       what was written for a consumer group at the target, and how it stands
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     stop/east-west                an operator wants the controller to end
     controller/east-west          who controls the link, and that it is alive
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.encoding import plain, revived
@@ -86,6 +87,30 @@ class GapDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (str(LaneKey(self.topic, self.partition)), str(self.offset_begin))
+
+
+class GroupPosition(NamedTuple):
+    """What was last written for one partition of the target: the source's position, and what it became there."""
+
+    topic: str
+    partition: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDocument(Document):
+    """One consumer group that the link carries. Without it no position is ever moved back."""
+
+    KIND: ClassVar[str] = "group"
+
+    group: str
+    standing: str
+    positions: tuple[GroupPosition, ...] = ()
+    problem: Problem | None = None
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.group,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +224,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         LinkDocument,
         TopicDocument,
         GapDocument,
+        GroupDocument,
         PauseDocument,
         StopDocument,
         ControllerDocument,

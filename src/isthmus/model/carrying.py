@@ -50,12 +50,12 @@ class Written:
 class Situation:
     """All that counts for one position.
 
-    `translated` is the source's position at the target, `None` where it cannot be told. `committed` is the target's own
-    position. `log_start` and `high_watermark` are the target's.
+    `translated` is the source's position at the target, `committed` the target's own. `log_start` and `high_watermark`
+    are the target's.
     """
 
     source: Committed
-    translated: int | None
+    translated: int
     committed: Committed | None
     log_start: int
     high_watermark: int
@@ -73,8 +73,6 @@ class Decision:
 
 def decide(situation: Situation) -> Decision:
     """What to do with a position."""
-    if situation.translated is None:
-        return Decision(Standing.NOT_MIRRORED)
     wanted = min(max(situation.translated, situation.log_start), situation.high_watermark)
     is_clamped = wanted < situation.translated
     committed = situation.committed

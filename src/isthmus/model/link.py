@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from isthmus.model.cluster import Cluster
+from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.topics import TopicFilter
 
 DataGapPolicy = Literal["stop", "continue"]
@@ -24,7 +25,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """An ordered pair of clusters and the topics mirrored from the source into the target.
+    """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
     `on_data_gap` says what happens to a partition whose source deleted records before they were
     copied; `compaction_holes_max` is the number of offsets missing in a source partition up to
@@ -35,6 +36,7 @@ class Link:
     source: Cluster
     target: Cluster
     topics: TopicFilter
+    groups: GroupSettings = field(default_factory=GroupSettings)
     limits: Limits = Limits()
     on_data_gap: DataGapPolicy = "stop"
     compaction_holes_max: int = 1_000_000

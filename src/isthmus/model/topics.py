@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, Self, assert_never
+from typing import Final, Self
 
 from isthmus.errors import ConfigError
+from isthmus.model.patterns import NamePattern
 
 RESERVED_PREFIX: Final = "__"
 _NAME_CHARACTERS_MAX: Final = 249
@@ -25,11 +26,8 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPattern:
-    """One pattern. `value` is the name, the prefix without its star or the bare expression."""
-
-    kind: Literal["literal", "prefix", "regex"]
-    value: str
+class TopicPattern(NamePattern):
+    """One pattern of topics."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -37,42 +35,15 @@ class TopicPattern:
 
         :raises ConfigError: When no topic could ever have such a name, or the expression is broken.
         """
-        if len(text) >= 2 and text[0] == text[-1] == "/":
-            _check_regex(text[1:-1])
-            return cls("regex", text[1:-1])
-        if text.endswith("*"):
-            _check_name(text[:-1], text)
-            return cls("prefix", text[:-1])
-        _check_name(text, text)
+        pattern = cls.split(text)
+        if pattern.kind != "regex":
+            _check_name(pattern.value, text)
         if text in ("", ".", ".."):
             raise ConfigError(
                 f"{text!r} is not a topic name",
                 hint="Write a topic's name, a prefix* or a /regex/.",
             )
-        return cls("literal", text)
-
-    def matches(self, name: str) -> bool:
-        """Whether the topic's name fits this pattern alone."""
-        match self.kind:
-            case "literal":
-                return name == self.value
-            case "prefix":
-                return name.startswith(self.value)
-            case "regex":
-                return re.fullmatch(self.value, name) is not None
-            case _:
-                assert_never(self.kind)
-
-    def __str__(self) -> str:
-        match self.kind:
-            case "literal":
-                return self.value
-            case "prefix":
-                return f"{self.value}*"
-            case "regex":
-                return f"/{self.value}/"
-            case _:
-                assert_never(self.kind)
+        return pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +82,3 @@ def _check_name(name: str, text: str) -> None:
             f"{text!r} cannot match a topic: names have at most {_NAME_CHARACTERS_MAX} characters",
             hint="Shorten it.",
         )
-
-
-def _check_regex(expression: str) -> None:
-    if not expression:
-        raise ConfigError("// is an empty regular expression", hint="Write * for every topic.")
-    try:
-        re.compile(expression)
-    except re.error as error:
-        raise ConfigError(
-            f"/{expression}/ is not a regular expression: {error}",
-            hint="It is read as Python's re module reads it and has to match the whole name.",
-        ) from error

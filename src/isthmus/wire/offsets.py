@@ -32,13 +32,14 @@ class Offset(NamedTuple):
 async def list_offsets(
     connection: Connection,
     epochs: Mapping[PartitionKey, int],
-    timestamp: int,
+    timestamp: int | Mapping[PartitionKey, int],
     *,
     isolation: int = READ_UNCOMMITTED,
     timeout_s: float = 3.0,
 ) -> dict[PartitionKey, Offset]:
     """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start).
 
+    One for all partitions or one for each. By timestamp it is the first offset that has it or a later one, -1 for none.
     `epochs` maps partitions to the leader epoch they are believed to be in (-1 for unknown); a leader of another epoch
     answers FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
     """
@@ -48,7 +49,9 @@ async def list_offsets(
             name=name,
             partitions=[
                 topic_class.ListOffsetsPartition(
-                    partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp
+                    partition_index=partition,
+                    current_leader_epoch=epoch,
+                    timestamp=timestamp if isinstance(timestamp, int) else timestamp[name, partition],
                 )
                 for partition, epoch in partitions
             ],

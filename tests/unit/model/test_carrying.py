@@ -18,7 +18,7 @@ def situations(draw: st.DrawFn) -> Situation:
     start = draw(OFFSETS)
     return Situation(
         source=Committed(draw(OFFSETS)),
-        translated=draw(st.none() | OFFSETS),
+        translated=draw(OFFSETS),
         committed=draw(st.none() | st.builds(Committed, OFFSETS)),
         log_start=start,
         high_watermark=start + draw(OFFSETS),
@@ -34,7 +34,6 @@ def test_what_is_committed_lies_within_the_log(situation: Situation) -> None:
     """
     offset = decide(situation).offset
     if offset is not None:
-        assert situation.translated is not None
         assert situation.log_start <= offset <= situation.high_watermark
         assert offset <= max(situation.translated, situation.log_start)
 
@@ -101,7 +100,6 @@ def test_standings() -> None:
     assert decide(replace(situation, committed=Committed(5))) == Decision(Standing.IN_STEP)
     assert decide(replace(situation, committed=Committed(7))) == Decision(Standing.AHEAD_AT_TARGET)
     assert decide(replace(situation, is_vacant=False)) == Decision(Standing.ACTIVE_AT_TARGET)
-    assert decide(replace(situation, translated=None)) == Decision(Standing.NOT_MIRRORED)
     noted = replace(situation, source=Committed(5, metadata="new"), committed=Committed(5))
     assert decide(noted) == Decision(Standing.IN_STEP)
     assert decide(replace(noted, written=Written(5, 5))) == Decision(Standing.DUE, 5)

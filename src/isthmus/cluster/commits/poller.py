@@ -39,12 +39,12 @@ class Survey:
         found = await list_groups(self._client)
         if found.errors and not found.values:
             raise next(iter(found.errors.values()))
-        self.listings = {name: listing for name, listing in listed(found).items() if self._wanted(name)}
+        before = self.listings if found.errors else {}
+        # The groups of a broker that does not answer are not gone.
+        self.listings = {**before, **{name: one for name, one in listed(found).items() if self._wanted(name)}}
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
-        asked = ({*self.listings} | self._literals) - shares
-        if found.errors:
-            # The groups of a broker that does not answer are not gone.
-            asked |= self.positions.keys()
+        # A group whose coordinator is just moving is not listed by anybody: its new one knows whether it is gone.
+        asked = ({*self.listings, *self.positions} | self._literals) - shares
         outcome = await committed_offsets(self._client, asked)
         kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
         self.positions = {**{g: p for g, p in outcome.values.items() if p}, **kept}

@@ -1,0 +1,96 @@
+"""Offsets by time: the timestamp of the record at a position, and the first offset that is not older."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from aiokafka.record.memory_records import MemoryRecords
+
+from isthmus.cluster.offsets import LogRange, leaders_of
+from isthmus.cluster.reading import LogReader, OffsetRange, unreadable
+from isthmus.errors import ClusterError
+from isthmus.wire import codes
+from isthmus.wire.batch import Batch
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey, list_offsets
+
+_AT_ONCE: Final = 32
+_NO_TIMESTAMP: Final = -1
+
+
+async def record_timestamps(
+    client: Client, positions: Mapping[PartitionKey, int], ranges: Mapping[PartitionKey, LogRange]
+) -> dict[PartitionKey, int]:
+    """The timestamp (ms) of the first record at or behind each position, or of the last before it where it is the end.
+
+    Partitions that hold no record, or records without timestamps, are left out. A fetch for each partition.
+
+    :raises ClusterError: A partition cannot be read.
+    """
+    reader = LogReader(client, stall_s=5.0)
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(key: PartitionKey) -> int:
+        async with free:
+            return await _timestamp(reader, key, positions[key], ranges[key])
+
+    keys = [key for key in positions if key in ranges]
+    found = dict(zip(keys, await asyncio.gather(*map(find, keys)), strict=True))
+    return {key: timestamp for key, timestamp in found.items() if timestamp != _NO_TIMESTAMP}
+
+
+async def _timestamp(reader: LogReader, key: PartitionKey, position: int, log: LogRange) -> int:
+    begin = min(max(position, log.start), max(log.stable_end - 1, log.start))
+    latest = _NO_TIMESTAMP
+    # Control batches hold no record: what lies behind them is asked for next.
+    while begin < log.stable_end:
+        batch = await reader.first_batch(OffsetRange(*key, begin, log.stable_end))
+        if batch is None:
+            break
+        for offset, timestamp in [] if batch.is_control else _stamps(batch, key):
+            if offset >= position:
+                return timestamp
+            latest = timestamp
+        begin = batch.offset_end
+    return latest if latest != _NO_TIMESTAMP else await _before(reader, key, log)
+
+
+async def _before(reader: LogReader, key: PartitionKey, log: LogRange) -> int:
+    """The timestamp of the first record there is: not too late for any position behind it."""
+    batch = await reader.first_batch(OffsetRange(*key, log.start, log.stable_end))
+    stamps = [] if batch is None or batch.is_control else _stamps(batch, key)
+    return stamps[0][1] if stamps else _NO_TIMESTAMP
+
+
+def _stamps(batch: Batch, key: PartitionKey) -> list[tuple[int, int]]:
+    try:
+        stored = MemoryRecords(bytes(batch.view)).next_batch()
+        shift = batch.base_offset - stored.base_offset if batch.magic == 2 else 0
+        return [(r.offset + shift, _NO_TIMESTAMP if r.timestamp is None else r.timestamp) for r in stored]
+    except Exception as error:
+        raise unreadable("the source", f"offset {batch.base_offset} of {key[0]}-{key[1]}", error) from error
+
+
+async def offsets_by_time(client: Client, timestamps: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
+    """The first offset with a timestamp (ms) not below the one given, -1 where there is none; one request per leader.
+
+    :raises ClusterError: A partition's leader did not answer.
+    """
+    metadata = await client.metadata(sorted({topic for topic, _ in timestamps}))
+    leaders, without = leaders_of(metadata, timestamps)
+    for key, code in without.items():
+        raise _refusal(client, key, code)
+    found: dict[PartitionKey, int] = {}
+    for node, epochs in leaders.items():
+        answers = await list_offsets(await client.connection(node), epochs, timestamps)
+        for key, answer in answers.items():
+            if answer.error_code != codes.NONE:
+                raise _refusal(client, key, answer.error_code)
+            found[key] = answer.offset
+    return found
+
+
+def _refusal(client: Client, key: PartitionKey, code: int) -> ClusterError:
+    return codes.error_for(code, f"looking up a time in {key[0]}-{key[1]}", cluster=client.cluster.alias)

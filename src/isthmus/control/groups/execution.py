@@ -1,0 +1,86 @@
+"""Plans of groups carried out at the target; each group has its own outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from isthmus.cluster.groups import committed_offsets, delete_groups, describe_groups
+from isthmus.control.groups.committing import GroupCommitter
+from isthmus.control.groups.plan import GroupPlan, PositionPlan
+from isthmus.control.groups.planning import Memory, commit_of, troubled
+from isthmus.control.groups.recollection import GroupMemory
+from isthmus.errors import ClusterError
+from isthmus.model.carrying import Standing
+from isthmus.model.group import Committed
+from isthmus.wire.client import Client
+
+
+async def apply_groups(
+    plans: Sequence[GroupPlan], committer: GroupCommitter, memory: GroupMemory, target: Client
+) -> tuple[GroupPlan, ...]:
+    """Carry plans out; how the groups stand afterwards. One that changed meanwhile is `UNAVAILABLE`: plan it again.
+
+    :raises ClusterError: The target as a whole did not answer; nothing was written.
+    """
+    by_target = {plan.target_group: plan for plan in plans}
+    commits = {name: commit for name, plan in by_target.items() if (commit := commit_of(plan)) is not None}
+    outcome = await committer.commit(commits) if commits else None
+    stands: dict[str, GroupPlan] = dict(by_target)
+    for name in commits:
+        plan = by_target[name]
+        if outcome is None or name in outcome.errors or name in outcome.changed:
+            error = None if outcome is None else outcome.errors.get(name)
+            stands[name] = _left(plan, error)
+        elif name in outcome.uncertain:
+            memory.attempted(plan)
+            stands[name] = _left(plan, None)
+        else:
+            memory.done(plan)
+            stands[name] = _carried_out(plan)
+    for name, plan in by_target.items():
+        if plan.delete:
+            stands[name] = await _delete(plan, memory, target)
+        else:
+            memory.agreed(stands[name])
+            memory.stands(stands[name])
+    return tuple(stands.values())
+
+
+def _left(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
+    if error is None:
+        return replace(plan, standing=Standing.UNAVAILABLE)
+    found = troubled(plan.group, plan.target_group, error)
+    return replace(plan, standing=found.standing, problem=found.problem)
+
+
+def _carried_out(plan: GroupPlan) -> GroupPlan:
+    standing = Standing.IN_STEP if plan.standing is Standing.DUE else plan.standing
+    return replace(plan, standing=standing, positions=tuple(map(_committed, plan.positions)))
+
+
+def _committed(position: PositionPlan) -> PositionPlan:
+    if position.commit is None:
+        return position
+    standing = Standing.IN_STEP if position.standing is Standing.DUE else position.standing
+    written = Committed(position.commit, metadata=position.source.metadata)
+    return replace(position, standing=standing, committed=written, commit=None)
+
+
+async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> GroupPlan:
+    """Delete a group at the target if nobody used it there: all its positions are those that were written."""
+    name = plan.target_group
+    described = (await describe_groups(target, [name])).values.get(name)
+    committed = (await committed_offsets(target, [name])).values.get(name)
+    written: Memory = memory.written.get(plan.group, {})
+    if described is None or committed is None or not described.state.is_vacant or not _is_ours(committed, written):
+        return replace(plan, delete=False)
+    error = (await delete_groups(target, [name])).errors.get(name)
+    if error is not None:
+        return replace(troubled(plan.group, name, error), standing=Standing.GONE_AT_SOURCE)
+    memory.forget(plan.group)
+    return plan
+
+
+def _is_ours(committed: Mapping[tuple[str, int], Committed], written: Memory) -> bool:
+    return all(key in written and written[key].target == found.offset for key, found in committed.items())

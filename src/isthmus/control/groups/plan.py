@@ -1,0 +1,114 @@
+"""What would be done with groups, and how they stand, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from isthmus.control.plan import problem_dict
+from isthmus.model.carrying import Standing
+from isthmus.model.group import Committed, GroupState, GroupType
+from isthmus.model.lane import Problem
+from isthmus.model.translation import Way
+from isthmus.wire.offsets import PartitionKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionPlan:
+    """One position of a group. Offsets are `None` where there is none, or none can be told.
+
+    `translated` is the source's position at the target, `committed` the target's own, `commit` what is to be written.
+    """
+
+    topic: str
+    partition: int
+    target_topic: str | None
+    source: Committed
+    translated: int | None
+    committed: Committed | None
+    log_start: int | None
+    high_watermark: int | None
+    standing: Standing
+    commit: int | None = None
+
+    @property
+    def target_key(self) -> PartitionKey:
+        return self.target_topic or "", self.partition
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "target_topic": self.target_topic,
+            "source_position": self.source.offset,
+            "translated": self.translated,
+            "target_position": None if self.committed is None else self.committed.offset,
+            "target_log_start": self.log_start,
+            "target_high_watermark": self.high_watermark,
+            "standing": str(self.standing),
+            "commit": self.commit,
+            "metadata": self.source.metadata,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """One group. `standing` is that of the position that needs most attention; `delete` that it goes at the target."""
+
+    group: str
+    target_group: str
+    standing: Standing
+    source_type: GroupType = GroupType.UNKNOWN
+    source_state: GroupState = GroupState.UNKNOWN
+    target_state: GroupState = GroupState.UNKNOWN
+    positions: tuple[PositionPlan, ...] = ()
+    problem: Problem | None = None
+    delete: bool = False
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything would be written at the target."""
+        return self.delete or any(position.commit is not None for position in self.positions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "group": self.group,
+            "target_group": self.target_group,
+            "type": str(self.source_type),
+            "source_state": str(self.source_state),
+            "target_state": str(self.target_state),
+            "standing": str(self.standing),
+            "delete": self.delete,
+            "problem": problem_dict(self.problem) if self.problem else None,
+            "positions": [position.as_dict() for position in self.positions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsPlan:
+    """The groups of one link. `problem` is why nothing can be told of any."""
+
+    link: str
+    source: str
+    target: str
+    way: Way
+    groups: tuple[GroupPlan, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything would be written at the target."""
+        return any(group.has_changes for group in self.groups)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "source": self.source,
+            "target": self.target,
+            "way": self.way,
+            "problem": problem_dict(self.problem) if self.problem else None,
+            "groups": [group.as_dict() for group in self.groups],
+        }

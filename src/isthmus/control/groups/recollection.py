@@ -1,0 +1,108 @@
+"""What was written for groups, and how they stood: kept in memory, and in the ledger so that it survives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from isthmus.cluster.groups import Positions
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.control.groups.planning import Memory
+from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
+from isthmus.ledger.records import Change, Deletion
+from isthmus.model.carrying import Written
+from isthmus.wire.offsets import PartitionKey
+
+
+class GroupMemory:
+    """The memory of one link's groups. What changed since it was last taken is in `changes`.
+
+    Losing it costs no position: it only means that none is moved back.
+    """
+
+    def __init__(self, link: str, documents: Mapping[str, Document]) -> None:
+        self._link = link
+        self._documents = {d.group: d for d in documents.values() if isinstance(d, GroupDocument) and d.link == link}
+        self._written: dict[str, dict[PartitionKey, Written]] = {
+            group: {(p.topic, p.partition): Written(p.source, p.target) for p in document.positions}
+            for group, document in self._documents.items()
+        }
+        self._attempted: dict[str, dict[PartitionKey, Written]] = {}
+        self._changed: set[str] = set()
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that are known."""
+        return frozenset(self._documents)
+
+    @property
+    def written(self) -> Mapping[str, Memory]:
+        """What was last written, by group."""
+        return self._written
+
+    def settle(self, group: str, committed: Positions) -> None:
+        """The target was looked at: did what was attempted last, without an answer, succeed?"""
+        for key, written in self._attempted.pop(group, {}).items():
+            found = committed.get(key)
+            if found is not None and found.offset == written.target:
+                self._written.setdefault(group, {})[key] = written
+
+    def attempted(self, plan: GroupPlan) -> None:
+        """A commit was sent, and its answer got lost."""
+        self._attempted[plan.group] = _written(plan)
+
+    def done(self, plan: GroupPlan) -> None:
+        """A commit was made."""
+        self._written.setdefault(plan.group, {}).update(_written(plan))
+
+    def agreed(self, plan: GroupPlan) -> None:
+        """Where the target's position is the one to be written, it counts as written, whoever wrote it.
+
+        So a ledger that was lost comes back, and a group that is in step follows its source back.
+        """
+        known = self._written.setdefault(plan.group, {})
+        for p in plan.positions:
+            if p.commit is None and p.committed is not None and p.committed.offset == p.translated:
+                known[p.target_key] = Written(p.source.offset, p.committed.offset)
+
+    def stands(self, plan: GroupPlan) -> None:
+        """How the group stands now."""
+        positions = tuple(
+            GroupPosition(*key, written.source, written.target)
+            for key, written in sorted(self._written.get(plan.group, {}).items())
+        )
+        document = GroupDocument(
+            link=self._link,
+            group=plan.group,
+            standing=str(plan.standing),
+            positions=positions,
+            problem=plan.problem,
+        )
+        if self._documents.get(plan.group) != document:
+            self._documents[plan.group] = document
+            self._changed.add(plan.group)
+
+    def forget(self, group: str) -> None:
+        """The group is gone on both sides."""
+        self._written.pop(group, None)
+        if self._documents.pop(group, None) is not None:
+            self._changed.add(group)
+
+    def changes(self, limit: int) -> list[Change]:
+        """What is to be written into the ledger, at most so many documents; `taken` says that it was."""
+        return [self._change(group) for group in sorted(self._changed)[:limit]]
+
+    def taken(self, changes: Iterable[Change]) -> None:
+        """These are in the ledger. What changed since stays to be written."""
+        keys = {change.key: change for change in changes}
+        for group in list(self._changed):
+            change = self._change(group)
+            if keys.get(change.key) == change:
+                self._changed.discard(group)
+
+    def _change(self, group: str) -> Change:
+        document = self._documents.get(group)
+        return document or Deletion(GroupDocument(link=self._link, group=group, standing="").key)
+
+
+def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
+    return {p.target_key: Written(p.source.offset, p.commit) for p in plan.positions if p.commit is not None}

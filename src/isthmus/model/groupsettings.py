@@ -1,0 +1,68 @@
+"""Which groups a link carries, under which names and how their positions are translated.
+
+Patterns are written as for topics: a name, a `prefix*` or a `/regex/`. A group may have any name, so one that ends with
+a star or stands between slashes takes a regular expression. Exclusion wins, and nothing matches by default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from isthmus.errors import ConfigError
+from isthmus.model.naming import Naming
+from isthmus.model.patterns import NamePattern
+from isthmus.model.translation import Way
+
+OWN_PREFIX: Final = "__isthmus."
+"""Groups of Isthmus itself, which are carried nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPattern(NamePattern):
+    """One pattern of groups."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The pattern as people write it; `str` gives the same text back.
+
+        :raises ConfigError: It is empty, or the expression is broken.
+        """
+        if not text:
+            raise ConfigError("'' matches no group", hint="Write a group's name, a prefix*, a /regex/, or * for all.")
+        return cls.split(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """How a link treats consumer groups. `margin_s` is for the way `timestamp`.
+
+    A group that is gone at the source is deleted at the target only with `delete_at_target`.
+    """
+
+    include: tuple[GroupPattern, ...] = ()
+    exclude: tuple[GroupPattern, ...] = ()
+    way: Way = "identity"
+    margin_s: float = 60.0
+    naming: Naming = field(default_factory=Naming)
+    delete_at_target: bool = False
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether the link carries any groups at all."""
+        return bool(self.include)
+
+    def matches(self, group: str) -> bool:
+        """Whether a group of the source is carried."""
+        return (
+            not group.startswith(OWN_PREFIX)
+            and self.naming.to_target(group) is not None
+            and any(pattern.matches(group) for pattern in self.include)
+            and not any(pattern.matches(group) for pattern in self.exclude)
+        )
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The groups included by name: each is expected to exist. Sorted."""
+        names = {pattern.value for pattern in self.include if pattern.kind == "literal"}
+        return tuple(sorted(name for name in names if self.matches(name)))

@@ -1,0 +1,65 @@
+"""Patterns of names as people write them: a name, a `prefix*` or a `/regex/`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, Self, assert_never
+
+from isthmus.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """One pattern. `value` is the name, the prefix without its star or the bare expression."""
+
+    kind: Literal["literal", "prefix", "regex"]
+    value: str
+
+    @classmethod
+    def split(cls, text: str) -> Self:
+        """The pattern as people write it; `str` gives the same text back.
+
+        :raises ConfigError: The expression is broken.
+        """
+        if len(text) >= 2 and text[0] == text[-1] == "/":
+            _check_regex(text[1:-1])
+            return cls("regex", text[1:-1])
+        if text.endswith("*"):
+            return cls("prefix", text[:-1])
+        return cls("literal", text)
+
+    def matches(self, name: str) -> bool:
+        """Whether the name fits this pattern alone."""
+        match self.kind:
+            case "literal":
+                return name == self.value
+            case "prefix":
+                return name.startswith(self.value)
+            case "regex":
+                return re.fullmatch(self.value, name) is not None
+            case _:
+                assert_never(self.kind)
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "literal":
+                return self.value
+            case "prefix":
+                return f"{self.value}*"
+            case "regex":
+                return f"/{self.value}/"
+            case _:
+                assert_never(self.kind)
+
+
+def _check_regex(expression: str) -> None:
+    if not expression:
+        raise ConfigError("// is an empty regular expression", hint="Write * for every name.")
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise ConfigError(
+            f"/{expression}/ is not a regular expression: {error}",
+            hint="It is read as Python's re module reads it and has to match the whole name.",
+        ) from error

@@ -1,0 +1,123 @@
+"""A link's groups carried between two local clusters as its controller does it, with nothing of Spark in it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from isthmus.cluster.groups import Positions, committed_offsets
+from isthmus.control.groups.loop import GroupLoop
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.ledger.documents import TopicDocument
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.carrying import Standing
+from isthmus.model.cluster import Cluster
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Link
+from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.wire.client import Client
+from tests.integration.groups.consumers import TERM_S
+from tests.integration.lane.topics import Brokers, as_admin
+
+
+def link_of(
+    source: Cluster, target: Cluster, topics: list[str], groups: list[str], *, name: str, **settings: Any
+) -> Link:
+    """A link that carries these groups."""
+    return Link(
+        name=name,
+        source=replace(source, alias="source"),
+        target=replace(target, alias="target"),
+        topics=TopicFilter(include=tuple(map(TopicPattern.parse, topics))),
+        groups=GroupSettings(include=tuple(map(GroupPattern.parse, groups)), **settings),
+    )
+
+
+class Carrying:
+    """A loop at work."""
+
+    def __init__(self, loop: GroupLoop, source: Client, target: Client) -> None:
+        self.loop, self.source, self.target = loop, source, target
+
+    def group(self, name: str) -> GroupPlan | None:
+        """How a group stands, `None` while it is not known."""
+        return next((group for group in self.loop.plan.groups if group.group == name), None)
+
+    def standing(self, name: str) -> Standing | None:
+        found = self.group(name)
+        return None if found is None else found.standing
+
+    async def position(self, group: str) -> Positions:
+        """What the target says of a group, once no transaction holds it."""
+        return dict((await committed_offsets(self.target, [group], require_stable=True)).values.get(group, {}))
+
+    async def offsets(self, group: str) -> dict[int, int]:
+        """The positions at the target by partition, of groups that read one topic."""
+        return {partition: found.offset for (_, partition), found in (await self.position(group)).items()}
+
+    async def until(self, condition: Callable[[], Any], *, term_s: float = TERM_S) -> float:
+        """Wait for something to become true; how long it took (s)."""
+        begun = time.monotonic()
+        while True:
+            answer = condition()
+            if await answer if asyncio.iscoroutine(answer) else answer:
+                return time.monotonic() - begun
+            assert time.monotonic() - begun < term_s, f"still {self.loop.plan}"
+            await asyncio.sleep(_LOOK_S)
+
+    async def until_at(self, group: str, offsets: dict[int, int], *, term_s: float = TERM_S) -> float:
+        """Wait until a group stands there at the target; how long it took (s)."""
+
+        async def is_there() -> bool:
+            return await self.offsets(group) == offsets
+
+        return await self.until(is_there, term_s=term_s)
+
+
+_LOOK_S: Final = 0.02
+
+
+@asynccontextmanager
+async def carrying(link: Link, *, known: bool = True) -> AsyncIterator[Carrying]:
+    """Carry the groups of a link until the block is left; its topics count as mirrored if they are `known`."""
+    async with Client(link.source) as source, Client(link.target) as target:
+        ledger = LinkLedger(target, link.name)
+        await ledger.open()
+        follow = asyncio.create_task(ledger.run())
+        if known:
+            await declare(link, ledger, source, target)
+        loop = GroupLoop(link, source, target, ledger)
+        run = asyncio.create_task(loop.run())
+        try:
+            yield Carrying(loop, source, target)
+            await loop.remember()
+        finally:
+            for task in (run, follow):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            ledger.close()
+
+
+async def declare(link: Link, ledger: LinkLedger, source: Client, target: Client) -> None:
+    """Say in the ledger, as a controller would, that the topics were mirrored."""
+    names = link.topics.literals
+    here, there = await source.metadata(names), await target.metadata(names)
+    for name in names:
+        document = TopicDocument(
+            link=link.name,
+            source_topic=name,
+            source_topic_id=here.topics[name].topic_id,
+            target_topic=name,
+            target_topic_id=there.topics[name].topic_id,
+            state="ACTIVE",
+        )
+        await ledger.write(document)
+
+
+def between(source: Brokers, target: Brokers, topics: list[str], groups: list[str], **settings: Any) -> Link:
+    """A link between two local clusters, as a super user; named after its first topic."""
+    return link_of(as_admin(source), as_admin(target), topics, groups, name=topics[0], **settings)

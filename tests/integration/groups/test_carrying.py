@@ -1,0 +1,205 @@
+"""Groups carried from one real cluster to another, while their consumers commit, move and go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from isthmus.cluster.groups import committed_offsets, describe_groups
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.carrying import Standing
+from isthmus.model.group import Committed, GroupState
+from isthmus.model.naming import Naming
+from isthmus.wire.client import Client
+from tests.integration.groups import consumers
+from tests.integration.groups.carrying import between, carrying
+from tests.integration.lane.topics import SEPTEMBER, Given, create, create_both, delete_records, produce
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def records(count: int, *, begin: int = 0) -> list[Given]:
+    """Records a second apart, whose values are their numbers."""
+    return [Given(None, b"%d" % n, [], SEPTEMBER + n * 1000) for n in range(begin, begin + count)]
+
+
+def filled(east: LocalCluster, west: LocalCluster, name: str, count: int, *, partitions: int = 1) -> None:
+    """A topic that is alike on both sides, as a mirror would leave it."""
+    create_both(east, west, name, partitions=partitions)
+    for cluster in (east, west):
+        for partition in range(partitions):
+            produce(cluster, name, records(count), partition=partition)
+
+
+def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Forward, back with the source, with their metadata, within a second each; leader epochs are not copied."""
+    name, group = topic("follow"), topic("follow")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 5}})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group])) as link:
+            await link.until_at(group, {0: 5})
+            took = []
+            for offset in (6, 12, 3, 20):
+                await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): offset}})
+                took.append(await link.until_at(group, {0: offset}))
+            assert max(took) < 1
+            await link.until(lambda: link.standing(group) is Standing.IN_STEP)
+            with consumers.joined(east, group, name) as member:
+                noted = TopicPartition(name, 0, 7, metadata="noted")
+                await asyncio.to_thread(member.commit, offsets=[noted], asynchronous=False)
+            await link.until_at(group, {0: 7})
+            noted_at_source = (await committed_offsets(link.source, [group])).values[group][name, 0]
+            assert noted_at_source.metadata.startswith("noted")
+            assert await link.position(group) == {(name, 0): Committed(7, metadata=noted_at_source.metadata)}
+
+    asyncio.run(scenario())
+
+
+def test_a_position_is_never_beyond_the_log(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """While the mirror catches up the position is the end of what is there; below the log start it is the start."""
+    name, ahead, behind, empty = topic("within"), topic("ahead"), topic("behind"), topic("empty")
+    create_both(east, west, name, partitions=2)
+    produce(east, name, records(30))
+    produce(west, name, records(10))
+    delete_records(west, name, 4)
+    consumers.commit(east, {ahead: {(name, 0): 25}, behind: {(name, 0): 2}, empty: {(name, 1): 0}})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [ahead, behind, empty])) as link:
+            await link.until_at(ahead, {0: 10})
+            await link.until_at(behind, {0: 4})
+            await link.until_at(empty, {1: 0})
+            assert link.standing(ahead) is Standing.CATCHING_UP
+            await asyncio.to_thread(produce, west, name, records(5, begin=10))
+            await link.until_at(ahead, {0: 15})
+            await asyncio.to_thread(produce, west, name, records(15, begin=15))
+            await link.until_at(ahead, {0: 25})
+            await link.until(lambda: link.standing(ahead) is Standing.IN_STEP)
+
+    asyncio.run(scenario())
+
+
+def test_a_group_at_work_at_the_target_is_left_alone(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """While it has members there its own commits count, also when it has left: it is not moved back to the source's."""
+    name, group, free = topic("active"), topic("active"), topic("free")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 5}})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group, free])) as link:
+            await link.until_at(group, {0: 5})
+            with consumers.joined(west, group, name) as member:
+                await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 8}, free: {(name, 0): 9}})
+                await link.until(lambda: link.standing(group) is Standing.ACTIVE_AT_TARGET)
+                await link.until_at(free, {0: 9})
+                assert await link.offsets(group) == {0: 5}
+                own = TopicPartition(name, 0, 15)
+                await asyncio.to_thread(member.commit, offsets=[own], asynchronous=False)
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 10}})
+            await link.until(lambda: link.standing(group) is Standing.AHEAD_AT_TARGET)
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 2}})
+            await asyncio.sleep(0.6)
+            assert await link.offsets(group) == {0: 15}
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 18}})
+            await link.until_at(group, {0: 18})
+
+    asyncio.run(scenario())
+
+
+def test_what_was_written_survives_a_restart(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A source that was moved back while no controller ran is followed back; unknown topics are no obstacle."""
+    name, other, group = topic("restart"), topic("other"), topic("restart")
+    filled(east, west, name, 20)
+    create(east, other)
+    consumers.commit(east, {group: {(name, 0): 15, (other, 0): 0}})
+    link_settings = between(east, west, [name], [group])
+
+    async def scenario() -> None:
+        async with carrying(link_settings) as link:
+            await link.until_at(group, {0: 15})
+            found = link.group(group)
+            assert found is not None
+            assert {p.topic: p.standing for p in found.positions}[other] is Standing.NOT_MIRRORED
+        await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 4}})
+        async with carrying(link_settings) as link:
+            await link.until_at(group, {0: 4})
+
+    asyncio.run(scenario())
+
+
+def test_groups_under_other_names_and_deleted_ones(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A prefix takes the place of another; a group deleted at the source goes at the target if so configured."""
+    name, stem = topic("renamed"), topic("stem")
+    kept, used = f"{stem}.kept", f"{stem}.used"
+    filled(east, west, name, 20)
+    consumers.commit(east, {kept: {(name, 0): 5}, used: {(name, 0): 6}})
+    naming = Naming(source_prefix=f"{stem}.", target_prefix=f"east.{stem}.")
+    settings = between(east, west, [name], [f"{stem}.*"], naming=naming, delete_at_target=True)
+
+    async def state(client: Client, group: str) -> GroupState:
+        return (await describe_groups(client, [group])).values[group].state
+
+    async def scenario() -> None:
+        async with carrying(settings) as link:
+            await link.until_at(f"east.{kept}", {0: 5})
+            await link.until_at(f"east.{used}", {0: 6})
+            await asyncio.to_thread(consumers.commit, west, {f"east.{used}": {(name, 0): 9}})
+            await asyncio.to_thread(consumers.delete_groups, east, kept, used)
+
+            async def is_gone() -> bool:
+                return await state(link.target, f"east.{kept}") is GroupState.DEAD
+
+            await link.until(is_gone)
+            await link.until(lambda: link.standing(used) is Standing.GONE_AT_SOURCE)
+            assert await link.offsets(f"east.{used}") == {0: 9}
+
+    asyncio.run(scenario())
+
+
+def test_positions_by_timestamp(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """By time a position is never behind its record, and before it only by the margin; at the end likewise."""
+    name = topic("timed")
+    groups = {topic("timed"): at for at in (0, 7, 20, 999)}
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): at} for group, at in groups.items()})
+
+    async def scenario() -> None:
+        settings = between(east, west, [name], list(groups), way="timestamp", margin_s=3.0)
+        async with carrying(settings) as link:
+            for group, at in groups.items():
+                await link.until_at(group, {0: max(min(at, 19) - 3, 0)})
+
+    asyncio.run(scenario())
+
+
+def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """200 groups with 50 partitions each are at the target in less than two seconds after their commits."""
+    name = topic("many")
+    groups = [topic("many") for _ in range(200)]
+    filled(east, west, name, 10, partitions=50)
+    consumers.commit(east, {group: {(name, p): p % 10 for p in range(50)} for group in groups})
+    pattern = f"/{'|'.join(groups)}/"
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [pattern])) as link:
+            expected = {p: p % 10 for p in range(50)}
+            await link.until(lambda: len(link.loop.plan.groups) == 200)
+            assert all([await link.offsets(group) == expected for group in groups])
+            later = {p: p % 10 + 1 for p in range(50)}
+            await asyncio.to_thread(
+                consumers.commit, east, {g: {(name, p): o for p, o in later.items()} for g in groups}
+            )
+            begun = time.monotonic()
+            for group in groups:
+                await link.until_at(group, later)
+            assert time.monotonic() - begun < 2
+
+    asyncio.run(scenario())
