@@ -22,7 +22,7 @@ from isthmus.cluster.brokers import (
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.local.java import find_java
-from isthmus.control import rights
+from isthmus.control import rights, standing
 from isthmus.control.claims import Claims
 from isthmus.control.observation import ObservedLink, observe
 from isthmus.control.plan import LinkPlan, TopicPlan
@@ -61,7 +61,8 @@ async def examine(configuration: Configuration) -> list[Finding]:
             if link.source.alias in reached and link.target.alias in reached:
                 ends = clients[link.source.alias], clients[link.target.alias]
                 findings.extend(await _link(link, *ends, reached[link.target.alias], claims))
-        return findings
+        # Links that share a cluster find the same there.
+        return list(dict.fromkeys(findings))
 
 
 def _host() -> Iterator[Finding]:
@@ -104,6 +105,7 @@ async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Find
         findings.append(_ok(alias, "version", f"the brokers offer what Kafka {spans} offers"))
     findings.extend(_security(client.cluster))
     findings.append(await _clock(client))
+    findings.extend(await standing.cluster_findings(client, description))
     return description, findings
 
 
@@ -164,11 +166,13 @@ async def _link(
         at_source = await topic_operations(source, list(observed.pairs))
         at_target = await topic_operations(target, there)
         ledger = await _ledger(link, target)
+        states = await standing.link_findings(source, target, list(observed.pairs), there)
     except ClusterError as error:
         return [_error(link.name, "topics", error)]
     return [
         *topic_plan_findings(plan),
         *retention_findings(observed),
+        *states,
         *rights.topic_findings(link.name, link.source.alias, rights.SOURCE_TOPIC, at_source),
         *rights.topic_findings(link.name, link.target.alias, rights.TARGET_TOPIC, at_target),
         *rights.cluster_findings(link.name, link.target.alias, cluster.operations),

@@ -18,7 +18,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding. `subject` is a cluster, a link, a topic (`link/topic`) or the host."""
+    """One finding. `subject` is a cluster, a link, a topic (`link/topic` or `cluster/topic`) or the host."""
 
     level: Level
     subject: str

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.known import KnownCluster
-from isthmus.lane.filler import filler
-from isthmus.lane.transaction import Transaction
 from isthmus.model.findings import Level
 from isthmus.model.transactions import TransactionState
-from isthmus.wire.batch import HEADER_BYTES, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.produce import Append, decode, encode
+from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.lane import topics
 from tests.integration.lane.transactions import TransactionalProducer
 
@@ -27,52 +21,7 @@ pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
-VERIFICATION: Final = "transaction.partition.verification.enable"
-# The last version in which a client says itself which partitions a transaction has (KIP-890).
-PRODUCE_VERSION: Final = 11
 TERM_S: Final = 30.0
-
-
-@pytest.fixture
-def trusting(east: LocalCluster) -> Iterator[LocalCluster]:
-    """A cluster whose leaders do not ask coordinators whether a transaction exists."""
-    _set(east, ConfigEntry(VERIFICATION, "false", incremental_operation=AlterConfigOpType.SET))
-    yield east
-    _set(east, ConfigEntry(VERIFICATION, None, incremental_operation=AlterConfigOpType.DELETE))
-
-
-def _set(cluster: LocalCluster, entry: ConfigEntry) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(TERM_S)
-
-
-def leave_hanging(cluster: LocalCluster, name: str, records: int) -> int:
-    """Write records of a transaction that its coordinator never hears of; the producer id."""
-
-    async def scenario() -> int:
-        async with Client(topics.as_admin(cluster)) as client:
-            transaction = Transaction(client, name)
-            await transaction.initialize()
-            topic = (await client.metadata([name])).topics[name]
-            connection = await client.connection(topic.partitions[0].leader)
-            batch = filler(records, topics.SEPTEMBER)
-            header = stamp(batch, transaction.producer_id, transaction.epoch, 0, transactional=True)
-            frame = encode(
-                [Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])],
-                version=PRODUCE_VERSION,
-                correlation=connection.next_correlation,
-                client_id=connection.client_id,
-                timeout_ms=10_000,
-                transactional_id=name,
-            )
-            future = connection.post_frame(frame, lambda payload, c: decode(payload, c, PRODUCE_VERSION))
-            answers, _ = await connection.within(future, TERM_S, "Produce")
-            assert [answer.error_code for answer in answers.values()] == [0]
-            return transaction.producer_id
-
-    return asyncio.run(scenario())
 
 
 def test_open_transaction_is_known_to_its_coordinator(east: LocalCluster, topic: TopicNamer) -> None:
@@ -100,12 +49,12 @@ def test_open_transaction_is_known_to_its_coordinator(east: LocalCluster, topic:
         assert time.monotonic() < deadline
 
 
-def test_hanging_transaction_is_found_and_ended(trusting: LocalCluster, topic: TopicNamer) -> None:
+def test_hanging_transaction_is_found_and_ended(east: LocalCluster, topic: TopicNamer) -> None:
     """A transaction that no coordinator knows is found as kafka-transactions finds it, and ended as the hint says."""
     name = topic("hanging")
-    topics.create(trusting, name)
-    producer_id = leave_hanging(trusting, name, 4)
-    known = KnownCluster(trusting.cluster())
+    topics.create(east, name)
+    producer_id = leave_hanging(east, name, 4)
+    known = KnownCluster(east.cluster())
 
     report = known.topics([name])
     (transaction,) = report.transactions
@@ -113,7 +62,7 @@ def test_hanging_transaction_is_found_and_ended(trusting: LocalCluster, topic: T
     assert (transaction.first_offset, transaction.held_records) == (0, 4)
     (finding,) = report.findings
     assert (finding.level, finding.check) == (Level.ERROR, "hanging transaction")
-    servers = ("--bootstrap-server", trusting.bootstrap_servers)
+    servers = ("--bootstrap-server", east.bootstrap_servers)
     listed = kafka_tool(TOOL, *servers, "find-hanging", "--topic", name).stdout
     assert str(producer_id) in listed, listed
     arguments = finding.hint.partition(" abort ")[2].split()

@@ -21,6 +21,7 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
 from isthmus.model.cluster import Cluster
 from isthmus.model.findings import Finding, Level
+from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import topics
 
@@ -126,3 +127,33 @@ def test_same_cluster_on_both_sides(east: LocalCluster) -> None:
     twin = Cluster(alias="twin", bootstrap_servers=east.cluster().bootstrap_servers)
     (message,) = errors(examined(east.cluster(), twin, "orders"))
     assert "are the same cluster" in message
+
+
+def test_state_of_the_clusters_is_told(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Controllers are examined, and topics of a link that cannot take what is sent to them are named."""
+    name, other = topic("brittle"), topic("other")
+    for cluster in (east, west):
+        topics.create(cluster, name, min_insync_replicas=2)
+        topics.create(cluster, other, min_insync_replicas=2)
+    findings = examined(east.cluster(), west.cluster(), name)
+    told = {(f.subject, f.check): f for f in findings}
+    assert told["east", "quorum"].level is Level.OK
+    for alias in ("east", "west"):
+        finding = told[f"{alias}/{name}", "fewer-replicas-than-min-isr"]
+        assert (finding.level, "min.insync.replicas is 2" in finding.message) == (Level.WARN, True)
+    assert not any(other in f.subject for f in findings)
+
+
+def test_transaction_that_holds_the_mirror_for_ever_is_told(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer
+) -> None:
+    """A hanging transaction at the source is an error, with who it is and how to end it."""
+    name = topic("held")
+    topics.create(east, name)
+    producer_id = leave_hanging(east, name, 3)
+    findings = examined(east.cluster(), west.cluster(), name)
+    (finding,) = [f for f in findings if f.check == "hanging transaction"]
+    assert (finding.level, finding.subject) == (Level.ERROR, f"east/{name}")
+    assert f"producer {producer_id}" in finding.message
+    assert "the mirror wait for ever" in finding.message
+    assert f"abort --topic {name} --partition 0 --start-offset 0" in finding.hint

@@ -1,0 +1,68 @@
+"""Hanging transactions made for the tests: written where a leader does not ask whether they exist."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.lane.filler import filler
+from isthmus.lane.transaction import Transaction
+from isthmus.wire.batch import HEADER_BYTES, stamp
+from isthmus.wire.client import Client
+from isthmus.wire.produce import Append, decode, encode
+from tests.integration.lane import topics
+
+_VERIFICATION: Final = "transaction.partition.verification.enable"
+# The last version in which a client says itself which partitions a transaction has (KIP-890).
+_PRODUCE_VERSION: Final = 11
+_TERM_S: Final = 30.0
+
+
+def leave_hanging(cluster: LocalCluster, name: str, records: int) -> int:
+    """Write records of a transaction that its coordinator never hears of; the producer id."""
+    with _trusting(cluster):
+        return asyncio.run(_leave(cluster, name, records))
+
+
+@contextmanager
+def _trusting(cluster: LocalCluster) -> Iterator[None]:
+    """Meanwhile leaders do not ask coordinators whether a transaction exists."""
+    _set(cluster, ConfigEntry(_VERIFICATION, "false", incremental_operation=AlterConfigOpType.SET))
+    try:
+        yield
+    finally:
+        _set(cluster, ConfigEntry(_VERIFICATION, None, incremental_operation=AlterConfigOpType.DELETE))
+
+
+def _set(cluster: LocalCluster, entry: ConfigEntry) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TERM_S)
+
+
+async def _leave(cluster: LocalCluster, name: str, records: int) -> int:
+    async with Client(topics.as_admin(cluster)) as client:
+        transaction = Transaction(client, name)
+        await transaction.initialize()
+        topic = (await client.metadata([name])).topics[name]
+        connection = await client.connection(topic.partitions[0].leader)
+        batch = filler(records, topics.SEPTEMBER)
+        header = stamp(batch, transaction.producer_id, transaction.epoch, 0, transactional=True)
+        frame = encode(
+            [Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])],
+            version=_PRODUCE_VERSION,
+            correlation=connection.next_correlation,
+            client_id=connection.client_id,
+            timeout_ms=10_000,
+            transactional_id=name,
+        )
+        future = connection.post_frame(frame, lambda payload, c: decode(payload, c, _PRODUCE_VERSION))
+        answers, _ = await connection.within(future, _TERM_S, "Produce")
+        assert [answer.error_code for answer in answers.values()] == [0]
+        return transaction.producer_id
