@@ -8,6 +8,7 @@ asked once more, because a transaction may end in between.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,7 @@ _PASSING: Final = frozenset(
     {codes.COORDINATOR_LOAD_IN_PROGRESS, codes.COORDINATOR_NOT_AVAILABLE, codes.NOT_COORDINATOR}
 )
 _NOT_STARTED: Final = -1
+_HIDDEN: Final = "coordinators may hide transactions from us: DESCRIBE on all transactional ids is missing"
 
 
 class _Holder(NamedTuple):
@@ -63,8 +65,7 @@ async def open_transactions(
 ) -> tuple[tuple[OpenTransaction, ...], dict[str, str]]:
     """The transactions that hold back the last stable offsets of partitions, and what was not told.
 
-    Needs READ on the topics, and DESCRIBE on the transactional ids: those we may not see look as if no
-    coordinator knew them.
+    Needs READ on the topics, and DESCRIBE on all transactional ids: without it nothing is called hanging.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
@@ -73,14 +74,26 @@ async def open_transactions(
         return (), {}
     holders, not_told = await _holders(client, held)
     coordinators = await _coordinators(client, {holder.producer_id for holder in holders})
+    orphans = {holder.key for holder in holders if not _is_coordinated(holder, coordinators)}
+    if orphans and not coordinators.silent and not await _may_see_all(client):
+        coordinators = coordinators._replace(silent=_HIDDEN)
     if coordinators.silent:
         not_told["transactions"] = coordinators.silent
-    orphans = {holder.key for holder in holders if not _is_coordinated(holder, coordinators)}
     still, _ = await _holders(client, {key: held[key] for key in orphans})
     remaining = [holder for holder in holders if holder.key not in orphans or holder in still]
     times = await record_times(client, {holder.key: holder.first_offset for holder in remaining})
     found = [_transaction(holder, held[holder.key], coordinators, times.get(holder.key)) for holder in remaining]
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition, each.first_offset))), not_told
+
+
+async def _may_see_all(client: Client) -> bool:
+    """Whether no transaction is hidden from us: coordinators leave out those that we may not DESCRIBE.
+
+    A transactional id that nobody has is asked for, since rights are looked at first.
+    """
+    nobody = f"isthmus-{uuid.uuid4()}"
+    answer = await client.any(DescribeTransactionsRequest(transactional_ids=[nobody]))
+    return all(state.error_code not in codes.AUTHORIZATION for state in answer.transaction_states)
 
 
 def _is_coordinated(holder: _Holder, coordinators: _Coordinators) -> bool:

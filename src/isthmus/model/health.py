@@ -211,9 +211,9 @@ def transaction_findings(
                 check="hanging transaction",
                 message=f"{held}: no coordinator knows it, so nobody will end it. Consumers at read_committed and "
                 "the mirror wait for ever",
-                hint=f"Without DESCRIBE on its transactional id it may only be hidden from us. Else end it: "
-                f"kafka-transactions --bootstrap-server ({cluster or subject}) abort --topic {transaction.topic} "
-                f"--partition {transaction.partition} --start-offset {transaction.first_offset}",
+                hint="Unless an access rule hides its transactional id from us, end it: kafka-transactions "
+                f"--bootstrap-server ({cluster or subject}) abort --topic {transaction.topic} --partition "
+                f"{transaction.partition} --start-offset {transaction.first_offset}",
             )
         elif _is_overdue(transaction, now_ms):
             yield Finding(

@@ -19,11 +19,14 @@ from confluent_kafka.admin import (
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
+from isthmus.control.known import KnownCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.findings import Finding, Level
+from isthmus.model.transactions import TransactionState
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import topics
+from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 
@@ -157,3 +160,34 @@ def test_transaction_that_holds_the_mirror_for_ever_is_told(
     assert f"producer {producer_id}" in finding.message
     assert "the mirror wait for ever" in finding.message
     assert f"abort --topic {name} --partition 0 --start-offset 0" in finding.hint
+
+
+def test_hidden_transaction_is_not_called_hanging(secured: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Without the right to see transactions an open one looks as if nobody knew it: nobody is told to abort it."""
+    name = topic("hidden")
+    topics.create(secured, name)
+    producer = TransactionalProducer(secured, f"{name}-id")
+    producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
+    admin = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
+    rule = AclBinding(
+        ResourceType.TRANSACTIONAL_ID,
+        "*",
+        ResourcePatternType.LITERAL,
+        "User:isthmus",
+        "*",
+        AclOperation.DESCRIBE,
+        AclPermissionType.DENY,
+    )
+    admin.create_acls([rule])[rule].result(30)
+    known = KnownCluster(secured.cluster())
+    try:
+        deadline = time.monotonic() + 30
+        while not (report := known.topics([name])).not_told:
+            assert time.monotonic() < deadline
+        assert [transaction.state for transaction in report.transactions] == [TransactionState.UNKNOWN]
+        assert "DESCRIBE on all transactional ids is missing" in report.not_told["transactions"]
+        assert not any(finding.check == "hanging transaction" for finding in report.findings)
+    finally:
+        wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
+        admin.delete_acls([wanted])[wanted].result(30)
+        producer.end(commit=True)
