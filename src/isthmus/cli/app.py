@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "run": Command("isthmus.cli.run", "Create what is missing and copy."),
     "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
     "verify": Command("isthmus.cli.verify", "Prove that both sides hold the same, or say where they do not."),
+    "groups": Command("isthmus.cli.groups", "Show and carry consumer groups; try a failover without one."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),

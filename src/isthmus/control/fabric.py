@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
+from isthmus.control.groups.links import Groups
 from isthmus.control.known import KnownCluster
 from isthmus.control.loop import in_loop
 from isthmus.control.neighbours import neighbouring_claims
@@ -87,6 +88,11 @@ class Fabric:
         :raises ConfigError: There is none of that alias.
         """
         return KnownCluster(self.configuration.cluster(alias))
+
+    @property
+    def groups(self) -> Groups:
+        """The consumer groups the links carry: planned, carried once, and drilled."""
+        return Groups(self.links, self.configuration.ledger)
 
     def plan(self, *, link: str | None = None) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.

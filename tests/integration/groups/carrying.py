@@ -121,3 +121,14 @@ async def declare(link: Link, ledger: LinkLedger, source: Client, target: Client
 def between(source: Brokers, target: Brokers, topics: list[str], groups: list[str], **settings: Any) -> Link:
     """A link between two local clusters, as a super user; named after its first topic."""
     return link_of(as_admin(source), as_admin(target), topics, groups, name=topics[0], **settings)
+
+
+async def declared(link: Link) -> None:
+    """The same in a ledger that nobody holds."""
+    async with Client(link.source) as source, Client(link.target) as target:
+        ledger = LinkLedger(target, link.name)
+        try:
+            await ledger.open()
+            await declare(link, ledger, source, target)
+        finally:
+            ledger.close()

@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from typing import Final
 
-from isthmus.cluster.commits.poller import CARRIED_TYPES
 from isthmus.cluster.commits.source import CommitSource
-from isthmus.cluster.groups import describe_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.execution import apply_groups
-from isthmus.control.groups.observation import mirrored_topics, observe_groups
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan
-from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
+from isthmus.control.groups.planner import GroupPlanner
 from isthmus.control.groups.recollection import GroupMemory
 from isthmus.control.observation import problem_of
 from isthmus.control.recollection import paused_topics
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
-from isthmus.model.group import GroupState
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
@@ -48,13 +44,13 @@ class GroupLoop:
     def __init__(self, link: Link, source: Client, target: Client, ledger: LinkLedger) -> None:
         self.problem: Problem | None = None
         self._link = link
-        self._source, self._target = source, target
+        self._target = target
         self._ledger = ledger
         self._commits = CommitSource(source, link.groups.matches, link.groups.literals)
         self._committer = GroupCommitter(target, link.name)
         self._memory = GroupMemory(link.name, ledger.documents)
+        self._planner = GroupPlanner(link, source, target, self._memory, ledger.documents)
         self._groups: dict[str, GroupPlan] = {}
-        self._mirrored: Mapping[str, str] = {}
         self._changed: set[str] = set()
         self._all_at = self._soon_at = self._remember_at = 0.0
 
@@ -69,6 +65,7 @@ class GroupLoop:
             way=link.groups.way,
             groups=tuple(self._groups[group] for group in sorted(self._groups)),
             problem=self.problem,
+            notes=notes_of(self._commits.reason, self._committer.reason),
         )
 
     async def run(self) -> None:
@@ -100,7 +97,7 @@ class GroupLoop:
             return
         now = time.monotonic()
         if now >= self._all_at:
-            self._mirrored = await mirrored_topics(self._link, self._ledger.documents, self._source, self._target)
+            await self._planner.refresh()
             self._changed |= self._commits.positions.keys() | self._memory.groups
             self._all_at = now + ALL_S
         if now >= self._soon_at:
@@ -114,44 +111,12 @@ class GroupLoop:
             self._remember_at = now + REMEMBER_S
 
     async def _carry(self, due: Collection[str]) -> None:
-        positions = self._commits.positions
-        known = {group: positions[group] for group in due if group in positions}
-        if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
-            self._mirrored = await mirrored_topics(self._link, self._ledger.documents, self._source, self._target)
-        view = await observe_groups(self._link, known, self._mirrored, self._source, self._target)
-        for group in view.groups:
-            if group.committed is not None:
-                self._memory.settle(group.group, group.committed)
-        plans = [*plan_groups(view, self._memory.written), *await self._others(due, known)]
+        plans = await self._planner.plan(self._commits, due)
         for plan in await apply_groups(plans, self._committer, self._memory, self._target):
             if plan.delete:
                 self._groups.pop(plan.group, None)
             else:
                 self._groups[plan.group] = plan
-
-    async def _others(self, due: Iterable[str], known: Collection[str]) -> list[GroupPlan]:
-        """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""
-        found, missing = [], []
-        listings, settings = self._commits.listings, self._link.groups
-        for group in {*due, *self._commits.errors, *listings} - set(known):
-            name = settings.naming.to_target(group) or group
-            if group in self._commits.errors:
-                found.append(troubled(group, name, self._commits.errors[group]))
-            elif group in listings and listings[group].type not in CARRIED_TYPES:
-                found.append(unsupported(group, name, listings[group].type))
-            elif group in self._memory.groups and settings.matches(group):
-                missing.append(group)
-        return found + await self._gone(missing)
-
-    async def _gone(self, missing: Collection[str]) -> list[GroupPlan]:
-        """Those of which their coordinators at the source say that they do not exist."""
-        settings = self._link.groups
-        described = (await describe_groups(self._source, missing)).values
-        return [
-            gone(group, settings.naming.to_target(group) or group, delete=settings.delete_at_target)
-            for group, description in described.items()
-            if description.state is GroupState.DEAD
-        ]
 
     async def remember(self) -> None:
         """Write down what changed.

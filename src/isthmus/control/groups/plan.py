@@ -88,7 +88,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPlan:
-    """The groups of one link. `problem` is why nothing can be told of any."""
+    """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may."""
 
     link: str
     source: str
@@ -96,6 +96,7 @@ class GroupsPlan:
     way: Way
     groups: tuple[GroupPlan, ...] = ()
     problem: Problem | None = None
+    notes: tuple[Problem, ...] = ()
 
     @property
     def has_changes(self) -> bool:
@@ -110,5 +111,18 @@ class GroupsPlan:
             "target": self.target,
             "way": self.way,
             "problem": problem_dict(self.problem) if self.problem else None,
+            "notes": [problem_dict(note) for note in self.notes],
             "groups": [group.as_dict() for group in self.groups],
         }
+
+
+def notes_of(polls_because: str, unguarded_because: str) -> tuple[Problem, ...]:
+    """What works less well than it may, and what would help; an empty reason is none."""
+    notes = []
+    if polls_because:
+        hint = "Grant READ on topic __consumer_offsets at the source to follow commits within milliseconds."
+        notes.append(Problem(f"commits are asked for once a second: {polls_because}", hint))
+    if unguarded_because:
+        message = f"a commit that a consumer makes in the very moment of ours could be lost: {unguarded_because}"
+        notes.append(Problem(message, "Grant WRITE on the transactional id isthmus.<link>.groups at the target."))
+    return tuple(notes)

@@ -1,0 +1,188 @@
+"""`isthmus groups`: the consumer groups that links carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.control.fabric import Fabric
+from isthmus.control.groups.drill import GroupDrill
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan
+from isthmus.model.carrying import Standing
+from isthmus.model.lane import Problem
+
+DIFFERENCE: Final = 4
+_TROUBLE: Final = frozenset({Standing.NOT_AUTHORIZED, Standing.UNAVAILABLE, Standing.UNSUPPORTED})
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name at the source.")]
+LinkOption = Annotated[str | None, typer.Option("--link", help="Only this link.")]
+
+
+@app.callback()
+def group() -> None:
+    """Show how consumer groups stand on both sides, carry their positions, and try a failover."""
+
+
+@app.command(name="list")
+def list_groups(
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show all groups the links carry and how each stands at its target."""
+    _show(Fabric(configured(path)).groups.plan(link=link), output)
+
+
+@app.command()
+def describe(
+    name: GroupArgument,
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show every position of one group, at the source and at the target."""
+    found = Fabric(configured(path)).groups.plan(link=link, group=name)
+    if not output.is_table:
+        render([plan.as_dict() for plan in found], output)
+        return
+    columns = (
+        *("link", "topic", "partition", "source_position", "target_position"),
+        *("target_log_start", "target_high_watermark", "standing"),
+    )
+    render(_position_rows(found), output, columns=columns)
+    _tell(found)
+
+
+@app.command()
+def translate(
+    name: GroupArgument,
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show what each position of one group is at the target, whether it is written there or not."""
+    found = Fabric(configured(path)).groups.plan(link=link, group=name)
+    columns = ("link", "way", "topic", "partition", "source_position", "target_topic", "translated")
+    rows = [{column: row[column] for column in columns} for row in _position_rows(found)]
+    render(rows, output)
+    _tell(found)
+
+
+@app.command()
+def sync(
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    name: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Carry the positions of all groups once. isthmus run does so all the time.
+
+    Exits with 1 if a group could not be carried for another reason than its own members or position at the target.
+    """
+    groups = Fabric(configured(path)).groups
+    found = groups.plan(link=link, group=name) if dry_run else groups.sync(link=link, group=name)
+    _show(found, output)
+    if any(plan.problem or any(each.standing in _TROUBLE for each in plan.groups) for plan in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def drill(
+    name: GroupArgument,
+    path: ConfigOption = None,
+    link: LinkOption = None,
+    records: Annotated[int, typer.Option("--records", min=1, help="Records to compare in each partition.")] = 1000,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Prove a failover without one: read at the target from where the group would go on.
+
+    A scratch group gets its positions and is deleted afterwards; the group itself is not touched. Exits with 4 if
+    records would be skipped.
+    """
+    found = Fabric(configured(path)).groups.drill(name, link=link, records=records)
+    if output.is_table:
+        render([position.as_dict() for position in found.positions], output)
+        _tell_drill(found)
+    else:
+        render(found.as_dict(), output)
+    if found.skipped:
+        raise typer.Exit(DIFFERENCE)
+
+
+def _show(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
+    if not output.is_table:
+        render([plan.as_dict() for plan in plans], output)
+        return
+    render([_row(plan, each) for plan in plans for each in plan.groups], output, columns=_COLUMNS)
+    _tell(plans)
+
+
+_COLUMNS: Final = (
+    *("link", "group", "type", "source_state", "target_group", "target_state", "partitions", "to_write", "standing"),
+)
+
+
+def _row(plan: GroupsPlan, group: GroupPlan) -> Row:
+    return {
+        "link": plan.link,
+        "group": group.group,
+        "type": str(group.source_type),
+        "source_state": str(group.source_state),
+        "target_group": group.target_group,
+        "target_state": str(group.target_state),
+        "way": plan.way,
+        "partitions": len(group.positions),
+        "to_write": sum(position.commit is not None for position in group.positions),
+        "delete": group.delete,
+        "standing": str(group.standing),
+        "problem": group.problem.message if group.problem else None,
+    }
+
+
+def _position_rows(plans: Sequence[GroupsPlan]) -> list[Row]:
+    return [
+        {"link": plan.link, "way": plan.way, **position.as_dict()}
+        for plan in plans
+        for each in plan.groups
+        for position in each.positions
+    ]
+
+
+def _tell(plans: Sequence[GroupsPlan]) -> None:
+    """What keeps groups from being in step, and what to do about it: on stderr."""
+    for plan in plans:
+        for problem in (plan.problem, *plan.notes):
+            _say(plan.link, problem)
+        for each in plan.groups:
+            _say(f"{plan.link}/{each.group}", each.problem)
+
+
+def _tell_drill(found: GroupDrill) -> None:
+    _say(f"{found.link}/{found.group}", found.problem)
+    if found.not_mirrored:
+        topics = ", ".join(found.not_mirrored)
+        _say(f"{found.link}/{found.group}", Problem(f"not mirrored, and so not tried: {topics}"))
+    style = "red" if found.skipped else "green"
+    told = f"a failover of {found.group} would skip {found.skipped} records and read {found.read_again} again"
+    console.print(Text(printable(told), style=style))
+
+
+def _say(where: str, problem: Problem | None) -> None:
+    if problem is not None:
+        console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
+        if problem.hint:
+            console.print(Text(f"  {printable(problem.hint)}"))

@@ -1,0 +1,220 @@
+"""A failover tried without one: what would a group read at the target if it went on there now?
+
+A scratch group gets the positions the group would have at the target. What stands behind them is read from there, and
+held against what the group still has to read at the source.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.cluster.groups import Positions, committed_offsets, delete_groups
+from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.control.groups.plan import GroupPlan, PositionPlan
+from isthmus.control.groups.transaction import commit_outside
+from isthmus.control.plan import problem_dict
+from isthmus.errors import ClusterError
+from isthmus.lane.rebatch import Record, records_of
+from isthmus.model.group import Committed
+from isthmus.model.groupsettings import OWN_PREFIX
+from isthmus.model.lane import Problem
+from isthmus.model.link import Link
+from isthmus.model.translation import Way
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_TOKEN_BYTES: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionDrill:
+    """One partition. `compared` records were read on both sides from the group's position on.
+
+    `skipped` are those of them the group would never see at the target, `read_again` those it would see a second time.
+    `waiting` offsets are not at the target yet: they come with the mirror.
+    """
+
+    topic: str
+    partition: int
+    source_position: int
+    target_position: int
+    compared: int
+    skipped: int
+    read_again: int
+    waiting: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDrill:
+    """What a failover of one group would bring. `problem` is what could not be tried or tidied up."""
+
+    link: str
+    group: str
+    target_group: str
+    way: Way
+    positions: tuple[PositionDrill, ...] = ()
+    not_mirrored: tuple[str, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def skipped(self) -> int:
+        """Records the group would never see: has to be 0."""
+        return sum(position.skipped for position in self.positions)
+
+    @property
+    def read_again(self) -> int:
+        """Records the group would see a second time."""
+        return sum(position.read_again for position in self.positions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "group": self.group,
+            "target_group": self.target_group,
+            "way": self.way,
+            "skipped": self.skipped,
+            "read_again": self.read_again,
+            "not_mirrored": list(self.not_mirrored),
+            "problem": problem_dict(self.problem) if self.problem else None,
+            "positions": [position.as_dict() for position in self.positions],
+        }
+
+
+async def drill(link: Link, plan: GroupPlan, source: Client, target: Client, *, records: int) -> GroupDrill:
+    """Try the failover of one group as it was just planned, whether it may be carried now or not.
+
+    :raises ClusterError: A cluster refused or did not answer.
+    """
+    able = {p.target_key: p for p in plan.positions if p.translated is not None}
+    scratch = f"{OWN_PREFIX}drill.{secrets.token_hex(_TOKEN_BYTES)}"
+    committed = await _rehearsed(target, scratch, {key: _position(p) for key, p in able.items()})
+    problem = plan.problem if not able else None
+    try:
+        found = await _compared(source, target, able, committed, records)
+    finally:
+        error = (await delete_groups(target, [scratch])).errors.get(scratch) if able else None
+    if error is not None:
+        hint = "It holds nothing else and goes after offsets.retention.minutes. Grant DELETE on the group to avoid it."
+        problem = Problem(f"the scratch group {scratch} could not be deleted: {error}", hint)
+    return GroupDrill(
+        link=link.name,
+        group=plan.group,
+        target_group=plan.target_group,
+        way=link.groups.way,
+        positions=found,
+        not_mirrored=tuple(sorted({p.topic for p in plan.positions if p.target_topic is None})),
+        problem=problem,
+    )
+
+
+def _position(plan: PositionPlan) -> Committed:
+    return Committed(min(max(plan.translated or 0, plan.log_start or 0), plan.high_watermark or 0))
+
+
+async def _rehearsed(target: Client, scratch: str, positions: Positions) -> Positions:
+    """What a consumer of the scratch group is told to begin with, after the positions were committed for it."""
+    if not positions:
+        return {}
+    for error in (await commit_outside(target, {scratch: positions})).errors.values():
+        raise error
+    told = await committed_offsets(target, [scratch])
+    for error in told.errors.values():
+        raise error
+    return told.values[scratch]
+
+
+async def _compared(
+    source: Client,
+    target: Client,
+    able: Mapping[PartitionKey, PositionPlan],
+    committed: Positions,
+    records: int,
+) -> tuple[PositionDrill, ...]:
+    readers = LogReader(source), LogReader(target)
+    here = await _ranges(source, [(p.topic, p.partition) for p in able.values()])
+    there = await _ranges(target, list(able))
+    found = []
+    for key, plan in sorted(able.items()):
+        logs = here[plan.topic, plan.partition], there[key]
+        found.append(await _compare(readers, plan, committed[key].offset, logs, records))
+    return tuple(found)
+
+
+async def _ranges(client: Client, keys: list[PartitionKey]) -> Mapping[PartitionKey, LogRange]:
+    outcome = await log_ranges(client, keys)
+    errors: list[ClusterError] = list(outcome.errors.values())
+    for error in errors:
+        raise error
+    return outcome.values
+
+
+async def _compare(
+    readers: tuple[LogReader, LogReader],
+    plan: PositionPlan,
+    position: int,
+    logs: tuple[LogRange, LogRange],
+    records: int,
+) -> PositionDrill:
+    """Mirrored topics have the same offsets on both sides: that is what tells which record is which."""
+    here, there = logs
+    begin = max(plan.source.offset, here.start)
+    end = min(here.stable_end, there.stable_end, begin + records)
+    expected = await _read(readers[0], OffsetRange(plan.topic, plan.partition, begin, end))
+    target_span = OffsetRange(plan.target_topic or "", plan.partition, position, max(end, position))
+    seen = {record.offset: record for record in await _read(readers[1], target_span, begin=begin)}
+    before = OffsetRange(plan.target_topic or "", plan.partition, position, min(begin, there.stable_end))
+    return PositionDrill(
+        topic=plan.topic,
+        partition=plan.partition,
+        source_position=plan.source.offset,
+        target_position=position,
+        compared=len(expected),
+        skipped=sum(not _is_same(record, seen.get(record.offset)) for record in expected),
+        read_again=await _count(readers[1], before),
+        waiting=max(here.stable_end - max(there.stable_end, begin), 0),
+    )
+
+
+def _is_same(record: Record, other: Record | None) -> bool:
+    return other is not None and (record.timestamp, record.key, record.value) == (
+        other.timestamp,
+        other.key,
+        other.value,
+    )
+
+
+async def _read(reader: LogReader, span: OffsetRange, *, begin: int = 0) -> list[Record]:
+    found: list[Record] = []
+    if span.is_empty:
+        return found
+    async for batches in reader.read(span):
+        for item in batches:
+            if not item.batch.is_control and not item.is_aborted and item.batch.offset_end > begin:
+                found += [r for r in records_of(item.batch) if span.offset_begin <= r.offset < span.offset_end]
+    return found
+
+
+async def _count(reader: LogReader, span: OffsetRange) -> int:
+    """How many records a consumer would see in a range; batches wholly inside it are not decoded."""
+    count = 0
+    if span.is_empty:
+        return count
+    async for batches in reader.read(span):
+        for item in batches:
+            batch = item.batch
+            if batch.is_control or item.is_aborted:
+                continue
+            if span.offset_begin <= batch.base_offset and batch.offset_end <= span.offset_end:
+                count += batch.record_count
+            else:
+                count += sum(span.offset_begin <= r.offset < span.offset_end for r in records_of(batch))
+    return count

@@ -1,0 +1,148 @@
+"""The groups of links, looked at and carried once: what `isthmus groups` does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from isthmus.cluster.commits.poller import Survey
+from isthmus.control.groups.committing import GroupCommitter
+from isthmus.control.groups.drill import GroupDrill, drill
+from isthmus.control.groups.execution import apply_groups
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
+from isthmus.control.groups.planner import GroupPlanner
+from isthmus.control.groups.recollection import GroupMemory
+from isthmus.control.loop import in_loop
+from isthmus.control.observation import problem_of
+from isthmus.errors import ClusterError, PlanRefused
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.topic import ensure_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+_DOCUMENTS_MAX = 100
+
+
+class Groups:
+    """The consumer groups of a fabric's links: `fabric.groups`."""
+
+    def __init__(self, links: Callable[[str | None], tuple[Link, ...]], ledger: LedgerSettings) -> None:
+        self._links = links
+        self._ledger = ledger
+
+    def plan(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
+        """How the groups stand on both sides, and what `sync` would write. Nothing is changed.
+
+        A cluster that does not answer is a problem of its links, not an error.
+
+        :raises ConfigError: There is no link of that name.
+        :raises PlanRefused: No link carries a group of that name.
+        """
+        return self._each(link, group, dry_run=True)
+
+    def sync(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
+        """Carry the groups once; how they stand afterwards. While links run their controllers do this all the time.
+
+        :raises ConfigError: There is no link of that name.
+        :raises PlanRefused: No link carries a group of that name.
+        """
+        return self._each(link, group, dry_run=False)
+
+    def drill(self, group: str, *, link: str | None = None, records: int = 1000) -> GroupDrill:
+        """Try what a failover of a group would bring, with a scratch group: what is skipped, what is read again.
+
+        `records` is how many are compared in each partition.
+
+        :raises ConfigError: There is no link of that name.
+        :raises PlanRefused: No link carries a group of that name.
+        :raises ClusterError: A cluster refused or did not answer.
+        """
+        return in_loop(self._drill(self._links(link), group, records))
+
+    def _each(self, link: str | None, group: str | None, *, dry_run: bool) -> tuple[GroupsPlan, ...]:
+        links = self._links(link)
+        found = in_loop(self._all(links, group, dry_run=dry_run))
+        if group is not None and not any(plan.groups or plan.problem for plan in found):
+            raise _unknown(group, links, [name for plan in self.plan(link=link) for name in _names(plan)])
+        return tuple(plan for plan in found if group is None or plan.groups or plan.problem)
+
+    async def _all(self, links: tuple[Link, ...], group: str | None, *, dry_run: bool) -> list[GroupsPlan]:
+        return await asyncio.gather(*(self._one(link, group, dry_run=dry_run) for link in links))
+
+    async def _one(self, link: Link, group: str | None, *, dry_run: bool) -> GroupsPlan:
+        plan = GroupsPlan(link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way)
+        if not link.groups.is_configured:
+            return plan
+        try:
+            async with _looked_at(link, group) as look:
+                if dry_run:
+                    return replace(plan, groups=tuple(look.plans))
+                committer = GroupCommitter(look.target, link.name)
+                groups = await apply_groups(look.plans, committer, look.memory, look.target)
+                await self._remember(look)
+                return replace(plan, groups=groups, notes=notes_of("", committer.reason))
+        except ClusterError as error:
+            return replace(plan, problem=problem_of(error))
+
+    async def _remember(self, look: _Look) -> None:
+        await ensure_topic(look.target, replication_factor=self._ledger.replication_factor)
+        writer = LedgerWriter(look.target)
+        try:
+            while changes := look.memory.changes(_DOCUMENTS_MAX):
+                await writer.append(changes)
+                look.memory.taken(changes)
+        finally:
+            writer.close()
+
+    async def _drill(self, links: tuple[Link, ...], group: str, records: int) -> GroupDrill:
+        for link in links:
+            if link.groups.matches(group):
+                async with _looked_at(link, group) as look:
+                    if look.plans:
+                        return await drill(link, look.plans[0], look.source, look.target, records=records)
+        raise _unknown(group, links, [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A link's groups at one moment."""
+
+    source: Client
+    target: Client
+    memory: GroupMemory
+    plans: list[GroupPlan]
+
+
+@asynccontextmanager
+async def _looked_at(link: Link, group: str | None) -> AsyncIterator[_Look]:
+    def wanted(name: str) -> bool:
+        return link.groups.matches(name) and group in (None, name)
+
+    async with Client(link.source) as source, Client(link.target) as target:
+        documents = await read_documents(target)
+        memory = GroupMemory(link.name, documents)
+        survey = Survey(source, wanted, [name for name in link.groups.literals if wanted(name)])
+        await survey.take()
+        planner = GroupPlanner(link, source, target, memory, documents)
+        known = {name for name in memory.groups if wanted(name)}
+        plans = await planner.plan(survey, survey.positions.keys() | known)
+        yield _Look(source, target, memory, sorted(plans, key=lambda plan: plan.group))
+
+
+def _names(plan: GroupsPlan) -> list[str]:
+    return [group.group for group in plan.groups]
+
+
+def _unknown(group: str, links: tuple[Link, ...], known: list[str]) -> PlanRefused:
+    if not any(link.groups.is_configured for link in links):
+        return PlanRefused(
+            "no link carries consumer groups", hint="Name them in the configuration: links[].groups.include."
+        )
+    near = get_close_matches(group, known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else "isthmus groups list shows those that are carried."
+    return PlanRefused(f"no link carries a group named {group!r} that has a position", hint=hint)

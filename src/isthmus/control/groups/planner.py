@@ -1,0 +1,94 @@
+"""Plans for the groups of a link, from what is known of their commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from isthmus.cluster.commits.poller import CARRIED_TYPES
+from isthmus.cluster.groups import Positions, describe_groups
+from isthmus.control.groups.observation import mirrored_topics, observe_groups
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
+from isthmus.control.groups.recollection import GroupMemory
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import Document
+from isthmus.model.group import GroupListing, GroupState
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+
+class Commits(Protocol):
+    """What is known of the groups at the source."""
+
+    @property
+    def listings(self) -> Mapping[str, GroupListing]: ...
+    @property
+    def positions(self) -> Mapping[str, Positions]: ...
+    @property
+    def errors(self) -> Mapping[str, ClusterError]: ...
+
+
+class GroupPlanner:
+    """Plans for one link. `documents` are the ledger's, as they are at any moment."""
+
+    def __init__(
+        self, link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
+    ) -> None:
+        self._link = link
+        self._source, self._target = source, target
+        self._memory = memory
+        self._documents = documents
+        self._mirrored: Mapping[str, str] = {}
+
+    async def refresh(self) -> None:
+        """Look which topics are mirrored.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        self._mirrored = await mirrored_topics(self._link, self._documents, self._source, self._target)
+
+    async def plan(self, commits: Commits, due: Collection[str]) -> list[GroupPlan]:
+        """What to do with the groups that are due, and with all that cannot be carried.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        positions = commits.positions
+        known = {group: positions[group] for group in due if group in positions}
+        if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
+            await self.refresh()
+        view = await observe_groups(self._link, known, self._mirrored, self._source, self._target)
+        for group in view.groups:
+            if group.committed is not None:
+                self._memory.settle(group.group, group.committed)
+        plans = [*plan_groups(view, self._memory.written), *await self._others(commits, due, known)]
+        return [_with_listing(plan, commits.listings.get(plan.group)) for plan in plans]
+
+    async def _others(self, commits: Commits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
+        """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""
+        found, missing = [], []
+        settings = self._link.groups
+        for group in {*due, *commits.errors, *commits.listings} - set(known):
+            name = settings.naming.to_target(group) or group
+            if group in commits.errors:
+                found.append(troubled(group, name, commits.errors[group]))
+            elif group in commits.listings and commits.listings[group].type not in CARRIED_TYPES:
+                found.append(unsupported(group, name, commits.listings[group].type))
+            elif group in self._memory.groups and settings.matches(group):
+                missing.append(group)
+        return found + await self._gone(missing)
+
+    async def _gone(self, missing: Collection[str]) -> list[GroupPlan]:
+        """Those of which their coordinators at the source say that they do not exist."""
+        settings = self._link.groups
+        described = (await describe_groups(self._source, missing)).values
+        return [
+            gone(group, settings.naming.to_target(group) or group, delete=settings.delete_at_target)
+            for group, description in described.items()
+            if description.state is GroupState.DEAD
+        ]
+
+
+def _with_listing(plan: GroupPlan, listing: GroupListing | None) -> GroupPlan:
+    return plan if listing is None else replace(plan, source_type=listing.type, source_state=listing.state)

@@ -1,0 +1,76 @@
+"""`isthmus groups` as people and scripts call it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from isthmus.cluster.local import LocalCluster
+from tests.integration.cli.test_run import COMMAND, ROOT, TERM_S
+from tests.integration.groups import consumers
+from tests.integration.groups.carrying import between, declared
+from tests.integration.groups.test_carrying import filled
+
+pytestmark = pytest.mark.integration
+
+
+def test_groups_are_shown_carried_and_drilled(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Each command tells as JSON what it found, and as a table; exit codes say how it went."""
+    name, group = topic("shown"), topic("shown")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 6}})
+    asyncio.run(declared(between(east, west, [name], [group])))
+    document = {
+        "clusters": {
+            "east": {"bootstrap_servers": east.bootstrap_servers},
+            "west": {"bootstrap_servers": west.bootstrap_servers},
+        },
+        "links": [
+            {
+                "name": name,
+                "source": "east",
+                "target": "west",
+                "topics": {"include": [name]},
+                "groups": {"include": [group]},
+            }
+        ],
+    }
+    path = tmp_path / "isthmus.yaml"
+    path.write_text(yaml.safe_dump(document))
+    environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
+
+    def run(*arguments: str, code: int = 0, output: str = "json") -> Any:
+        command = subprocess.run(
+            [*COMMAND, "groups", *arguments, "-o", output],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TERM_S,
+            check=False,
+        )
+        assert command.returncode == code, command.stderr
+        return json.loads(command.stdout) if output == "json" and code == 0 else command.stdout + command.stderr
+
+    (planned,) = run("sync", "--dry-run")
+    assert [each["standing"] for each in planned["groups"]] == ["DUE"]
+    (done,) = run("sync")
+    assert [each["standing"] for each in done["groups"]] == ["IN_STEP"]
+    table = run("list", output="table")
+    assert group in table
+    assert "IN_STEP" in table
+    (described,) = run("describe", group)
+    assert described["groups"][0]["positions"][0]["target_position"] == 6
+    assert run("translate", group)[0]["translated"] == 6
+    assert (run("drill", group)["skipped"], run("drill", group)["read_again"]) == (0, 0)
+    assert "would skip 0 records" in run("drill", group, output="table")
+    assert "no link carries a group" in run("describe", "absent", code=6)

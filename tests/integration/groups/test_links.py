@@ -1,0 +1,125 @@
+"""Groups planned, carried once and drilled through the public face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import isthmus
+from isthmus.cluster.groups import list_groups, listed
+from isthmus.cluster.local import LocalCluster
+from isthmus.errors import PlanRefused
+from isthmus.model.carrying import Standing
+from isthmus.model.configuration import Configuration
+from isthmus.model.groupsettings import OWN_PREFIX
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+from tests.integration.groups import consumers
+from tests.integration.groups.carrying import between, declared
+from tests.integration.groups.test_carrying import filled, records
+from tests.integration.lane.topics import as_admin, create, create_both, produce
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def opened(*links: Link) -> isthmus.Fabric:
+    """A fabric of these links."""
+    clusters = {cluster.alias: cluster for link in links for cluster in (link.source, link.target)}
+    return isthmus.open(Configuration(clusters=tuple(clusters.values()), links=links))
+
+
+def names_at(cluster: LocalCluster) -> set[str]:
+    """The groups of a cluster."""
+
+    async def scenario() -> set[str]:
+        async with Client(as_admin(cluster)) as client:
+            return set(listed(await list_groups(client)))
+
+    return asyncio.run(scenario())
+
+
+def test_what_is_planned_is_what_is_done(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A plan changes nothing; carrying does what it says and leaves nothing to do; the next plan is in step."""
+    name, group, nowhere = topic("once"), topic("once"), topic("nowhere")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 7}, nowhere: {(topic_of(east, topic), 0): 0}})
+    link = between(east, west, [name], [group, nowhere])
+    asyncio.run(declared(link))
+    groups = opened(link).groups
+
+    (plan,) = groups.plan()
+    found = {each.group: each for each in plan.groups}
+    assert (found[group].standing, found[group].positions[0].commit) == (Standing.DUE, 7)
+    assert (found[nowhere].standing, found[nowhere].has_changes) == (Standing.NOT_MIRRORED, False)
+    assert group not in names_at(west)
+    (done,) = groups.sync(group=group)
+    assert [(each.standing, each.has_changes) for each in done.groups] == [(Standing.IN_STEP, False)]
+    (again,) = groups.plan(group=group)
+    assert not again.has_changes
+    assert again.groups[0].positions[0].committed is not None
+    assert again.groups[0].positions[0].committed.offset == 7
+
+
+def topic_of(east: LocalCluster, topic: TopicNamer) -> str:
+    """A topic that no link mirrors."""
+    name = topic("unmirrored")
+    create(east, name)
+    return name
+
+
+def test_unknown_groups_are_refused_with_a_hint(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A name that is nearly right is answered with the right one."""
+    name, group = topic("asked"), topic("billing")
+    filled(east, west, name, 1)
+    consumers.commit(east, {group: {(name, 0): 1}})
+    link = between(east, west, [name], [f"{group}*"])
+    with pytest.raises(PlanRefused) as refused:
+        opened(link).groups.plan(group=f"{group}x")
+    assert group in refused.value.hint
+    with pytest.raises(PlanRefused, match="no link carries"):
+        opened(link).groups.drill("absent")
+
+
+@pytest.mark.parametrize(
+    ("settings", "position", "again"),
+    [({}, 8, 0), ({}, 0, 0), ({}, 20, 0), ({"way": "timestamp", "margin_s": 3.0}, 8, 3)],
+    ids=["identity", "beginning", "end", "timestamp"],
+)
+def test_a_drill_skips_nothing(
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: TopicNamer,
+    settings: dict[str, Any],
+    position: int,
+    again: int,
+) -> None:
+    """Nothing is skipped, only as much is read again as the way states, and no scratch group is left."""
+    name, group = topic("drilled"), topic("drilled")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): position}})
+    link = between(east, west, [name], [group], **settings)
+    asyncio.run(declared(link))
+    found = opened(link).groups.drill(group)
+    assert (found.skipped, found.read_again, found.problem) == (0, again, None)
+    assert sum(each.compared for each in found.positions) == 20 - position
+    assert not any(each.startswith(OWN_PREFIX) for each in names_at(west))
+    assert group not in names_at(west)
+
+
+def test_a_drill_finds_what_is_missing(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A target that holds other records than the source would skip some, and what is still to come is not skipped."""
+    name, group = topic("false"), topic("false")
+    create_both(east, west, name)
+    produce(east, name, records(20))
+    produce(west, name, [*records(5), *records(5, begin=100)])
+    consumers.commit(east, {group: {(name, 0): 2}})
+    link = between(east, west, [name], [group])
+    asyncio.run(declared(link))
+    found = opened(link).groups.drill(group)
+    assert (found.skipped, found.read_again) == (5, 0)
+    assert [each.waiting for each in found.positions] == [10]
