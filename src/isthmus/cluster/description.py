@@ -36,13 +36,14 @@ async def describe(client: Client) -> ClusterReport:
         describe_cluster(client), client.metadata(None), metadata_mode(client)
     )
     not_told: dict[str, str] = {}
-    (partitions, untold), levels, controllers, brokers = await asyncio.gather(
+    (partitions, untold), levels, brokers = await asyncio.gather(
         partition_states(client, metadata),
         _told(features(client), "features", not_told),
-        _quorum(client, mode, not_told),
         _brokers(client, {**cluster.brokers, **cluster.fenced}, frozenset(cluster.fenced)),
     )
     transactions, silent = await open_transactions(client, partitions)
+    # Last: a broker that waits for a frozen controller answers nothing else on the same connection.
+    controllers = await _quorum(client, mode, not_told)
     not_told.update({**untold, **silent})
     if levels is None:
         not_told.setdefault("features", NOT_TOLD)

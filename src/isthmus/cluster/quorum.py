@@ -14,6 +14,7 @@ from isthmus.wire.client import Client
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _WHAT: Final = "describing the quorum of controllers"
 _NODES_FROM_VERSION: Final = 2
+_TIMEOUT_S: Final = 3.0
 
 Addresses = Mapping[int, tuple[str, ...]]
 
@@ -45,7 +46,7 @@ async def metadata_log(client: Client) -> tuple[Any, Addresses]:
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
     # Version 1 is the first that says when each replica caught up.
-    answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1))
+    answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1), timeout_s=_TIMEOUT_S)
     codes.raise_for_code(answer.error_code, _WHAT, cluster=client.cluster.alias, detail=answer.error_message)
     described = answer.topics[0].partitions[0]
     codes.raise_for_code(described.error_code, _WHAT, cluster=client.cluster.alias, detail=described.error_message)
