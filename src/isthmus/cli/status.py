@@ -74,6 +74,7 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
     for link in links:
         items = [(link.link, link.problem)]
         items += [(f"{link.link}/{topic.topic}", topic.problem) for topic in link.topics]
+        items += [(f"{link.link}: group {group.group}", group.problem) for group in link.groups]
         for where, problem in items:
             if problem is not None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))

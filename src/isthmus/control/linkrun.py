@@ -138,6 +138,7 @@ class LinkRun:
             target=self.link.target.alias,
             state=self._state if session is None or is_over else session.state,
             topics=() if plan is None else topics_of(plan, reports),
+            groups=() if session is None else session.groups,
             records=sum(report.records for report in reports.values()),
             size_bytes=sum(report.size_bytes for report in reports.values()),
             problem=self._problem or (None if session is None else session.problem),

@@ -109,6 +109,23 @@ class TopicProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProgress:
+    """One consumer group that the link carries, and how it stands at the target."""
+
+    group: str
+    standing: str
+    problem: Problem | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "group": self.group,
+            "standing": self.standing,
+            "problem": problem_dict(self.problem) if self.problem else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProgress:
     """One link. `records` and `size_bytes` are what the present run has copied."""
 
@@ -117,6 +134,7 @@ class LinkProgress:
     target: str
     state: LinkState
     topics: tuple[TopicProgress, ...] = ()
+    groups: tuple[GroupProgress, ...] = ()
     records: int = 0
     size_bytes: int = 0
     problem: Problem | None = None
@@ -141,6 +159,7 @@ class LinkProgress:
             "lag_records": self.lag_records,
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
+            "groups": [group.as_dict() for group in self.groups],
         }
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from isthmus.control.planning import TopicIds
-from isthmus.control.progress import LinkState
+from isthmus.control.progress import GroupProgress, LinkState
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
+    GroupDocument,
     PauseDocument,
     ProgressDocument,
     TopicDocument,
@@ -75,6 +76,15 @@ class Recollection:
     def topics(self) -> dict[str, TopicDocument]:
         """The topics of the link, by target topic."""
         return {d.target_topic: d for d in self.documents.values() if isinstance(d, TopicDocument)}
+
+    @property
+    def groups(self) -> tuple[GroupProgress, ...]:
+        """The consumer groups of the link."""
+        found = [d for d in self.documents.values() if isinstance(d, GroupDocument)]
+        return tuple(
+            GroupProgress(group=d.group, standing=d.standing, problem=d.problem)
+            for d in sorted(found, key=lambda document: document.group)
+        )
 
     @property
     def paused(self) -> frozenset[str | None]:

@@ -14,11 +14,10 @@ from isthmus.control.audit import Audit
 from isthmus.control.claims import Claims
 from isthmus.control.goal import Goal
 from isthmus.control.groups.loop import GroupLoop
-from isthmus.control.groups.plan import GroupsPlan
 from isthmus.control.observation import problem_of
 from isthmus.control.plan import LinkPlan
 from isthmus.control.planning import TopicIds
-from isthmus.control.progress import LinkState
+from isthmus.control.progress import GroupProgress, LinkState
 from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.control.roster import Roster
 from isthmus.control.workers import Workers
@@ -198,9 +197,10 @@ class Session:
     # Groups
 
     @property
-    def groups(self) -> GroupsPlan | None:
-        """How the groups stand, `None` where the link carries none."""
-        return None if self._groups is None else self._groups.plan
+    def groups(self) -> tuple[GroupProgress, ...]:
+        """How the groups stand."""
+        plans = () if self._groups is None else self._groups.plan.groups
+        return tuple(GroupProgress(group=p.group, standing=str(p.standing), problem=p.problem) for p in plans)
 
     async def _carry_groups(self) -> None:
         if self._groups is not None:

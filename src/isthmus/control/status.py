@@ -111,6 +111,7 @@ class StatusReader:
             target=link.target.alias,
             state=LinkState.UNAVAILABLE if problem else reading.known.state(now_ms()),
             topics=tuple(_topics(reading, self._before.get(link.name))),
+            groups=reading.known.groups,
             problem=problem,
         )
         if problem is None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from isthmus.cluster.local import LocalCluster
+from tests.integration.lane.mirror import Mirror
 
 
 @pytest.fixture
@@ -17,6 +18,12 @@ def chance() -> random.Random:
     seed = secrets.randbits(32)
     print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
     return random.Random(seed)
+
+
+@pytest.fixture
+def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
+    """A mirror of records from east to west."""
+    return Mirror(east, west)
 
 
 @pytest.fixture(scope="session")

@@ -27,12 +27,16 @@ _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
 ALL_S: Final = 10.0
 """How often all groups are looked at, whether they committed or not."""
-RAISE_S: Final = 0.5
-"""How often groups whose records are on their way are looked at."""
-AGAIN_S: Final = 2.0
+OUTAGE_S: Final = 2.0
 REMEMBER_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
-_SOON: Final = frozenset({Standing.CATCHING_UP, Standing.UNAVAILABLE})
+_AGAIN_S: Final = {
+    Standing.CATCHING_UP: 0.5,
+    Standing.UNAVAILABLE: 1.0,
+    Standing.ACTIVE_AT_TARGET: 2.0,
+    Standing.NOT_MIRRORED: 2.0,
+}
+"""How often groups are looked at that change without a commit at the source."""
 
 
 class GroupLoop:
@@ -52,7 +56,8 @@ class GroupLoop:
         self._planner = GroupPlanner(link, source, target, self._memory, ledger.documents)
         self._groups: dict[str, GroupPlan] = {}
         self._changed: set[str] = set()
-        self._all_at = self._soon_at = self._remember_at = 0.0
+        self._again_at: dict[Standing, float] = {}
+        self._all_at = self._remember_at = 0.0
 
     @property
     def plan(self) -> GroupsPlan:
@@ -82,12 +87,12 @@ class GroupLoop:
                     raise
                 except ClusterError as error:
                     self.problem = problem_of(error)
-                    await asyncio.sleep(AGAIN_S)
+                    await asyncio.sleep(OUTAGE_S)
                 except Exception as error:  # noqa: BLE001 - a bug in here must not stop the data
                     _log.exception("groups of link %s", self._link.name)
                     message = f"{type(error).__name__}: {error}"
                     self.problem = Problem(message, "This is a bug in Isthmus: please report it.")
-                    await asyncio.sleep(AGAIN_S)
+                    await asyncio.sleep(OUTAGE_S)
         finally:
             await self._commits.aclose()
 
@@ -100,9 +105,10 @@ class GroupLoop:
             await self._planner.refresh()
             self._changed |= self._commits.positions.keys() | self._memory.groups
             self._all_at = now + ALL_S
-        if now >= self._soon_at:
-            self._changed |= {group for group, plan in self._groups.items() if plan.standing in _SOON}
-            self._soon_at = now + RAISE_S
+        for standing, interval_s in _AGAIN_S.items():
+            if now >= self._again_at.get(standing, 0.0):
+                self._changed |= {group for group, plan in self._groups.items() if plan.standing is standing}
+                self._again_at[standing] = now + interval_s
         if self._changed:
             due, self._changed = self._changed, set()
             await self._carry(due)

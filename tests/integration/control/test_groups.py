@@ -1,0 +1,56 @@
+"""Groups are carried by a controller beside its data, and `status` knows how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+import isthmus
+from isthmus.cluster.groups import committed_offsets
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.wire.client import Client
+from tests.integration.control.running import configuration_of, link_of, running
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane.topics import create, produce
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_controller_carries_groups(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """A topic that is not there yet is created, filled, and its group follows; failing groups end no copying."""
+    name, group, nowhere = topic("carried"), topic("carried"), topic("nowhere")
+    create(east, name)
+    create(east, f"other-{name}")
+    produce(east, name, records(50))
+    consumers.commit(east, {group: {(name, 0): 30}, nowhere: {(f"other-{name}", 0): 0}})
+    settings = GroupSettings(include=(GroupPattern.parse(group), GroupPattern.parse(nowhere)))
+    link = replace(link_of(east.cluster(), west.cluster(), name, name=name), groups=settings)
+
+    async def position() -> int:
+        async with Client(west.cluster()) as client:
+            found = (await committed_offsets(client, [group], require_stable=True)).values.get(group, {})
+        return found[name, 0].offset if found else -1
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+
+            async def is_at(offset: int) -> bool:
+                return await position() == offset
+
+            await run.until(lambda: is_at(30))
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 45}})
+            assert await run.until(lambda: is_at(45)) < 1.5
+            await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP", "NOT_MIRRORED"})
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    (progress,) = isthmus.open(configuration_of(link)).status()
+    assert {each.group: each.standing for each in progress.groups} == {group: "IN_STEP", nowhere: "NOT_MIRRORED"}

@@ -1,0 +1,93 @@
+"""Groups on clusters with an authorizer: what one group lacks is that group's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.carrying import Standing
+from tests.integration.groups import consumers
+from tests.integration.groups.carrying import carrying, link_of
+from tests.integration.groups.test_carrying import filled
+from tests.integration.lane.topics import as_admin
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+_FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
+
+
+def deny(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Take a right from the user `isthmus`."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    pattern = ResourcePatternType.LITERAL
+    rule = AclBinding(kind, name, pattern, "User:isthmus", "*", operation, AclPermissionType.DENY)
+    for future in admin.create_acls([rule]).values():
+        future.result(consumers.TERM_S)
+    wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
+    while not admin.describe_acls(wanted).result(consumers.TERM_S):
+        time.sleep(0.02)
+
+
+def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster, topic: TopicNamer) -> None:
+    """It is NOT_AUTHORIZED and says so, at the source as at the target, and the others are carried."""
+    name, free = topic("rights"), topic("free")
+    unseen, unwritten = topic("unseen"), topic("unwritten")
+    filled(secured, east, name, 10)
+    consumers.commit(secured, {group: {(name, 0): 4} for group in (free, unseen)})
+    consumers.commit(east, {group: {(name, 0): 5} for group in (free, unwritten)})
+    deny(secured, ResourceType.GROUP, unseen, AclOperation.DESCRIBE)
+    deny(secured, ResourceType.GROUP, unwritten, AclOperation.READ)
+    outwards = link_of(secured.cluster(), as_admin(east), [name], [free, unseen], name=f"{name}-out")
+    inwards = link_of(as_admin(east), secured.cluster(), [name], [free, unwritten], name=f"{name}-in")
+
+    async def scenario() -> None:
+        async with carrying(outwards) as link:
+            await link.until(lambda: link.standing(unseen) is Standing.NOT_AUTHORIZED)
+            await link.until(lambda: link.standing(free) is Standing.AHEAD_AT_TARGET)
+            await asyncio.to_thread(consumers.commit, secured, {free: {(name, 0): 7}})
+            await link.until_at(free, {0: 7})
+        async with carrying(inwards) as link:
+            await link.until(lambda: link.standing(unwritten) is Standing.NOT_AUTHORIZED)
+            found = link.group(unwritten)
+            assert found is not None
+            assert found.problem is not None
+            assert unwritten in found.problem.message
+            await asyncio.to_thread(consumers.commit, east, {free: {(name, 0): 9}})
+            await link.until_at(free, {0: 9})
+
+    asyncio.run(scenario())
+
+
+def test_without_transactions_the_guard_is_weaker_and_says_so(
+    secured: LocalCluster, east: LocalCluster, topic: TopicNamer
+) -> None:
+    """Without WRITE on the transactional id groups are carried all the same, and the weakness is told."""
+    name, group = topic("unguarded"), topic("unguarded")
+    filled(east, secured, name, 10)
+    consumers.commit(east, {group: {(name, 0): 6}})
+    deny(secured, ResourceType.TRANSACTIONAL_ID, f"isthmus.{name}.groups", AclOperation.WRITE)
+
+    async def scenario() -> None:
+        async with carrying(link_of(as_admin(east), secured.cluster(), [name], [group], name=name)) as link:
+            await link.until_at(group, {0: 6})
+            assert any("could be lost" in note.message for note in link.loop.plan.notes)
+            with consumers.joined(secured, group, name):
+                await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 8}})
+                await link.until(lambda: link.standing(group) is Standing.ACTIVE_AT_TARGET)
+            await link.until_at(group, {0: 8})
+
+    asyncio.run(scenario())
