@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.cluster.local import LocalCluster
@@ -80,6 +81,7 @@ def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer
             (tight, "leader-not-preferred"),
             (alone, "offline"),
         }
+        _assert_acks(east3, tight, known)
         (refused, *_) = known.elect_leaders([safe])
         assert refused.outcome is ElectionOutcome.NOT_POSSIBLE
         until(lambda: {"brokers", "quorum"} <= {finding.check for finding in known.describe().findings})
@@ -98,6 +100,24 @@ def _assert_as_told(cluster: LocalCluster, name: str, known: KnownCluster) -> No
     assert listed(cluster, name, "--under-min-isr-partitions") == short | offline
     under_replicated = listed(cluster, name, "--under-replicated-partitions")
     assert under_replicated - offline == suffering(partitions, Condition.UNDER_REPLICATED)
+
+
+def _assert_acks(cluster: LocalCluster, name: str, known: KnownCluster) -> None:
+    """Below min.insync.replicas acks=all is refused; records with less are taken, and shown to nobody (KIP-966)."""
+    outcomes: dict[str, object] = {}
+    for acks in ("0", "1", "all"):
+        settings = {"bootstrap.servers": cluster.admin_bootstrap_servers, "acks": acks, "message.timeout.ms": 2000}
+        producer = Producer(settings)
+
+        def delivered(error: object, _: object, acks: str = acks) -> None:
+            outcomes[acks] = error
+
+        producer.produce(name, b"x", partition=1, on_delivery=delivered)
+        producer.flush(TERM_S)
+    assert (outcomes["0"], outcomes["1"]) == (None, None)
+    assert outcomes["all"] is not None
+    (partition,) = [p for p in known.topics([name]).partitions if p.partition == 1]
+    assert (partition.conditions[0], partition.high_watermark) == (Condition.UNDER_MIN_ISR, 0)
 
 
 def _assert_elections(known: KnownCluster, name: str) -> None:

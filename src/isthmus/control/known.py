@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
 _MS_PER_S: Final = 1000
+_UNKNOWN_TRIES: Final = 3
+_RETRY_S: Final = 0.2
+_MISSING: Final = codes.AUTHORIZATION | {codes.UNKNOWN_TOPIC_OR_PARTITION, codes.INVALID_TOPIC}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +156,17 @@ async def seen_topics(client: Client, names: Collection[str]) -> Metadata:
     :raises ConfigError: There is no topic of that name, or we may not see it.
     :raises ClusterError: The cluster did not answer.
     """
-    metadata = await client.metadata(sorted(names) if names else None)
-    for topic in metadata.topics.values():
-        if topic.error_code in (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.INVALID_TOPIC, *codes.AUTHORIZATION):
-            there = (await client.metadata(None)).topics
-            near = get_close_matches(topic.name, there, n=1)
-            raise ConfigError(
-                f"{client.cluster.alias} has no topic {topic.name}, or we may not see it (DESCRIBE)",
-                hint=f"Did you mean {near[0]}?" if near else f"There are {len(there)} topics we may see.",
-            )
-    return metadata
+    for attempt in range(_UNKNOWN_TRIES):
+        if attempt:
+            # Not every broker knows at once of a topic that was just created.
+            await asyncio.sleep(_RETRY_S)
+        metadata = await client.metadata(sorted(names) if names else None)
+        missing = [topic.name for topic in metadata.topics.values() if topic.error_code in _MISSING]
+        if not missing:
+            return metadata
+    there = (await client.metadata(None)).topics
+    near = get_close_matches(missing[0], there, n=1)
+    raise ConfigError(
+        f"{client.cluster.alias} has no topic {missing[0]}, or we may not see it (DESCRIBE)",
+        hint=f"Did you mean {near[0]}?" if near else f"There are {len(there)} topics we may see.",
+    )

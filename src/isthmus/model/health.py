@@ -93,7 +93,8 @@ def _explained(condition: Condition, found: Sequence[PartitionState], cluster: s
         return (
             f"with {in_sync} in-sync replicas where min.insync.replicas is {least}: producers with acks=all are "
             "refused (NOT_ENOUGH_REPLICAS) and try again until delivery.timeout.ms; with acks=1 and acks=0 records "
-            "are taken, and lost if the replicas left fail",
+            "are taken, and lost if the replicas left fail (where eligible leader replicas, KIP-966, are kept, nobody "
+            "can read them meanwhile)",
             f"Bring brokers {away} back in sync. Isthmus writes with acks=all and waits until then.",
         )
     if condition is Condition.TOO_FEW_REPLICAS:
