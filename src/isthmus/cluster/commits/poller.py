@@ -13,6 +13,8 @@ from isthmus.model.group import GroupListing, GroupType
 from isthmus.wire.client import Client
 
 INTERVAL_S: Final = 1.0
+_PATIENCE_S: Final = 2.0
+"""The groups of a coordinator that is away shall not keep all others waiting: they are asked for again anyway."""
 CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupType.STREAMS, GroupType.UNKNOWN})
 """The types whose progress is committed offsets; share groups keep it record by record, elsewhere."""
 
@@ -45,7 +47,7 @@ class Survey:
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
         # A group whose coordinator is just moving is not listed by anybody: its new one knows whether it is gone.
         asked = ({*self.listings, *self.positions} | self._literals) - shares
-        outcome = await committed_offsets(self._client, asked)
+        outcome = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
         kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
         self.positions = {**{g: p for g, p in outcome.values.items() if p}, **kept}
         self.errors = dict(outcome.errors)

@@ -1,0 +1,134 @@
+"""Plans for groups: pure, from what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.cluster.offsets import LogRange
+from isthmus.control.groups.committing import GroupCommit
+from isthmus.control.groups.observation import GroupsView, GroupView
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.control.groups.planning import Memory, commit_of, plan_groups, troubled
+from isthmus.control.groups.recollection import GroupMemory
+from isthmus.errors import NotAuthorized
+from isthmus.ledger.documents import GroupDocument, decoded, encoded
+from isthmus.model.carrying import Standing, Written
+from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
+from isthmus.model.groupsettings import GroupSettings
+
+KEY = ("orders", 0)
+
+
+def described(state: GroupState = GroupState.EMPTY, kind: GroupType = GroupType.CLASSIC) -> GroupDescription:
+    return GroupDescription(
+        group="billing", type=kind, state=state, protocol_type="", protocol="", members=(), coordinator=1
+    )
+
+
+def view(
+    source: dict[tuple[str, int], int],
+    target: dict[tuple[str, int], int],
+    *,
+    state: GroupState = GroupState.EMPTY,
+    kind: GroupType = GroupType.CLASSIC,
+) -> GroupsView:
+    """One group on two clusters; the topic "orders" is mirrored and holds offsets from 0 to 100."""
+    group = GroupView(
+        group="billing",
+        target_group="billing",
+        positions={key: Committed(offset, 3, "noted") for key, offset in source.items()},
+        target=described(state, kind),
+        committed={key: Committed(offset) for key, offset in target.items()},
+    )
+    return GroupsView(
+        link="east-west",
+        settings=GroupSettings(),
+        groups=(group,),
+        mirrored={"orders": "orders"},
+        ranges={key: LogRange(0, 100, 100) for key in source if key[0] == "orders"},
+        translated={(key, offset): offset for key, offset in source.items()},
+    )
+
+
+def planned(seen: GroupsView, memory: Mapping[str, Memory] | None = None) -> GroupPlan:
+    (plan,) = plan_groups(seen, memory or {})
+    return plan
+
+
+def test_a_plan_says_what_to_write_and_on_what_it_is_based() -> None:
+    """Metadata is carried, leader epochs are not; partitions in step are no part of the commit."""
+    plan = planned(view({KEY: 7, ("orders", 1): 9}, {KEY: 5, ("orders", 1): 9}))
+    assert plan.standing is Standing.DUE
+    assert commit_of(plan) == GroupCommit(positions={KEY: Committed(7, metadata="noted")}, based_on={KEY: Committed(5)})
+
+
+def test_what_is_not_mirrored_is_passed_over() -> None:
+    """A topic the link does not mirror keeps no other from being carried; alone it is the group's problem."""
+    both = planned(view({KEY: 7, ("other", 0): 1}, {}))
+    assert both.standing is Standing.DUE
+    assert [p.standing for p in both.positions] == [Standing.DUE, Standing.NOT_MIRRORED]
+    alone = planned(view({("other", 0): 1}, {}))
+    assert alone.standing is Standing.NOT_MIRRORED
+    assert alone.problem is not None
+    assert commit_of(alone) is None
+
+
+def test_members_at_the_target() -> None:
+    """A group with members, or of a type that has no positions, is left alone; also in a state unknown here."""
+    for state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.UNKNOWN):
+        plan = planned(view({KEY: 7}, {KEY: 5}, state=state))
+        assert (plan.standing, plan.has_changes) == (Standing.ACTIVE_AT_TARGET, False)
+    assert not planned(view({KEY: 7}, {KEY: 5}, kind=GroupType.SHARE)).has_changes
+
+
+def test_an_error_is_the_groups_own() -> None:
+    """A group that cannot be read has a standing, a problem and a hint."""
+    plan = troubled("billing", "billing", NotAuthorized("no", hint="Grant it."))
+    assert (plan.standing, plan.problem and plan.problem.hint) == (Standing.NOT_AUTHORIZED, "Grant it.")
+
+
+@given(st.integers(0, 120), st.integers(0, 120))
+def test_a_plan_that_was_carried_out_is_empty(first: int, second: int) -> None:
+    """Planning again after a commit, and after the source was moved anywhere, ends in step with the source."""
+    memory = GroupMemory("east-west", {})
+    at_target: dict[tuple[str, int], int] = {}
+    for position in (first, second):
+        plan = planned(view({KEY: position}, at_target), memory.written)
+        commit = commit_of(plan)
+        if commit is not None:
+            memory.done(plan)
+            at_target[KEY] = commit.positions[KEY].offset
+        memory.agreed(plan)
+        after = planned(view({KEY: position}, at_target), memory.written)
+        assert not any(p.commit not in (None, at_target[KEY]) for p in after.positions)
+        assert at_target[KEY] == min(position, 100)
+
+
+def test_memory_survives_in_the_ledger() -> None:
+    """What was written comes back from the documents, so that a source moved back is followed after a restart too."""
+    memory = GroupMemory("east-west", {})
+    plan = planned(view({KEY: 7}, {}))
+    memory.done(plan)
+    memory.stands(plan)
+    (change,) = memory.changes(10)
+    assert isinstance(change, GroupDocument)
+    again = GroupMemory("east-west", {change.key: decoded(change.key, encoded(change)) or change})
+    assert again.written == {"billing": {KEY: Written(7, 7)}}
+    memory.taken([change])
+    assert memory.changes(10) == []
+
+
+def test_a_lost_answer_is_settled_by_a_look() -> None:
+    """A commit whose answer got lost counts as ours if the target shows it, and only then."""
+    memory = GroupMemory("east-west", {})
+    plan = planned(view({KEY: 7}, {KEY: 5}))
+    memory.attempted(plan)
+    memory.settle("billing", {KEY: Committed(5)})
+    assert memory.written.get("billing", {}) == {}
+    memory.attempted(plan)
+    memory.settle("billing", {KEY: Committed(7)})
+    assert memory.written["billing"] == {KEY: Written(7, 7)}
+    assert planned(view({KEY: 3}, {KEY: 7}), memory.written).standing is Standing.DUE

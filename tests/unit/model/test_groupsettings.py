@@ -1,0 +1,49 @@
+"""Which groups a link carries, and under which names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.errors import ConfigError
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.naming import Naming
+
+
+def settings(*include: str, exclude: tuple[str, ...] = (), naming: Naming | None = None) -> GroupSettings:
+    return GroupSettings(
+        include=tuple(map(GroupPattern.parse, include)),
+        exclude=tuple(map(GroupPattern.parse, exclude)),
+        naming=naming or Naming(),
+    )
+
+
+def test_filters() -> None:
+    """Nothing by default, exclusion wins, any name may be written, and our own groups are carried nowhere."""
+    assert not settings().matches("a")
+    assert not settings().is_configured
+    assert settings("a*", exclude=("ab",)).matches("ac")
+    assert not settings("a*", exclude=("ab",)).matches("ab")
+    assert settings('группа "1"').matches('группа "1"')
+    assert settings(r"/x\*/").matches("x*")
+    assert not settings("*").matches("__isthmus.drill.1")
+    assert settings("b", "a", "c*").literals == ("a", "b")
+
+
+@pytest.mark.parametrize("text", ["", "//", "/(/"])
+def test_impossible_patterns(text: str) -> None:
+    """What can match no group is an error."""
+    with pytest.raises(ConfigError):
+        GroupPattern.parse(text)
+
+
+@given(st.text(), st.text(max_size=5), st.text(max_size=5))
+def test_names_come_back(name: str, source_prefix: str, target_prefix: str) -> None:
+    """A naming is reversible; a name it has no counterpart for is not carried."""
+    naming = Naming(source_prefix=source_prefix, target_prefix=target_prefix)
+    renamed = naming.to_target(name)
+    assert (renamed is None) == (not name.startswith(source_prefix))
+    if renamed is not None:
+        assert naming.to_source(renamed) == name
+    assert settings("*", naming=naming).matches(name) == (renamed is not None and not name.startswith("__isthmus."))
