@@ -93,6 +93,8 @@ class LiveProgress:
             self._told[where] = line
 
     def _line(self, link: LinkProgress, now: float) -> str:
+        if link.state is LinkState.STARTING:
+            return f"{link.link}: starting; Spark takes some seconds"
         rate = self._rates.rate(link.link, link.records, now)
         return f"{link.link}: {link.records:,} records copied, {rate:,.0f} records/s, lag {link.lag_records:,}"
 

@@ -103,7 +103,12 @@ class Session:
             return LinkState.UNAVAILABLE
         if None in self._paused:
             return LinkState.PAUSED
-        return LinkState.STARTING if self.plan is None else LinkState.ACTIVE
+        return LinkState.ACTIVE if self._has_begun else LinkState.STARTING
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
+        return self.plan is not None and (bool(self.reports()) or not self._runnable())
 
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""

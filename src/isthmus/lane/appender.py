@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.faults import Faults
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import join
 from isthmus.lane.run import LaneRun
 from isthmus.wire import produce
 from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
+from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
 
 CONNECTIONS: Final = 2
@@ -59,7 +60,7 @@ class TargetAppender:
         self._dial = dial
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
-        self._sending = 0
+        self._sending: dict[Connection, list[LaneRun]] = {}
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -71,6 +72,23 @@ class TargetAppender:
     def wake(self) -> None:
         """Something outside has changed: writes are allowed now."""
         self._wake.set()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the broker owes an answer for longer than usual."""
+        return any(connection.silent_s > SILENCE_S for connection in self._sending)
+
+    def leave(self, has_moved: Callable[[LaneRun], bool]) -> None:
+        """Give up requests the broker has been silent about, if it does not lead those partitions any more."""
+        for connection, runs in list(self._sending.items()):
+            if connection.silent_s > SILENCE_S and any(has_moved(run) for run in runs):
+                connection.close(
+                    Unreachable(
+                        f"{connection.where} is silent and another broker leads {runs[0].lane.key} now",
+                        cluster=connection.cluster,
+                        hint="The broker may be frozen or cut off; Isthmus goes on with the new leader.",
+                    )
+                )
 
     async def run(self) -> None:
         """Append until cancelled, over `CONNECTIONS` connections at once."""
@@ -136,22 +154,22 @@ class TargetAppender:
         )
         for run, _ in parcels:
             run.writer.sent()
-        self._sending += len(parcels)
+        runs = self._sending[connection] = [run for run, _ in parcels]
         try:
             future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
             answers, throttle_ms = await connection.within(future, _ANSWER_S, "Produce")
         except ClusterError as error:
-            for run, _ in parcels:
+            for run in runs:
                 run.writer.abandon()
-            self._engine.faults.append_lost([run for run, _ in parcels], error)
+            self._engine.faults.append_lost(runs, error)
             return
         except BaseException:
             # Cancelled: the request may be in the log or not.
-            for run, _ in parcels:
+            for run in runs:
                 run.writer.abandon()
             raise
         finally:
-            self._sending -= len(parcels)
+            del self._sending[connection]
         now_ms = time.time() * 1000
         for (run, parcel), append in zip(parcels, appends, strict=True):
             self._engine.appended(run, parcel, answers[produce.answer_key(append, version)], now_ms)
@@ -162,7 +180,7 @@ class TargetAppender:
         """The heads of the ready lanes, in turn, up to `REQUEST_BYTES`; lanes that need care are handed over."""
         parcels: list[tuple[LaneRun, Parcel]] = []
         size = 0
-        lanes = (len(self._ready) + self._sending) / CONNECTIONS
+        lanes = (len(self._ready) + sum(map(len, self._sending.values()))) / CONNECTIONS
         while self._ready and size < REQUEST_BYTES:
             run = self._ready.popleft()
             run.is_queued = False

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from isthmus.errors import ClusterError
@@ -356,6 +357,23 @@ class Engine:
                     for run in self._runs.values():
                         if not self._resolver.exists(run):
                             self.stop_reading(run)
+            await self._leave_silent_brokers()
+
+    async def _leave_silent_brokers(self) -> None:
+        """A frozen or cut-off leader does not say that it leads no more: others do."""
+        if any(reader.is_silent for reader in self._readers.values()):
+            await self._source_routes.refresh()
+            for reader in list(self._readers.values()):
+                for run in reader.leave(partial(self._has_moved, self._source_routes, reader.node_id)):
+                    self.reroute(run)
+        if any(appender.is_silent for appender in self._appenders.values()):
+            await self._target_routes.refresh()
+            for appender in self._appenders.values():
+                appender.leave(partial(self._has_moved, self._target_routes, appender.node_id))
+
+    def _has_moved(self, routes: Routes, node_id: int, run: LaneRun) -> bool:
+        leader = routes.leader(*(run.source if routes is self._source_routes else run.target))
+        return leader is not None and leader.node_id != node_id
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -14,6 +14,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, spans
+from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, FetchSession, Want
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -53,6 +54,7 @@ class SourceReader:
         self._full: set[LaneRun] = set()
         self._nameless: set[LaneRun] = set()
         self._wake = asyncio.Event()
+        self._connection: Connection | None = None
 
     def __contains__(self, run: LaneRun) -> bool:
         return run.source in self._lanes
@@ -75,6 +77,18 @@ class SourceReader:
         self._full.discard(run)
         self._session.forget(run.source)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the broker owes an answer for longer than a long poll explains."""
+        return self._connection is not None and self._connection.silent_s > SILENCE_S
+
+    def leave(self, has_moved: Callable[[LaneRun], bool]) -> list[LaneRun]:
+        """Stop reading what a silent broker does not lead any more; those lanes have to be read elsewhere."""
+        moved = [run for run in self._lanes.values() if has_moved(run)] if self.is_silent else []
+        for run in moved:
+            self.remove(run)
+        return moved
+
     def drained(self, run: LaneRun) -> None:
         """The lane has room again."""
         if run in self._full and run.pending_bytes < LANE_BYTES_MAX // 2:
@@ -89,15 +103,15 @@ class SourceReader:
 
     async def run(self) -> None:
         """Read until cancelled. A broken connection is dialled again; its lanes say so meanwhile."""
-        connection: Connection | None = None
         try:
             while True:
                 try:
+                    connection = self._connection
                     if connection is None or connection.closed or connection.due_for_renewal:
                         if connection is not None:
                             connection.close()
                         self._session.reset()
-                        connection = await self._dial(self.node_id)
+                        self._connection = connection = await self._dial(self.node_id)
                     if not len(self._session):
                         self._wake.clear()
                         await self._wake.wait()
@@ -114,8 +128,8 @@ class SourceReader:
                 else:
                     await self._engine.throttle(size)
         finally:
-            if connection is not None:
-                connection.close()
+            if self._connection is not None:
+                self._connection.close()
 
     async def _poll(self, connection: Connection) -> int:
         request = self._session.request(

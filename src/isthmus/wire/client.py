@@ -19,6 +19,9 @@ from isthmus.wire.metadata import Broker, Metadata
 
 BOOTSTRAP_NODE: Final = -1
 _COORDINATOR_RETRIES: Final = 40
+SILENCE_S: Final = 2.0
+"""A broker that owes an answer for longer than this may be frozen or cut off: others are asked first."""
+_PATIENCE_S: Final = 4.0
 _RETRY_S: Final = 0.1
 _DIALLING_AT_ONCE: Final = 8
 
@@ -81,11 +84,12 @@ class Client:
         """
         nodes = list(self._brokers)
         random.shuffle(nodes)
-        nodes.sort(key=lambda node: node not in self._shared)
+        nodes.sort(key=self._reluctance)
         last: ClusterError | None = None
         for node in nodes:
             try:
-                return await self.broker(node, request, timeout_s=timeout_s)
+                # Somebody else may answer at once, so only the last word is waited for in full.
+                return await self.broker(node, request, timeout_s=min(timeout_s, _PATIENCE_S))
             except Unreachable as error:
                 last = error
         for index in range(len(self.cluster.bootstrap_servers)):
@@ -94,6 +98,13 @@ class Client:
             except Unreachable as error:
                 last = error
         raise last or Unreachable(f"{self.cluster.alias} has no bootstrap servers", cluster=self.cluster.alias)
+
+    def _reluctance(self, node_id: int) -> int:
+        """How late a broker may answer: a connection is half the way, one that owes an answer already is none."""
+        held = self._shared.get(node_id)
+        if held is None or held.closed:
+            return 1
+        return 2 if held.silent_s > SILENCE_S else 0
 
     async def broker(self, node_id: int, request: Any, *, timeout_s: float = 10.0) -> Any:
         """Ask one broker over the shared connection."""

@@ -56,6 +56,7 @@ class Connection:
         self._frame_filled = 0
         self._error: ClusterError | None = None
         self._writing = False
+        self._heard_at = time.monotonic()
         self._loop.add_reader(self._sock, self._on_readable)
 
     @property
@@ -71,6 +72,11 @@ class Connection:
     def unanswered(self) -> int:
         """How many requests wait for their answer."""
         return len(self._waiting)
+
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds an answer has been owed and not a byte has come; 0 when none is owed."""
+        return time.monotonic() - self._heard_at if self._waiting else 0.0
 
     def version_of(self, request: Any) -> int:
         """The version `request` would be sent with.
@@ -103,6 +109,8 @@ class Connection:
         """
         if self._error is not None:
             raise self._error
+        if not self._waiting:
+            self._heard_at = time.monotonic()
         self._correlation += 1
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((self._correlation, future, decode))
@@ -203,6 +211,7 @@ class Connection:
                 if n == 0:
                     self._broke(ConnectionResetError("closed by the broker"))
                     return
+                self._heard_at = time.monotonic()
                 self._take_frames()
                 if not self._tls:
                     # One read a wake-up keeps connections fair; TLS may hold decrypted bytes the selector cannot see.
