@@ -1,0 +1,64 @@
+"""What the README and the examples show, run as a reader would run it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+TERM_S = 120
+
+
+@pytest.fixture
+def folder(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> Path:
+    """A folder with the README's smallest configuration, for two clusters and a topic that are there."""
+    (yaml,) = _blocks("yaml")
+    addresses = {"127.0.0.1:9192": east.bootstrap_servers, "127.0.0.1:9292": west.bootstrap_servers}
+    name = topic("flights")
+    for old, new in {**addresses, '"flights"': f'"{name}"', "name: east-west": f"name: {name}"}.items():
+        assert old in yaml
+        yaml = yaml.replace(old, new)
+    (tmp_path / "isthmus.yaml").write_text(yaml)
+    topics.create(east, name)
+    topics.produce(east, name, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 100)
+    return tmp_path
+
+
+def test_python_of_the_readme(folder: Path) -> None:
+    """The Python in the README plans, copies and verifies."""
+    (code,) = _blocks("python")
+    *_, outcome, verdicts = _run(folder, sys.executable, "-c", code).splitlines()
+    assert outcome == "100 True"
+    assert "True" in verdicts
+    assert "False" not in verdicts
+
+
+def test_spark_submit(folder: Path) -> None:
+    """The example mirrors inside a Spark application that somebody else starts and configures."""
+    submit = Path(sys.executable).with_name("spark-submit")
+    _run(folder, str(submit), "--master", "local[2]", str(ROOT / "examples" / "spark_submit.py"), "isthmus.yaml")
+    code = "import isthmus; print(*[v.equal for v in isthmus.open('isthmus.yaml').verify().values()])"
+    assert _run(folder, sys.executable, "-c", code).split() == ["True"]
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _run(folder: Path, *command: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TERM_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
