@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
@@ -31,17 +30,22 @@ def _elsewhere(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="isthmus", daemon=True)
     thread.start()
-    future: Future[ResultT] = asyncio.run_coroutine_threadsafe(work, loop)
     try:
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
     except BaseException:
-        future.cancel()
+        # An interrupt may come before the future is ours to cancel.
+        asyncio.run_coroutine_threadsafe(_cancelled(), loop).result()
         raise
     finally:
         asyncio.run_coroutine_threadsafe(_settled(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+async def _cancelled() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
 
 
 async def _settled() -> None:
