@@ -1,6 +1,8 @@
-"""Writing to the target: many partitions per request, several connections per broker, one request in flight per lane.
+"""Writing to the target: many partitions per request, one request in flight per lane.
 
-A broker works on one request of a connection at a time, so throughput comes from fat requests on a few connections.
+A broker works on one request of a connection at a time, and a request costs it more than the bytes in it. So one
+connection sends as many lanes together as are ready, and makes up the next request while the broker works on this one.
+A second connection helps out where there is enough for both, or where the first one waits for replicas.
 """
 
 from __future__ import annotations
@@ -8,26 +10,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.faults import Faults
+from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.rebatch import join
 from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Verdict
 from isthmus.wire import produce
-from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
+from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
 
 CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20
-JOIN_BELOW_BYTES: Final = 32 << 10
-JOIN_BELOW_RECORDS: Final = 128
-JOIN_BELOW_RECORDS_COMPRESSED: Final = 32
-JOIN_UP_TO_BYTES: Final = 512 << 10
-FAT_REQUEST_BYTES: Final = 128 << 10
+HELP_AFTER_S: Final = 0.001
+"""How long a few ready lanes wait for the first connection before the second one takes them."""
 PRODUCE_TIMEOUT_MS: Final = 10_000
 _ANSWER_S: Final = 15.0
 _RETRY_S: Final = 0.1
@@ -40,15 +40,17 @@ class Writing(Protocol):
     faults: Faults
 
     def may_write(self) -> bool: ...
-    def appended(self, run: LaneRun, parcel: Parcel, answer: produce.Appended, now_ms: float) -> None: ...
+    def appended(self, parcel: Parcel, verdict: Verdict, answer: produce.Appended, now_ms: float) -> None: ...
     def needs_care(self, run: LaneRun) -> None: ...
 
 
-class Parcel(NamedTuple):
-    """What one lane sends in one request: `batch` carries the first `pieces` pending pieces."""
+class Flight(NamedTuple):
+    """A request that was sent, and the future of its answer."""
 
-    batch: Batch
-    pieces: int
+    parcels: list[Parcel]
+    appends: list[produce.Append]
+    version: int
+    answer: asyncio.Future[Any]
 
 
 class TargetAppender:
@@ -60,7 +62,7 @@ class TargetAppender:
         self._dial = dial
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
-        self._sending: dict[Connection, list[LaneRun]] = {}
+        self._flying: dict[Connection, Flight] = {}
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -76,15 +78,16 @@ class TargetAppender:
     @property
     def is_silent(self) -> bool:
         """Whether the broker owes an answer for longer than usual."""
-        return any(connection.silent_s > SILENCE_S for connection in self._sending)
+        return any(connection.silent_s > SILENCE_S for connection in self._flying)
 
     def leave(self, has_moved: Callable[[LaneRun], bool]) -> None:
         """Give up requests the broker has been silent about, if it does not lead those partitions any more."""
-        for connection, runs in list(self._sending.items()):
-            if connection.silent_s > SILENCE_S and any(has_moved(run) for run in runs):
+        for connection, flight in list(self._flying.items()):
+            moved = [parcel.run for parcel in flight.parcels if has_moved(parcel.run)]
+            if moved and connection.silent_s > SILENCE_S:
                 connection.close(
                     Unreachable(
-                        f"{connection.where} is silent and another broker leads {runs[0].lane.key} now",
+                        f"{connection.where} is silent and another broker leads {moved[0].lane.key} now",
                         cluster=connection.cluster,
                         hint="The broker may be frozen or cut off; Isthmus goes on with the new leader.",
                     )
@@ -93,10 +96,10 @@ class TargetAppender:
     async def run(self) -> None:
         """Append until cancelled, over `CONNECTIONS` connections at once."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(CONNECTIONS):
-                group.create_task(self._run_connection())
+            for index in range(CONNECTIONS):
+                group.create_task(self._run_connection(is_first=index == 0))
 
-    async def _run_connection(self) -> None:
+    async def _run_connection(self, *, is_first: bool) -> None:
         connection: Connection | None = None
         try:
             while True:
@@ -107,19 +110,12 @@ class TargetAppender:
                             connection.close()
                         connection = await self._dial(self.node_id)
                 except ClusterError as error:
-                    runs = list(self._ready)
-                    self._ready.clear()
-                    for run in runs:
-                        run.is_queued = False
-                    self._engine.faults.append_lost(runs, error)
-                    await asyncio.sleep(_RETRY_S)
-                    if not self._ready:
-                        # A broker that leads nothing we write to may be gone for good.
-                        self._wake.clear()
-                        await self._wake.wait()
+                    await self._unreachable(error)
                     continue
+                if not is_first and self._ready and self._ready_bytes < FAT_REQUEST_BYTES:
+                    await asyncio.sleep(HELP_AFTER_S)
                 if self._ready and self._engine.may_write():
-                    await self._send(connection)
+                    await self._append(connection)
                 else:
                     self._wake.clear()
                     await self._wake.wait()
@@ -127,85 +123,135 @@ class TargetAppender:
             if connection is not None:
                 connection.close()
 
-    async def _send(self, connection: Connection) -> None:
-        parcels = self._collect()
+    async def _unreachable(self, error: ClusterError) -> None:
+        runs = list(self._ready)
+        self._ready.clear()
+        for run in runs:
+            run.is_queued = False
+        self._engine.faults.append_lost(runs, error)
+        await asyncio.sleep(_RETRY_S)
+        if not self._ready:
+            # A broker that leads nothing we write to may be gone for good.
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _append(self, connection: Connection) -> None:
+        """Send request after request while there is something to send without a pause."""
+        flight = self._post(connection, self._collect(()))
+        while flight is not None:
+            # The broker is at work: what comes behind is made ready meanwhile, if nobody else waits for room.
+            ahead = [] if self._ready else self._behind(flight)
+            answered = await self._answer(connection, flight)
+            if answered is None:
+                return
+            answers, throttle_ms = answered
+            told = [
+                (parcel, answers[produce.answer_key(append, flight.version)])
+                for parcel, append in zip(flight.parcels, flight.appends, strict=True)
+            ]
+            verdicts = [_judge(parcel, answer) for parcel, answer in told]
+            flight = None if throttle_ms else self._post(connection, self._collect(ahead))
+            now_ms = time.time() * 1000
+            for (parcel, answer), verdict in zip(told, verdicts, strict=True):
+                self._engine.appended(parcel, verdict, answer, now_ms)
+            if throttle_ms:
+                await asyncio.sleep(throttle_ms / 1000)
+
+    def _post(self, connection: Connection, parcels: list[Parcel]) -> Flight | None:
         if not parcels or not self._engine.may_write():
-            self._put_back(parcels)
-            return
-        producer = self._engine.producer
+            for parcel in parcels:
+                self.offer(parcel.run)
+            return None
         appends = [
             produce.Append(
-                run.lane.target_topic,
-                run.lane.target_topic_id,
-                run.lane.partition,
-                stamp(parcel.batch, producer.producer_id, producer.epoch, run.writer.sequence),
+                parcel.run.lane.target_topic,
+                parcel.run.lane.target_topic_id,
+                parcel.run.lane.partition,
+                parcel.header,
                 parcel.batch.view[HEADER_BYTES:],
             )
-            for run, parcel in parcels
+            for parcel in parcels
         ]
         version = version_for(connection, appends)
-        correlation = connection.next_correlation
         frame = produce.encode(
             appends,
             version=version,
-            correlation=correlation,
+            correlation=connection.next_correlation,
             client_id=connection.client_id,
             timeout_ms=PRODUCE_TIMEOUT_MS,
         )
-        for run, _ in parcels:
-            run.writer.sent()
-        runs = self._sending[connection] = [run for run, _ in parcels]
+        for parcel in parcels:
+            parcel.run.writer.sent()
         try:
-            future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
-            answers, throttle_ms = await connection.within(future, _ANSWER_S, "Produce")
+            answer = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
         except ClusterError as error:
-            for run in runs:
-                run.writer.abandon()
-            self._engine.faults.append_lost(runs, error)
-            return
+            self._lost(parcels, error)
+            return None
+        flight = self._flying[connection] = Flight(parcels, appends, version, answer)
+        return flight
+
+    async def _answer(self, connection: Connection, flight: Flight) -> tuple[dict[Any, produce.Appended], int] | None:
+        try:
+            answered: tuple[dict[Any, produce.Appended], int]
+            answered = await connection.within(flight.answer, _ANSWER_S, "Produce")
+        except ClusterError as error:
+            self._lost(flight.parcels, error)
+            return None
         except BaseException:
             # Cancelled: the request may be in the log or not.
-            for run in runs:
-                run.writer.abandon()
+            for parcel in flight.parcels:
+                parcel.run.writer.abandon()
             raise
         finally:
-            del self._sending[connection]
-        now_ms = time.time() * 1000
-        for (run, parcel), append in zip(parcels, appends, strict=True):
-            self._engine.appended(run, parcel, answers[produce.answer_key(append, version)], now_ms)
-        if throttle_ms:
-            await asyncio.sleep(throttle_ms / 1000)
+            del self._flying[connection]
+        return answered
 
-    def _collect(self) -> list[tuple[LaneRun, Parcel]]:
-        """The heads of the ready lanes, in turn, up to `REQUEST_BYTES`; lanes that need care are handed over."""
-        parcels: list[tuple[LaneRun, Parcel]] = []
-        size = 0
-        lanes = (len(self._ready) + sum(map(len, self._sending.values()))) / CONNECTIONS
-        while self._ready and size < REQUEST_BYTES:
+    def _lost(self, parcels: list[Parcel], error: ClusterError) -> None:
+        runs = [parcel.run for parcel in parcels]
+        for run in runs:
+            run.writer.abandon()
+        self._engine.faults.append_lost(runs, error)
+
+    @property
+    def _ready_bytes(self) -> int:
+        """About how many bytes the heads of the ready lanes have together."""
+        pending = self._ready[0].pending if self._ready else ()
+        return len(self._ready) * pending[0].batch.size_bytes if pending else 0
+
+    def _collect(self, ahead: Iterable[Parcel]) -> list[Parcel]:
+        """What was made ready and is due, then the heads of the ready lanes in turn, as far as there is room."""
+        parcels = [parcel for parcel in ahead if parcel.is_due]
+        size = sum(parcel.batch.size_bytes for parcel in parcels)
+        # Where there is enough for two fat requests, every connection gets its share.
+        bytes_max = min(REQUEST_BYTES, max(self._ready_bytes // CONNECTIONS, FAT_REQUEST_BYTES))
+        lanes = len(self._ready) + len(parcels)
+        while self._ready and size < bytes_max:
             run = self._ready.popleft()
             run.is_queued = False
             if run.is_over or run.is_busy or not run.is_placed or not run.pending or run.writer.in_flight:
                 continue
-            head = run.pending[0]
-            if not head.is_plain or head.batch.base_offset != run.writer.position:
-                self._engine.needs_care(run)
-                continue
-            try:
-                parcel = _parcel(run, lanes)
-            except ValueError:
-                # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
-                if head.stored > 1:
-                    run.pending[0] = head._replace(is_plain=False)
-                    self._engine.needs_care(run)
-                    continue
-                parcel = Parcel(head.batch, 1)
-            parcels.append((run, parcel))
-            size += parcel.batch.size_bytes
+            parcel = self._head(run, lanes)
+            if parcel is not None:
+                parcels.append(parcel)
+                size += parcel.batch.size_bytes
         return parcels
 
-    def _put_back(self, parcels: list[tuple[LaneRun, Parcel]]) -> None:
-        for run, _ in parcels:
-            self.offer(run)
+    def _head(self, run: LaneRun, lanes: int) -> Parcel | None:
+        """What a lane sends next; None if it needs care and was handed over."""
+        first = run.pending[0]
+        if first.is_plain and first.batch.base_offset == run.writer.position:
+            try:
+                return head(run, self._engine.producer, lanes=lanes)
+            except ValueError:
+                # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
+                run.pending[0] = first._replace(is_plain=False)
+        self._engine.needs_care(run)
+        return None
+
+    def _behind(self, flight: Flight) -> list[Parcel]:
+        lanes = len(flight.parcels)
+        following = (behind(parcel, self._engine.producer, lanes=lanes) for parcel in flight.parcels)
+        return [parcel for parcel in following if parcel is not None]
 
 
 def version_for(connection: Connection, appends: list[produce.Append]) -> int:
@@ -214,37 +260,5 @@ def version_for(connection: Connection, appends: list[produce.Append]) -> int:
     return version if all(append.topic_id.int for append in appends) else min(version, 12)
 
 
-def _parcel(run: LaneRun, lanes: float) -> Parcel:
-    """The head as it is, or several small plain batches that follow one another joined into one.
-
-    Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
-    and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
-    certainly where the heads of `lanes` lanes make a fat request together.
-    """
-    head = run.pending[0]
-    codec = head.batch.codec
-    small = head.batch.record_count < (JOIN_BELOW_RECORDS_COMPRESSED if codec else JOIN_BELOW_RECORDS)
-    thin = head.batch.size_bytes * lanes < FAT_REQUEST_BYTES
-    if head.stored == 1 and not (small and thin and len(run.pending) > 1):
-        return Parcel(head.batch, 1)
-    limit = min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
-    batches: list[Batch] = []
-    end, size = head.batch.base_offset, 0
-    for piece in run.pending:
-        batch = piece.batch
-        size += len(batch.view)
-        if (
-            not piece.is_plain
-            or batch.base_offset != end
-            or batch.codec != codec
-            # Records without a timestamp would get that of another in the batch they are joined to.
-            or batch.base_timestamp < 0
-            or len(batch.view) >= (JOIN_BELOW_BYTES if piece.stored == 1 else limit)
-            or size > limit
-        ):
-            break
-        batches.append(batch)
-        end = batch.offset_end
-    if head.stored == 1 and len(batches) < 2:
-        return Parcel(head.batch, 1)
-    return Parcel(join(batches or [head.batch]), max(len(batches), 1))
+def _judge(parcel: Parcel, answer: produce.Appended) -> Verdict:
+    return parcel.run.writer.answered(answer.error_code, answer.base_offset, parcel.batch.record_count)

@@ -19,9 +19,10 @@ from functools import partial
 from typing import Any, Final
 
 from isthmus.errors import ClusterError
-from isthmus.lane.appender import Parcel, TargetAppender
+from isthmus.lane.appender import TargetAppender
 from isthmus.lane.detour import Detour, Refused
 from isthmus.lane.faults import Faults
+from isthmus.lane.parcels import Parcel
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
 from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
@@ -305,10 +306,9 @@ class Engine:
             return
         self._appender(leader.node_id).offer(run)
 
-    def appended(self, run: LaneRun, parcel: Parcel, answer: Appended, now_ms: float) -> None:
-        """A leader has answered an append of the fast path."""
-        batch = parcel.batch
-        verdict = run.writer.answered(answer.error_code, answer.base_offset, batch.record_count)
+    def appended(self, parcel: Parcel, verdict: Verdict, answer: Appended, now_ms: float) -> None:
+        """A leader has answered an append of the fast path. The lane may have its next one in flight already."""
+        run, batch = parcel.run, parcel.batch
         if verdict is Verdict.ADVANCED:
             self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
             self.advanced(run, parcel.pieces)

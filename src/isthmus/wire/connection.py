@@ -129,16 +129,20 @@ class Connection:
 
     async def within(self, future: asyncio.Future[Any], timeout_s: float, what: str) -> Any:
         """Wait for an answer, at most `timeout_s`; afterwards the connection is of no use and is closed."""
-        done, _ = await asyncio.wait((future,), timeout=timeout_s)
-        if not done:
-            self.close(
-                Unreachable(
-                    f"{self.where} did not answer {what} within {timeout_s:g} s",
-                    cluster=self.cluster,
-                    hint="The broker may be paused, overloaded or cut off; Isthmus tries again.",
-                )
+        timer = self._loop.call_later(timeout_s, self._give_up, timeout_s, what)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _give_up(self, timeout_s: float, what: str) -> None:
+        self.close(
+            Unreachable(
+                f"{self.where} did not answer {what} within {timeout_s:g} s",
+                cluster=self.cluster,
+                hint="The broker may be paused, overloaded or cut off; Isthmus tries again.",
             )
-        return await future
+        )
 
     def close(self, error: ClusterError | None = None) -> None:
         """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""

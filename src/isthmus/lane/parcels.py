@@ -1,0 +1,108 @@
+"""What one lane sends in one request: a batch as it is, or several small ones joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from isthmus.lane.pieces import Piece
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.rebatch import join
+from isthmus.lane.run import LaneRun
+from isthmus.wire.batch import SEQUENCE_MASK, Batch, stamp
+
+FAT_REQUEST_BYTES: Final = 128 << 10
+JOIN_BELOW_BYTES: Final = 32 << 10
+JOIN_BELOW_RECORDS: Final = 128
+JOIN_BELOW_RECORDS_COMPRESSED: Final = 32
+JOIN_UP_TO_BYTES: Final = 512 << 10
+
+
+class Parcel(NamedTuple):
+    """`batch` carries `pieces` pending pieces of the lane; `header` is stamped with `sequence`."""
+
+    run: LaneRun
+    batch: Batch
+    pieces: int
+    sequence: int
+    header: bytes
+
+    @property
+    def is_due(self) -> bool:
+        """Whether this is what the lane has to send now."""
+        run = self.run
+        return (
+            run.is_placed
+            and not run.is_busy
+            and not run.is_over
+            and not run.writer.in_flight
+            and run.writer.position == self.batch.base_offset
+            and run.writer.sequence == self.sequence
+        )
+
+
+def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int) -> Parcel:
+    """What a lane sends next; `lanes` of them make up the request. The lane's first piece has to be plain.
+
+    :raises ValueError: A run of tiny batches cannot be decoded.
+    """
+    sequence = run.writer.sequence
+    batch, pieces = _taken(run, 0, lanes)
+    return Parcel(run, batch, pieces, sequence, stamp(batch, producer.producer_id, producer.epoch, sequence))
+
+
+def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int) -> Parcel | None:
+    """What the lane sends next if `sent` is appended where it belongs; None if that is not known yet."""
+    run = sent.run
+    following = next(islice(run.pending, sent.pieces, None), None)
+    if following is None or not following.is_plain or following.batch.base_offset != sent.batch.offset_end:
+        return None
+    try:
+        batch, pieces = _taken(run, sent.pieces, lanes)
+    except ValueError:
+        # Told when it is the lane's first piece.
+        return None
+    sequence = (sent.sequence + sent.batch.record_count) & SEQUENCE_MASK
+    return Parcel(run, batch, pieces, sequence, stamp(batch, producer.producer_id, producer.epoch, sequence))
+
+
+def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:
+    """The batch made of pending pieces from `skip` on, and of how many.
+
+    Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
+    and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
+    certainly where the heads of `lanes` lanes make a fat request together.
+    """
+    first = run.pending[skip]
+    small = first.batch.record_count < (JOIN_BELOW_RECORDS_COMPRESSED if first.batch.codec else JOIN_BELOW_RECORDS)
+    thin = first.batch.size_bytes * lanes < FAT_REQUEST_BYTES
+    if first.stored == 1 and not (small and thin and len(run.pending) > skip + 1):
+        return first.batch, 1
+    batches = _joinable(
+        first.batch, islice(run.pending, skip, None), min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
+    )
+    if len(batches) > 1 or first.stored > 1:
+        return join(batches or [first.batch]), max(len(batches), 1)
+    return first.batch, 1
+
+
+def _joinable(first: Batch, pieces: Iterator[Piece], bytes_max: int) -> list[Batch]:
+    batches: list[Batch] = []
+    end, codec, size = first.base_offset, first.codec, 0
+    for piece in pieces:
+        batch = piece.batch
+        size += len(batch.view)
+        if (
+            not piece.is_plain
+            or batch.base_offset != end
+            or batch.codec != codec
+            # Records without a timestamp would get that of another in the batch they are joined to.
+            or batch.base_timestamp < 0
+            or len(batch.view) >= (JOIN_BELOW_BYTES if piece.stored == 1 else bytes_max)
+            or size > bytes_max
+        ):
+            break
+        batches.append(batch)
+        end = batch.offset_end
+    return batches
