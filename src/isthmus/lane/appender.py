@@ -22,7 +22,7 @@ from isthmus.lane.writer import Verdict
 from isthmus.wire import produce
 from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import SILENCE_S
-from isthmus.wire.connection import Connection
+from isthmus.wire.connection import Buffer, Connection
 
 CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20
@@ -44,13 +44,25 @@ class Writing(Protocol):
     def needs_care(self, run: LaneRun) -> None: ...
 
 
-class Flight(NamedTuple):
-    """A request that was sent, and the future of its answer."""
+class Request(NamedTuple):
+    """A request ready to be sent. `keys` tell where the answer to each parcel is found."""
 
     parcels: list[Parcel]
-    appends: list[produce.Append]
+    keys: list[tuple[object, int]]
     version: int
-    answer: asyncio.Future[Any]
+    frame: list[Buffer]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(parcel.batch.size_bytes for parcel in self.parcels)
+
+
+class Told(NamedTuple):
+    """What the broker said to a parcel, and what the lane's writer makes of it."""
+
+    parcel: Parcel
+    answer: produce.Appended
+    verdict: Verdict
 
 
 class TargetAppender:
@@ -62,7 +74,7 @@ class TargetAppender:
         self._dial = dial
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
-        self._flying: dict[Connection, Flight] = {}
+        self._flying: dict[Connection, Request] = {}
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -82,8 +94,8 @@ class TargetAppender:
 
     def leave(self, has_moved: Callable[[LaneRun], bool]) -> None:
         """Give up requests the broker has been silent about, if it does not lead those partitions any more."""
-        for connection, flight in list(self._flying.items()):
-            moved = [parcel.run for parcel in flight.parcels if has_moved(parcel.run)]
+        for connection, request in list(self._flying.items()):
+            moved = [parcel.run for parcel in request.parcels if has_moved(parcel.run)]
             if moved and connection.silent_s > SILENCE_S:
                 connection.close(
                     Unreachable(
@@ -115,7 +127,7 @@ class TargetAppender:
                 if not is_first and self._ready and self._ready_bytes < FAT_REQUEST_BYTES:
                     await asyncio.sleep(HELP_AFTER_S)
                 if self._ready and self._engine.may_write():
-                    await self._append(connection)
+                    await self._append(connection, is_first=is_first)
                 else:
                     self._wake.clear()
                     await self._wake.wait()
@@ -135,33 +147,30 @@ class TargetAppender:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _append(self, connection: Connection) -> None:
+    async def _append(self, connection: Connection, *, is_first: bool) -> None:
         """Send request after request while there is something to send without a pause."""
-        flight = self._post(connection, self._collect(()))
-        while flight is not None:
-            # The broker is at work: what comes behind is made ready meanwhile, if nobody else waits for room.
-            ahead = [] if self._ready else self._behind(flight)
-            answered = await self._answer(connection, flight)
-            if answered is None:
+        request = self._request(connection, self._collect(()))
+        answer = self._post(connection, request)
+        while answer is not None:
+            # The broker is at work: what comes behind is made ready meanwhile, unless others wait for their turn, or a
+            # helper would keep a few lanes from going with the others.
+            keeps = not self._ready and (is_first or request.size_bytes >= FAT_REQUEST_BYTES)
+            ahead = self._request(connection, self._behind(request) if keeps else [])
+            try:
+                told, throttle_ms = await self._told(connection, request, answer)
+            except ClusterError as error:
+                self._engine.faults.append_lost([parcel.run for parcel in request.parcels], error)
                 return
-            answers, throttle_ms = answered
-            told = [
-                (parcel, answers[produce.answer_key(append, flight.version)])
-                for parcel, append in zip(flight.parcels, flight.appends, strict=True)
-            ]
-            verdicts = [_judge(parcel, answer) for parcel, answer in told]
-            flight = None if throttle_ms else self._post(connection, self._collect(ahead))
+            # The next request leaves before anything else is done: the broker shall not wait.
+            request = self._request(connection, []) if throttle_ms else self._following(connection, ahead)
+            answer = self._post(connection, request)
             now_ms = time.time() * 1000
-            for (parcel, answer), verdict in zip(told, verdicts, strict=True):
-                self._engine.appended(parcel, verdict, answer, now_ms)
+            for parcel, said, verdict in told:
+                self._engine.appended(parcel, verdict, said, now_ms)
             if throttle_ms:
                 await asyncio.sleep(throttle_ms / 1000)
 
-    def _post(self, connection: Connection, parcels: list[Parcel]) -> Flight | None:
-        if not parcels or not self._engine.may_write():
-            for parcel in parcels:
-                self.offer(parcel.run)
-            return None
+    def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
         appends = [
             produce.Append(
                 parcel.run.lane.target_topic,
@@ -180,37 +189,49 @@ class TargetAppender:
             client_id=connection.client_id,
             timeout_ms=PRODUCE_TIMEOUT_MS,
         )
-        for parcel in parcels:
-            parcel.run.writer.sent()
-        try:
-            answer = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
-        except ClusterError as error:
-            self._lost(parcels, error)
-            return None
-        flight = self._flying[connection] = Flight(parcels, appends, version, answer)
-        return flight
+        return Request(parcels, [produce.answer_key(append, version) for append in appends], version, frame)
 
-    async def _answer(self, connection: Connection, flight: Flight) -> tuple[dict[Any, produce.Appended], int] | None:
+    def _following(self, connection: Connection, ahead: Request) -> Request:
+        """What was made ready, if all of it is due and nobody waits; else a request made of what there is now."""
+        if not self._ready and all(parcel.is_due for parcel in ahead.parcels):
+            return ahead
+        return self._request(connection, self._collect(ahead.parcels))
+
+    def _post(self, connection: Connection, request: Request) -> asyncio.Future[Any] | None:
+        """Send a request; None if there is nothing to send or it may not be sent now."""
+        answer: asyncio.Future[Any] | None = None
+        if request.parcels and self._engine.may_write() and not connection.closed:
+            version = request.version
+            for parcel in request.parcels:
+                parcel.run.writer.sent()
+            self._flying[connection] = request
+            answer = connection.post_frame(request.frame, lambda payload, c: produce.decode(payload, c, version))
+        else:
+            for parcel in request.parcels:
+                self.offer(parcel.run)
+        return answer
+
+    async def _told(
+        self, connection: Connection, request: Request, answer: asyncio.Future[Any]
+    ) -> tuple[list[Told], int]:
+        """What the broker answers, and for how many ms it asks to be left alone.
+
+        :raises ClusterError: It does not answer: the request may be in the log or not.
+        """
         try:
-            answered: tuple[dict[Any, produce.Appended], int]
-            answered = await connection.within(flight.answer, _ANSWER_S, "Produce")
-        except ClusterError as error:
-            self._lost(flight.parcels, error)
-            return None
+            answers, throttle_ms = await connection.within(answer, _ANSWER_S, "Produce")
         except BaseException:
-            # Cancelled: the request may be in the log or not.
-            for parcel in flight.parcels:
+            for parcel in request.parcels:
                 parcel.run.writer.abandon()
             raise
         finally:
             del self._flying[connection]
-        return answered
-
-    def _lost(self, parcels: list[Parcel], error: ClusterError) -> None:
-        runs = [parcel.run for parcel in parcels]
-        for run in runs:
-            run.writer.abandon()
-        self._engine.faults.append_lost(runs, error)
+        told = []
+        for parcel, key in zip(request.parcels, request.keys, strict=True):
+            said = answers[key]
+            verdict = parcel.run.writer.answered(said.error_code, said.base_offset, parcel.batch.record_count)
+            told.append(Told(parcel, said, verdict))
+        return told, throttle_ms
 
     @property
     def _ready_bytes(self) -> int:
@@ -248,9 +269,9 @@ class TargetAppender:
         self._engine.needs_care(run)
         return None
 
-    def _behind(self, flight: Flight) -> list[Parcel]:
-        lanes = len(flight.parcels)
-        following = (behind(parcel, self._engine.producer, lanes=lanes) for parcel in flight.parcels)
+    def _behind(self, request: Request) -> list[Parcel]:
+        lanes = len(request.parcels)
+        following = (behind(parcel, self._engine.producer, lanes=lanes) for parcel in request.parcels)
         return [parcel for parcel in following if parcel is not None]
 
 
@@ -258,7 +279,3 @@ def version_for(connection: Connection, appends: list[produce.Append]) -> int:
     """By topic id where every topic has one, so that a topic of the same name created anew refuses our bytes."""
     version = produce.version_for(connection.api_versions)
     return version if all(append.topic_id.int for append in appends) else min(version, 12)
-
-
-def _judge(parcel: Parcel, answer: produce.Appended) -> Verdict:
-    return parcel.run.writer.answered(answer.error_code, answer.base_offset, parcel.batch.record_count)
