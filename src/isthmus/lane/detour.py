@@ -48,7 +48,7 @@ class Careful(Protocol):
     faults: Faults
 
     def may_write(self) -> bool: ...
-    def advanced(self, run: LaneRun, pieces: int) -> None: ...
+    def advanced(self, run: LaneRun, pieces: int, records: int) -> None: ...
     def grown(self, size_bytes: int) -> None: ...
 
 
@@ -92,7 +92,7 @@ class Detour:
     async def _head(self, run: LaneRun, piece: Piece) -> bool:
         batch, position = piece.batch, run.writer.position
         if batch.offset_end <= position:
-            self._engine.advanced(run, 1)
+            self._engine.advanced(run, 1, run.pending[0].batch.record_count)
         elif batch.base_offset > position:
             await self._hole(run, batch.base_offset)
         elif batch.is_control:
@@ -274,7 +274,7 @@ class Detour:
             raise Refused
         transaction.sequence += batch.record_count
         run.writer.advanced_unsequenced(batch.record_count)
-        self._engine.advanced(run, 1)
+        self._engine.advanced(run, 1, run.pending[0].batch.record_count)
 
     # The prefix that the source has deleted
 

@@ -291,14 +291,14 @@ class Engine:
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self._pending_bytes -= size_bytes
-        if self.has_room():
+        if not self._room.is_set() and self.has_room():
             self._room.set()
         if run.is_full:
             for reader in self._readers.values():
                 reader.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
-        if not run.is_placed or run.is_busy or not run.pending:
+        if run.writer.in_flight or not run.is_placed or run.is_busy or not run.pending:
             return
         leader = self._target_routes.leader(*run.target)
         if leader is None:
@@ -311,18 +311,19 @@ class Engine:
         run, batch = parcel.run, parcel.batch
         if verdict is Verdict.ADVANCED:
             self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
-            self.advanced(run, parcel.pieces)
+            self.advanced(run, parcel.pieces, batch.record_count)
             self._offer(run)
         else:
             self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
 
-    def advanced(self, run: LaneRun, pieces: int) -> None:
-        """The first pieces of the lane are durable."""
-        run.records += sum(run.pending[i].batch.record_count for i in range(pieces))
+    def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
+        """The first pieces of the lane, `records` together, are durable."""
         size = run.take(pieces)
+        run.records += records
         run.size_bytes += size
         self._shrunk(run, size)
-        run.heal()
+        if run.state is not LaneState.ACTIVE:
+            run.heal()
         if run.is_cut and not run.pending:
             run.is_cut = False
             self._resolver.add(run)

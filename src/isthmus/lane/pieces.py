@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from isthmus.wire.batch import Batch
+from isthmus.wire.batch import CONTROL, LOG_APPEND_TIME, Batch
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -45,10 +45,9 @@ def passes(batch: Batch, bytes_max: int) -> bool:
     """
     return (
         batch.magic == 2
-        and batch.is_dense
-        and not batch.is_control
-        and not batch.is_log_append_time
-        and (batch.size_bytes <= bytes_max or batch.record_count == 1)
+        and not batch.attributes & (CONTROL | LOG_APPEND_TIME)
+        and 0 < batch.record_count == batch.offset_end - batch.base_offset
+        and (len(batch.view) <= bytes_max or batch.record_count == 1)
     )
 
 

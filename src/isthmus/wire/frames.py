@@ -61,10 +61,10 @@ def skip_response_header(payload: memoryview, correlation: int, *, flexible: boo
     if not flexible:
         return _CORRELATION.size
     position = _CORRELATION.size
-    tags, position = _uvarint(payload, position)
+    tags, position = uvarint(payload, position)
     for _ in range(tags):
-        _, position = _uvarint(payload, position)
-        size, position = _uvarint(payload, position)
+        _, position = uvarint(payload, position)
+        size, position = uvarint(payload, position)
         position += size
     return position
 
@@ -74,7 +74,8 @@ def _flexible(request: Any, version: int) -> bool:
     return request.API_KEY != _API_VERSIONS_KEY and bool(type(request).flexible_version_q(version))
 
 
-def _uvarint(data: memoryview, position: int) -> tuple[int, int]:
+def uvarint(data: memoryview, position: int) -> tuple[int, int]:
+    """The unsigned varint at `position` (KIP-482), and where what follows it begins."""
     value = shift = 0
     while True:
         byte = data[position]

@@ -114,6 +114,56 @@ def test_answers_find_their_appends(version: int) -> None:
         decode(memoryview(head + body), 78, version)
 
 
+@st.composite
+def answers(draw: st.DrawFn) -> ProduceResponse:
+    """Answers about some partitions, most of them well."""
+    topic_class = ProduceResponse.TopicProduceResponse
+    partition_class = topic_class.PartitionProduceResponse
+    whole = st.integers(0, 2**63 - 1)
+
+    def partition(index: int) -> Any:
+        errors = draw(st.just([]) | st.just([partition_class.BatchIndexAndErrorMessage(3, "bad key")]))
+        return partition_class(
+            index=index,
+            error_code=draw(st.sampled_from([0, 0, 0, 3, 45])),
+            base_offset=draw(whole | st.just(-1)),
+            log_append_time_ms=draw(whole | st.just(-1)),
+            log_start_offset=draw(whole),
+            record_errors=errors,
+            error_message=draw(st.none() | st.sampled_from(["", "no"])),
+        )
+
+    topics = [
+        topic_class(name=name, topic_id=IDS[name], partition_responses=[partition(i) for i in range(draw(counts))])
+        for counts in [st.sampled_from([0, 1, 2, 130])]
+        for name in draw(st.lists(st.sampled_from(sorted(IDS)), max_size=3, unique=True))
+    ]
+    return ProduceResponse(responses=topics, throttle_time_ms=draw(st.integers(0, 2**31 - 1)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(deadline=None, max_examples=15)
+@given(answer=answers())
+def test_answers_read_as_kafka_python_reads_them(version: int, answer: ProduceResponse) -> None:
+    """Every version and every answer, well or not, gives the same values."""
+    body = bytes(answer.encode(version=version))
+    theirs = ProduceResponse.decode(body, version=version)
+    head = (1).to_bytes(4, "big") + (b"\0" if version >= 9 else b"")
+
+    appended, throttle_ms = decode(memoryview(head + body), 1, version)
+
+    assert throttle_ms == theirs.throttle_time_ms
+    assert {key: tuple(found) for key, found in appended.items()} == {
+        (t.topic_id if version >= 13 else t.name, p.index): (
+            p.error_code,
+            p.base_offset,
+            getattr(p, "error_message", None),
+        )
+        for t in theirs.responses
+        for p in t.partition_responses
+    }
+
+
 def test_version_is_the_highest_both_know() -> None:
     """Brokers of all ages get what they understand."""
     assert version_for({0: (3, 13)}) == 13
