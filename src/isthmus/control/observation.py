@@ -13,7 +13,7 @@ from isthmus.cluster.configs import Configs, describe_broker_configs
 from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.topics import TopicDescription, describe_topics, selected_topics
-from isthmus.errors import ClusterError, IsthmusError, NotAuthorized
+from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.preflight import TopicPair, uncounted
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
@@ -178,17 +178,17 @@ async def _with_holes(
 
 
 async def expiration_ms(target: Client) -> int | None:
-    """The target's `producer.id.expiration.ms`, `None` where we may not see it.
+    """The target's `producer.id.expiration.ms`, the smallest of its brokers; `None` where one does not tell.
 
     :raises ClusterError: The cluster did not answer.
     """
+    found = []
     for node_id in (await target.metadata()).brokers:
         try:
-            configs = await describe_broker_configs(target, node_id)
-        except NotAuthorized:
-            return None
+            entry = (await describe_broker_configs(target, node_id)).get("producer.id.expiration.ms")
         except ClusterError:
-            continue
-        entry = configs.get("producer.id.expiration.ms")
-        return None if entry is None or entry.value is None else int(entry.value)
-    return None
+            return None
+        if entry is None or entry.value is None:
+            return None
+        found.append(int(entry.value))
+    return min(found, default=None)

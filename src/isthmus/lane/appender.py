@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from isthmus.lane.faults import Faults
 from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Verdict
+from isthmus.lane.writer import DEPTH, Verdict
 from isthmus.wire import produce
 from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import SILENCE_S
@@ -56,6 +56,17 @@ class Request(NamedTuple):
     def size_bytes(self) -> int:
         return sum(parcel.batch.size_bytes for parcel in self.parcels)
 
+    def is_due(self, now_ms: float) -> bool:
+        """Whether there is something in it, and all of it may be sent now."""
+        return bool(self.parcels) and all(parcel.is_due(now_ms) for parcel in self.parcels)
+
+
+class Flight(NamedTuple):
+    """A request that was sent, and the future of its answer."""
+
+    request: Request
+    answer: asyncio.Future[Any]
+
 
 class Told(NamedTuple):
     """What the broker said to a parcel, and what the lane's writer makes of it."""
@@ -74,7 +85,7 @@ class TargetAppender:
         self._dial = dial
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
-        self._flying: dict[Connection, Request] = {}
+        self._flying: dict[Connection, deque[Flight]] = {}
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -94,8 +105,9 @@ class TargetAppender:
 
     def leave(self, has_moved: Callable[[LaneRun], bool]) -> None:
         """Give up requests the broker has been silent about, if it does not lead those partitions any more."""
-        for connection, request in list(self._flying.items()):
-            moved = [parcel.run for parcel in request.parcels if has_moved(parcel.run)]
+        for connection, flying in list(self._flying.items()):
+            runs = [parcel.run for flight in flying for parcel in flight.request.parcels]
+            moved = [run for run in runs if has_moved(run)]
             if moved and connection.silent_s > SILENCE_S:
                 connection.close(
                     Unreachable(
@@ -149,26 +161,37 @@ class TargetAppender:
 
     async def _append(self, connection: Connection, *, is_first: bool) -> None:
         """Send request after request while there is something to send without a pause."""
-        request = self._request(connection, self._collect(()))
-        answer = self._post(connection, request)
-        while answer is not None:
-            # The broker is at work: what comes behind is made ready meanwhile, unless others wait for their turn, or a
-            # helper would keep a few lanes from going with the others.
-            keeps = not self._ready and (is_first or request.size_bytes >= FAT_REQUEST_BYTES)
-            ahead = self._request(connection, self._behind(request) if keeps else [])
-            try:
-                told, throttle_ms = await self._told(connection, request, answer)
-            except ClusterError as error:
-                self._engine.faults.append_lost([parcel.run for parcel in request.parcels], error)
-                return
-            # The next request leaves before anything else is done: the broker shall not wait.
-            request = self._request(connection, []) if throttle_ms else self._following(connection, ahead)
-            answer = self._post(connection, request)
-            now_ms = time.time() * 1000
-            for parcel, said, verdict in told:
-                self._engine.appended(parcel, verdict, said, now_ms)
-            if throttle_ms:
-                await asyncio.sleep(throttle_ms / 1000)
+        flying: deque[Flight] = deque()
+        self._flying[connection] = flying
+        try:
+            self._post(connection, self._request(connection, self._collect(())))
+            while flying:
+                # The broker is at work: what comes behind is made ready meanwhile, unless others wait for their turn,
+                # or a helper would keep a few lanes from going with the others.
+                last = flying[-1].request
+                keeps = not self._ready and (is_first or last.size_bytes >= FAT_REQUEST_BYTES)
+                ahead = self._request(connection, self._behind(flying) if keeps else [])
+                if len(flying) < DEPTH and last.size_bytes < REQUEST_BYTES and ahead.is_due(time.time() * 1000):
+                    self._post(connection, ahead)
+                    continue
+                told, throttle_ms = await self._told(connection, flying)
+                # The next request leaves before anything else is done: the broker shall not wait.
+                if not throttle_ms:
+                    self._post(connection, self._following(connection, ahead))
+                now_ms = time.time() * 1000
+                for parcel, said, verdict in told:
+                    self._engine.appended(parcel, verdict, said, now_ms)
+                if throttle_ms:
+                    await asyncio.sleep(throttle_ms / 1000)
+        except ClusterError as error:
+            runs = {parcel.run: None for flight in flying for parcel in flight.request.parcels}
+            self._engine.faults.append_lost(list(runs), error)
+        finally:
+            # Lost or cancelled: what is on its way may be in the log or not.
+            for flight in flying:
+                for parcel in flight.request.parcels:
+                    parcel.run.writer.abandon()
+            del self._flying[connection]
 
     def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
         appends = [
@@ -193,44 +216,33 @@ class TargetAppender:
 
     def _following(self, connection: Connection, ahead: Request) -> Request:
         """What was made ready, if all of it is due and nobody waits; else a request made of what there is now."""
-        if not self._ready and all(parcel.is_due for parcel in ahead.parcels):
+        if not self._ready and ahead.is_due(time.time() * 1000):
             return ahead
         return self._request(connection, self._collect(ahead.parcels))
 
-    def _post(self, connection: Connection, request: Request) -> asyncio.Future[Any] | None:
-        """Send a request; None if there is nothing to send or it may not be sent now."""
-        answer: asyncio.Future[Any] | None = None
-        if request.parcels and self._engine.may_write() and not connection.closed:
-            version = request.version
-            for parcel in request.parcels:
-                parcel.run.writer.sent()
-            self._flying[connection] = request
-            answer = connection.post_frame(request.frame, lambda payload, c: produce.decode(payload, c, version))
-        else:
+    def _post(self, connection: Connection, request: Request) -> None:
+        """Send a request, if there is something to send and it may be sent now."""
+        if not request.parcels or not self._engine.may_write() or connection.closed:
             for parcel in request.parcels:
                 self.offer(parcel.run)
-        return answer
+            return
+        version = request.version
+        answer = connection.post_frame(request.frame, lambda payload, c: produce.decode(payload, c, version))
+        for run, batch, *_ in request.parcels:
+            run.writer.sent(batch.record_count, batch.max_timestamp)
+        self._flying[connection].append(Flight(request, answer))
 
-    async def _told(
-        self, connection: Connection, request: Request, answer: asyncio.Future[Any]
-    ) -> tuple[list[Told], int]:
-        """What the broker answers, and for how many ms it asks to be left alone.
+    async def _told(self, connection: Connection, flying: deque[Flight]) -> tuple[list[Told], int]:
+        """What the broker answers to the oldest request, and for how many ms it asks to be left alone.
 
-        :raises ClusterError: It does not answer: the request may be in the log or not.
+        :raises ClusterError: It does not answer.
         """
-        try:
-            answers, throttle_ms = await connection.within(answer, _ANSWER_S, "Produce")
-        except BaseException:
-            for parcel in request.parcels:
-                parcel.run.writer.abandon()
-            raise
-        finally:
-            del self._flying[connection]
+        answers, throttle_ms = await connection.within(flying[0].answer, _ANSWER_S, "Produce")
+        request = flying.popleft().request
         told = []
         for parcel, key in zip(request.parcels, request.keys, strict=True):
             said = answers[key]
-            verdict = parcel.run.writer.answered(said.error_code, said.base_offset, parcel.batch.record_count)
-            told.append(Told(parcel, said, verdict))
+            told.append(Told(parcel, said, parcel.run.writer.answered(said.error_code, said.base_offset)))
         return told, throttle_ms
 
     @property
@@ -241,7 +253,8 @@ class TargetAppender:
 
     def _collect(self, ahead: Iterable[Parcel]) -> list[Parcel]:
         """What was made ready and is due, then the heads of the ready lanes in turn, as far as there is room."""
-        parcels = [parcel for parcel in ahead if parcel.is_due]
+        now_ms = time.time() * 1000
+        parcels = [parcel for parcel in ahead if parcel.is_due(now_ms)]
         size = sum(parcel.batch.size_bytes for parcel in parcels)
         # Where there is enough for two fat requests, every connection gets its share.
         bytes_max = min(REQUEST_BYTES, max(self._ready_bytes // CONNECTIONS, FAT_REQUEST_BYTES))
@@ -269,9 +282,14 @@ class TargetAppender:
         self._engine.needs_care(run)
         return None
 
-    def _behind(self, request: Request) -> list[Parcel]:
+    def _behind(self, flying: Iterable[Flight]) -> list[Parcel]:
+        """What the lanes of the last request send next."""
+        pieces: Counter[LaneRun] = Counter()
+        for request, _ in flying:
+            for parcel in request.parcels:
+                pieces[parcel.run] += parcel.pieces
         lanes = len(request.parcels)
-        following = (behind(parcel, self._engine.producer, lanes=lanes) for parcel in request.parcels)
+        following = (behind(p, pieces[p.run], self._engine.producer, lanes=lanes) for p in request.parcels)
         return [parcel for parcel in following if parcel is not None]
 
 

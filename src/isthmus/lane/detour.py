@@ -213,7 +213,7 @@ class Detour:
         results = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
         failed = next((code for code in results if code != codes.NONE), codes.NONE)
         if failed in codes.AUTHORIZATION:
-            run.writer.in_flight = False
+            run.writer.refused()
             raise codes.error_for(failed, "writing transaction markers", cluster=self._target.cluster.alias)
         if failed != codes.NONE or not results:
             run.writer.abandon()
@@ -246,7 +246,7 @@ class Detour:
                 run.writer.advanced_unsequenced(end - run.writer.position)
                 return
             if answer.error_code == codes.NONE and answer.offset > end:
-                run.writer.in_flight = False
+                run.writer.refused()
                 run.fail(
                     LaneState.FOREIGN_WRITE,
                     f"the target's log ends at {answer.offset} where {end} was expected: a control record was written "
@@ -268,9 +268,9 @@ class Detour:
         await self._transactions.open(run, transaction)
         header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
-        code, message = await self._append(run, append, transaction.transactional_id)
+        code, message = await self._append(run, batch, append, transaction.transactional_id)
         if code != codes.NONE:
-            self._engine.faults.judged(run, run.writer.answered(code, -1, 0), code, message, batch)
+            self._engine.faults.judged(run, run.writer.answered(code, -1), code, message, batch)
             raise Refused
         transaction.sequence += batch.record_count
         run.writer.advanced_unsequenced(batch.record_count)
@@ -285,8 +285,8 @@ class Detour:
             producer = self._engine.producer
             header = stamp(batch, producer.producer_id, producer.epoch, run.writer.sequence)
             append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
-            code, message, base = await self._append_at(run, append, None)
-            verdict = run.writer.answered(code, base, batch.record_count)
+            code, message, base = await self._append_at(run, batch, append, None)
+            verdict = run.writer.answered(code, base)
             if verdict is not Verdict.ADVANCED:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
@@ -317,16 +317,16 @@ class Detour:
     # Appending over the shared connection
 
     async def _append(
-        self, run: LaneRun, append: produce.Append, transactional_id: str | None
+        self, run: LaneRun, batch: Batch, append: produce.Append, transactional_id: str | None
     ) -> tuple[int, str | None]:
-        code, message, base = await self._append_at(run, append, transactional_id)
+        code, message, base = await self._append_at(run, batch, append, transactional_id)
         if code == codes.NONE and base != run.writer.position:
             self._engine.faults.judged(run, Verdict.BROKEN, code, f"base offset {base}")
             raise Refused
         return code, message
 
     async def _append_at(
-        self, run: LaneRun, append: produce.Append, transactional_id: str | None
+        self, run: LaneRun, batch: Batch, append: produce.Append, transactional_id: str | None
     ) -> tuple[int, str | None, int]:
         _, connection = await self._leader(run)
         version = produce.version_for(connection.api_versions)
@@ -342,7 +342,7 @@ class Detour:
             timeout_ms=_PRODUCE_TIMEOUT_MS,
             transactional_id=transactional_id,
         )
-        run.writer.sent()
+        run.writer.sent(batch.record_count, batch.max_timestamp)
         try:
             future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
             answers, _ = await connection.within(future, _TIMEOUT_S, "Produce")

@@ -49,8 +49,8 @@ class Engine:
 
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
-    then settle for `settle_s` before they write. `deadline` is a time of the monotonic clock after which nothing is
-    sent.
+    then settle for `settle_s` before they write. `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
+    it is not known; see `Writer`. `deadline` is a time of the monotonic clock after which nothing is sent.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Engine:
         writable: bool = True,
         abandoned: bool = True,
         settle_s: float = DEFAULT_SETTLE_S,
+        expiration_ms: int = 0,
     ) -> None:
         self.producer = producer
         self.link = link
@@ -73,6 +74,7 @@ class Engine:
         self._limits = limits
         self._writable = writable
         self._abandoned = abandoned
+        self._expiration_ms = expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
         self._detour = Detour(self, target, self._target_routes)
@@ -121,7 +123,7 @@ class Engine:
             former = self._runs.get(lane.key)
             # A lane that was removed and comes back may still have a request on its way.
             unsettled = former is not None and (former.writer.in_flight or former.writer.abandoned)
-            run = LaneRun(lane, Writer(abandoned=self._abandoned or unsettled))
+            run = LaneRun(lane, Writer(abandoned=self._abandoned or unsettled, expiration_ms=self._expiration_ms))
             self._runs[lane.key] = run
             self._by_source[run.source] = run
             self._source_routes.watch([lane.source_topic])
@@ -335,6 +337,9 @@ class Engine:
             self._spawn(self._care(run))
 
     async def _care(self, run: LaneRun) -> None:
+        while run.writer.in_flight:
+            # Sent behind one that failed: it is answered too.
+            await asyncio.sleep(_DRAIN_PAUSE_S)
         try:
             await self._detour.take(run)
         except Refused:

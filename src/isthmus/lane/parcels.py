@@ -28,16 +28,15 @@ class Parcel(NamedTuple):
     sequence: int
     header: bytes
 
-    @property
-    def is_due(self) -> bool:
-        """Whether this is what the lane has to send now."""
+    def is_due(self, now_ms: float) -> bool:
+        """Whether this is what the lane has to send next, and may send now."""
         run = self.run
         return (
             run.is_placed
             and not run.is_busy
             and not run.is_over
-            and not run.writer.in_flight
-            and run.writer.position == self.batch.base_offset
+            and run.writer.may_send(now_ms)
+            and run.writer.next_offset == self.batch.base_offset
             and run.writer.sequence == self.sequence
         )
 
@@ -52,14 +51,17 @@ def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int) -> Parcel:
     return Parcel(run, batch, pieces, sequence, stamp(batch, producer.producer_id, producer.epoch, sequence))
 
 
-def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int) -> Parcel | None:
-    """What the lane sends next if `sent` is appended where it belongs; None if that is not known yet."""
+def behind(sent: Parcel, pieces_sent: int, producer: ProducerIdentity, *, lanes: int) -> Parcel | None:
+    """What the lane sends behind `sent`, its last one; None if that is not known yet.
+
+    `pieces_sent` of its pending pieces are on their way.
+    """
     run = sent.run
-    following = next(islice(run.pending, sent.pieces, None), None)
+    following = next(islice(run.pending, pieces_sent, None), None)
     if following is None or not following.is_plain or following.batch.base_offset != sent.batch.offset_end:
         return None
     try:
-        batch, pieces = _taken(run, sent.pieces, lanes)
+        batch, pieces = _taken(run, pieces_sent, lanes)
     except ValueError:
         # Told when it is the lane's first piece.
         return None

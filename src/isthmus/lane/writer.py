@@ -9,16 +9,25 @@ That state is not kept for ever: it goes when the timestamp of its last batch is
 so it is absent while old data is copied, and a single old record ends it. Then only one writer that settles after every
 abandoned request is exact. So this one always settles, and nothing is sent again before the log itself was asked where
 it ends; the broker's own check is the second line of defence.
+
+A request is sent behind an unanswered one only while the leader certainly keeps that state: should the first one fail,
+the second is refused then, where a leader without state would append it in the place of the first.
 """
 
 from __future__ import annotations
 
 import enum
+from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
+
+DEPTH: Final = 2
+"""Requests in flight at most. Two hide the way to the broker and back; it works on one of a connection at a time."""
+_LIVE_SHARE: Final = 0.75
+"""Of `producer.id.expiration.ms`: clocks may differ."""
 
 
 class Verdict(enum.Enum):
@@ -83,51 +92,96 @@ class Look:
     producer: ProducerState | None
 
 
+class Sent(NamedTuple):
+    """A request in flight: where its records belong, and the largest timestamp among them in ms."""
+
+    offset: int
+    records: int
+    max_timestamp: int
+
+
 class Writer:
-    """The writing side of one lane. At most one request is in flight.
+    """The writing side of one lane.
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
-    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way.
+    `abandoned` says that a request of ours, or of an earlier owner, may still be on its way. `expiration_ms` is the
+    target's `producer.id.expiration.ms`, 0 where it is not known.
     """
 
-    __slots__ = ("_last_end", "abandoned", "in_flight", "position", "truncated_from", "unsequenced")
+    __slots__ = (
+        "_expiration_ms",
+        "_flying",
+        "_last_end",
+        "_live_until_ms",
+        "abandoned",
+        "position",
+        "truncated_from",
+        "unsequenced",
+    )
 
-    def __init__(self, *, abandoned: bool) -> None:
+    def __init__(self, *, abandoned: bool, expiration_ms: int = 0) -> None:
         self._last_end = -1
+        self._expiration_ms = expiration_ms
+        self._live_until_ms = 0.0
+        self._flying: deque[Sent] = deque()
         self.position = -1
         self.unsequenced = 0
-        self.in_flight = False
         self.abandoned = abandoned
         self.truncated_from: int | None = None
 
     @property
+    def in_flight(self) -> bool:
+        """Whether an answer is awaited."""
+        return bool(self._flying)
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next request's records belong if all in flight arrive."""
+        return self._flying[-1].offset + self._flying[-1].records if self._flying else self.position
+
+    @property
     def sequence(self) -> int:
-        """The sequence of the next record."""
-        return (self.position - self.unsequenced) & SEQUENCE_MASK
+        """The sequence of the record at `next_offset`."""
+        return (self.next_offset - self.unsequenced) & SEQUENCE_MASK
 
-    def sent(self) -> None:
-        """A request left. Until it is answered nothing else may."""
-        self.in_flight = True
+    def may_send(self, now_ms: float) -> bool:
+        """Whether a request for `next_offset` may leave: none is in flight, or none failed and the leader knows us."""
+        flying = self._flying
+        return not flying or (
+            len(flying) < DEPTH and flying[0].offset == self.position and now_ms < self._live_until_ms
+        )
 
-    def answered(self, error_code: int, base_offset: int, records: int) -> Verdict:
-        """Take the answer to an append of `records` at `position`. An error proves nothing about earlier requests."""
-        self.in_flight = False
+    def sent(self, records: int = 0, max_timestamp: int = -1) -> None:
+        """A request for `next_offset` left."""
+        self._flying.append(Sent(self.next_offset, records, max_timestamp))
+
+    def answered(self, error_code: int, base_offset: int) -> Verdict:
+        """Take the answer to the oldest request in flight. An error proves nothing about earlier requests."""
+        sent = self._flying.popleft()
+        if error_code == codes.NONE and base_offset != sent.offset:
+            return Verdict.BROKEN
+        if sent.offset != self.position:
+            # The one before it failed: the log tells.
+            return Verdict.RESOLVE
         if error_code == codes.NONE:
-            if base_offset != self.position:
-                return Verdict.BROKEN
-            self.position += records
+            self.position += sent.records
+            self._live_until_ms = sent.max_timestamp + self._expiration_ms * _LIVE_SHARE
             return Verdict.ADVANCED
         return _VERDICTS.get(error_code, Verdict.RESOLVE)
 
     def advanced_unsequenced(self, offsets: int) -> None:
         """`offsets` were appended at `position` under another producer: control records or aborted data."""
-        self.in_flight = False
+        self._flying.clear()
         self.position += offsets
         self.unsequenced += offsets
 
+    def refused(self) -> None:
+        """The answer to what is in flight says that nothing was appended."""
+        self._flying.clear()
+
     def abandon(self) -> None:
-        """The answer to what is in flight will not be heard: it may be in the log, or arrive there later."""
-        self.in_flight = False
+        """The answers to what is in flight will not be heard: it may be in the log, or arrive there later."""
+        self._flying.clear()
         self.abandoned = True
 
     def looked(self, look: Look, *, settled: bool) -> Place:
@@ -135,6 +189,7 @@ class Writer:
 
         `settled` says that the settling time has passed since the previous look, on a broker that answered it.
         """
+        self._live_until_ms = 0.0
         moved = look.log_end != self._last_end
         self._last_end = look.log_end
         # Readers of an earlier leader could make the high watermark larger than the end read before it, hence `<`.

@@ -16,6 +16,8 @@ from isthmus.model.link import Limits
 class LinkContext:
     """What all leases of a link have in common. It carries credentials, so it travels in the closure of the task and
     nowhere else: what is in Spark's configuration shows in its UI and its event log.
+
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known.
     """
 
     link: str
@@ -23,6 +25,7 @@ class LinkContext:
     target: Cluster
     producer: ProducerIdentity
     limits: Limits
+    expiration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

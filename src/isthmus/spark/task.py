@@ -65,6 +65,7 @@ class LeaseTask:
                 link=context.link,
                 limits=context.limits,
                 writable=False,
+                expiration_ms=context.expiration_ms,
             )
             self._engine.deadline = self._tenure.write_until
             self._lanes = dict(self._tenure.lanes)

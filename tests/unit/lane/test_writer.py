@@ -24,12 +24,22 @@ REMEMBERED: Final = 5
 """So many batches of a producer a leader remembers."""
 
 
+NOW: Final = 1_000_000
+EXPIRATION_MS: Final = 1_000
+
+
 class Request(NamedTuple):
-    """Source offsets `[begin, begin + count)`: records of ours, or control records, which have no sequence."""
+    """Source offsets `[begin, begin + size)`: records of ours, or control records, which have no sequence."""
 
     begin: int
     size: int
     sequence: int | None
+    is_fresh: bool = False
+
+    @property
+    def max_timestamp(self) -> int:
+        """Fresh records keep the leader's state of their producer alive."""
+        return NOW if self.is_fresh else NOW - EXPIRATION_MS
 
 
 class Leader:
@@ -38,6 +48,7 @@ class Leader:
     def __init__(self, begin: int) -> None:
         self.begin = self.high_watermark = begin
         self.log: list[int] = []
+        self.is_fresh = False
         self.remembered: list[tuple[int, int, int]] = []
 
     @property
@@ -56,7 +67,13 @@ class Leader:
             return codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         base = self._write(request)
         self.remembered = [*self.remembered, (request.sequence, last, base)][-REMEMBERED:]
+        self.is_fresh = request.is_fresh
         return codes.NONE, base
+
+    def forget(self) -> None:
+        """The state of our producer is gone, if its last batch is old."""
+        if not self.is_fresh:
+            self.remembered = []
 
     def _write(self, request: Request) -> int:
         base = self.end
@@ -67,6 +84,7 @@ class Leader:
         """Another replica leads, which has what was replicated."""
         del self.log[self.high_watermark - self.begin :]
         self.remembered = [batch for batch in self.remembered if batch[2] < self.high_watermark]
+        self.is_fresh = False
 
     def look(self) -> Look:
         state = ProducerState(0, self.remembered[-1][1]) if self.remembered else None
@@ -86,7 +104,7 @@ class Lane(RuleBasedStateMachine):
     def start(self, begin: int) -> None:
         """The log begins anywhere, as sequences wrap at 2^31."""
         self.leader = Leader(begin)
-        self.writer = Writer(abandoned=True)
+        self.writer = Writer(abandoned=True, expiration_ms=EXPIRATION_MS)
         self.late: list[Request] = []
         self.is_placed = self.settles = False
 
@@ -109,13 +127,14 @@ class Lane(RuleBasedStateMachine):
     @precondition(lambda self: self.is_placed)
     @rule(
         size=st.integers(1, 6),
+        is_fresh=st.booleans(),
         fate=st.sampled_from(["answered"] * 4 + ["answer lost", "lost", "late"]),
         owner_ends=st.booleans(),
     )
-    def send(self, size: int, fate: str, owner_ends: bool) -> None:
+    def send(self, size: int, is_fresh: bool, fate: str, owner_ends: bool) -> None:
         """The next records or control records, in requests of any size, and what becomes of them."""
-        request = self.next_request(size)
-        self.writer.sent()
+        request = self.next_request(size, is_fresh=is_fresh)
+        self.writer.sent(request.size, request.max_timestamp)
         if fate == "answered":
             self.answer(request, *self.leader.append(request))
             return
@@ -129,11 +148,48 @@ class Lane(RuleBasedStateMachine):
             self.writer.abandon()
             self.is_placed = False
 
-    def next_request(self, size: int) -> Request:
-        begin, end = self.writer.position, self.writer.position + 1
+    @precondition(lambda self: self.is_placed and not is_control(self.writer.position))
+    @rule(
+        sizes=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+        fresh=st.tuples(st.booleans(), st.booleans()),
+        first=st.sampled_from(
+            [codes.NONE, codes.NOT_ENOUGH_REPLICAS, codes.MESSAGE_TOO_LARGE, codes.REQUEST_TIMED_OUT]
+        ),
+        forgets=st.booleans(),
+        is_lost=st.booleans(),
+    )
+    def send_two(
+        self, sizes: tuple[int, int], fresh: tuple[bool, bool], first: int, forgets: bool, is_lost: bool
+    ) -> None:
+        """One request behind another, where the writer says that it may. The first may fail, in the log or not."""
+        ahead = self.next_request(sizes[0], is_fresh=fresh[0])
+        self.writer.sent(ahead.size, ahead.max_timestamp)
+        if not self.writer.may_send(NOW) or is_control(self.writer.next_offset):
+            self.answer(ahead, *self.leader.append(ahead))
+            return
+        after = self.next_request(sizes[1], is_fresh=fresh[1])
+        self.writer.sent(after.size, after.max_timestamp)
+        code, base = first, -1
+        if first in (codes.NONE, codes.REQUEST_TIMED_OUT):
+            told = self.leader.append(ahead)
+            code, base = told if first == codes.NONE else (first, -1)
+        if forgets:
+            self.leader.forget()
+        answered = self.leader.append(after)
+        if is_lost:
+            self.writer.abandon()
+            self.is_placed = False
+            return
+        self.answer(ahead, code, base)
+        went_well = self.is_placed
+        self.answer(after, *answered)
+        self.is_placed = self.is_placed and went_well
+
+    def next_request(self, size: int, *, is_fresh: bool) -> Request:
+        begin, end = self.writer.next_offset, self.writer.next_offset + 1
         while end < begin + size and is_control(end) == is_control(begin):
             end += 1
-        return Request(begin, end - begin, None if is_control(begin) else self.writer.sequence)
+        return Request(begin, end - begin, None if is_control(begin) else self.writer.sequence, is_fresh)
 
     def answer(self, request: Request, code: int, base: int) -> None:
         """Leaders answer when all replicas have the records, or with an error."""
@@ -142,7 +198,7 @@ class Lane(RuleBasedStateMachine):
         if request.sequence is None:
             self.writer.advanced_unsequenced(request.size)
         else:
-            verdict = self.writer.answered(code, base, request.size)
+            verdict = self.writer.answered(code, base)
             assert verdict is not Verdict.BROKEN
             self.is_placed = verdict is Verdict.ADVANCED
 
@@ -152,7 +208,7 @@ class Lane(RuleBasedStateMachine):
         self.succeed(clean=not self.writer.in_flight and not self.writer.abandoned)
 
     def succeed(self, *, clean: bool) -> None:
-        self.writer = Writer(abandoned=not clean)
+        self.writer = Writer(abandoned=not clean, expiration_ms=EXPIRATION_MS)
         self.is_placed = self.settles = False
 
     # The broker and the network
@@ -165,8 +221,8 @@ class Lane(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        """The leader forgets our producer: its last batch is old."""
-        self.leader.remembered = []
+        """The leader forgets our producer if its last batch is old."""
+        self.leader.forget()
 
     @rule()
     def restart_broker(self) -> None:
@@ -229,8 +285,8 @@ def test_errors_ask_for_something(code: int, verdict: Verdict) -> None:
     """An error never moves the writer, and what is unknown asks the log."""
     writer = Writer(abandoned=False)
     writer.looked(Look(10, 10, None), settled=False)
-    writer.sent()
-    assert writer.answered(code, 99, 5) is verdict
+    writer.sent(5)
+    assert writer.answered(code, 99) is verdict
     assert (writer.position, writer.in_flight) == (10, False)
 
 
@@ -238,7 +294,8 @@ def test_bytes_appended_elsewhere_break_the_lane() -> None:
     """Success at another offset than expected means that somebody else writes."""
     writer = Writer(abandoned=False)
     writer.looked(Look(10, 10, None), settled=False)
-    assert writer.answered(codes.NONE, 11, 5) is Verdict.BROKEN
+    writer.sent(5)
+    assert writer.answered(codes.NONE, 11) is Verdict.BROKEN
     assert writer.position == 10
 
 
@@ -246,8 +303,31 @@ def test_truncated_targets_are_noticed() -> None:
     """A log that ends before what was acknowledged is written again from there."""
     writer = Writer(abandoned=False)
     writer.looked(Look(10, 10, None), settled=False)
-    writer.answered(codes.NONE, 10, 5)
+    writer.sent(5)
+    writer.answered(codes.NONE, 10)
     assert writer.looked(Look(12, 12, None), settled=False) is Place.READY
     assert (writer.truncated_from, writer.position) == (15, 12)
     assert writer.looked(Look(14, 14, None), settled=False) is Place.READY
     assert writer.truncated_from is None
+
+
+def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
+    """Two requests are in flight only after an acknowledged one whose records are fresh, and none after a failure."""
+    writer = Writer(abandoned=False, expiration_ms=EXPIRATION_MS)
+    writer.looked(Look(10, 10, None), settled=False)
+    for max_timestamp, is_live in ((NOW - EXPIRATION_MS, False), (NOW, True), (NOW - EXPIRATION_MS, False)):
+        writer.sent(5, max_timestamp)
+        assert writer.answered(codes.NONE, writer.position) is Verdict.ADVANCED
+        assert writer.may_send(NOW)
+        writer.sent(5, max_timestamp)
+        assert writer.may_send(NOW) is is_live
+        writer.answered(codes.NONE, writer.position)
+    writer.sent(5, NOW)
+    writer.answered(codes.NONE, writer.position)
+    writer.sent(5, NOW)
+    writer.sent(5, NOW)
+    assert not writer.may_send(NOW)
+    assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is Verdict.RESOLVE
+    assert not writer.may_send(NOW)
+    assert writer.answered(codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RESOLVE
+    assert (writer.position, writer.in_flight) == (45, False)
