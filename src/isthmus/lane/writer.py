@@ -27,7 +27,8 @@ from isthmus.wire.batch import SEQUENCE_MASK
 DEPTH: Final = 2
 """Requests in flight at most. Two hide the way to the broker and back; it works on one of a connection at a time."""
 _LIVE_SHARE: Final = 0.75
-"""Of `producer.id.expiration.ms`: clocks may differ."""
+_LIVE_MARGIN_MS: Final = 600_000
+"""Clocks differ, and a request may be on its way for long."""
 
 
 class Verdict(enum.Enum):
@@ -109,9 +110,9 @@ class Writer:
     """
 
     __slots__ = (
-        "_expiration_ms",
         "_flying",
         "_last_end",
+        "_live_ms",
         "_live_until_ms",
         "abandoned",
         "position",
@@ -121,7 +122,7 @@ class Writer:
 
     def __init__(self, *, abandoned: bool, expiration_ms: int = 0) -> None:
         self._last_end = -1
-        self._expiration_ms = expiration_ms
+        self._live_ms = min(expiration_ms * _LIVE_SHARE, expiration_ms - _LIVE_MARGIN_MS)
         self._live_until_ms = 0.0
         self._flying: deque[Sent] = deque()
         self.position = -1
@@ -165,7 +166,7 @@ class Writer:
             return Verdict.RESOLVE
         if error_code == codes.NONE:
             self.position += sent.records
-            self._live_until_ms = sent.max_timestamp + self._expiration_ms * _LIVE_SHARE
+            self._live_until_ms = sent.max_timestamp + self._live_ms
             return Verdict.ADVANCED
         return _VERDICTS.get(error_code, Verdict.RESOLVE)
 

@@ -20,6 +20,7 @@ from tests.integration.lane.topics import as_admin
 
 TERM_S: Final = 40.0
 _LOOK_S: Final = 0.02
+_DAY_MS: Final = 86_400_000
 
 Reports = dict[LaneKey, LaneReport]
 
@@ -123,7 +124,8 @@ class Mirror:
     @asynccontextmanager
     async def running(self, *topics: str, engine: Any = None, **lane: Any) -> AsyncIterator[Running]:
         """An engine with a lane for each partition of `topics`. `engine` and `lane` change its and their settings."""
-        options: dict[str, Any] = {"link": "test", "abandoned": True, "settle_s": 0.3, **(engine or {})}
+        options: dict[str, Any] = {"link": "test", "abandoned": True, "settle_s": 0.3, "expiration_ms": _DAY_MS}
+        options |= engine or {}
         async with Client(self.source_login) as source, Client(self.target_login) as target:
             if self.producer is None:
                 self.producer = ProducerIdentity(

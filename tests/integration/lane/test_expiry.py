@@ -43,7 +43,7 @@ def test_abandoned_appends_of_old_records(
     name = topic("old")
     topics.create_both(east, forgetful, name, partitions=2)
     mirror = Mirror(east, forgetful)
-    settings = {"settle_s": 0.5}
+    settings = {"settle_s": 0.5, "expiration_ms": EXPIRATION_MS}
     broker = forgetful.broker(1)
 
     async def cut_off_while_frozen() -> None:
@@ -74,7 +74,8 @@ def test_transaction_ended_by_its_coordinator(
     first.end(commit=False)
     mirror = Mirror(east, forgetful)
 
-    assert [report.position for report in mirror.copy(name).values()] == [5]
+    settings = {"expiration_ms": EXPIRATION_MS}
+    assert [report.position for report in mirror.copy(name, engine=settings).values()] == [5]
     # In good order or not: a successor that was told so finds it too.
     deadline = time.monotonic() + 20
     while oracle.ends(forgetful.bootstrap_servers, name) != oracle.Ends(0, 6, 6):
@@ -82,7 +83,7 @@ def test_transaction_ended_by_its_coordinator(
         time.sleep(0.2)
     second.end(commit=True)
     for abandoned in (False, True):
-        settings = {"abandoned": abandoned}
+        settings = {"abandoned": abandoned, "expiration_ms": EXPIRATION_MS}
         (report,) = mirror.copy(name, engine=settings, until=all_are(LaneState.FOREIGN_WRITE)).values()
         assert report.problem is not None
         assert "its coordinator ended" in report.problem.message

@@ -24,8 +24,8 @@ REMEMBERED: Final = 5
 """So many batches of a producer a leader remembers."""
 
 
-NOW: Final = 1_000_000
-EXPIRATION_MS: Final = 1_000
+NOW: Final = 1_000_000_000
+EXPIRATION_MS: Final = 86_400_000
 
 
 class Request(NamedTuple):

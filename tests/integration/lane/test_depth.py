@@ -1,0 +1,44 @@
+"""Fresh records travel two requests deep: a failure of the first takes the second with it, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from isthmus.model.lane import LaneKey
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror, caught_up
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 5000
+VALUE_BYTES = 10_000
+LIMIT = 60_000
+
+
+def test_limit_lowered_under_two_requests(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
+    """Batches that have become too large while others follow them are split; order and offsets stay."""
+    name = topic("lowered")
+    topics.create_both(mirror.source, mirror.target, name)
+    now_ms = int(time.time() * 1000)
+    given = [Given(b"%d" % n, chance.randbytes(VALUE_BYTES), [], now_ms) for n in range(RECORDS)]
+    topics.produce(mirror.source, name, given, batch_size=100_000, linger_ms=50)
+    key = LaneKey(name, 0)
+
+    async def scenario() -> int:
+        async with mirror.running(name) as running:
+            await running.until(lambda reports: reports[key].position > 0, look_s=0)
+            await asyncio.to_thread(topics.configure, mirror.target, name, max_message_bytes=LIMIT)
+            lowered_at = running.reports[key].position
+            await running.until(caught_up)
+            return lowered_at
+
+    lowered_at = asyncio.run(scenario())
+
+    assert lowered_at < RECORDS, "everything was copied before the limit was lowered"
+    assert oracle.assert_same(mirror.source, mirror.target, name) == RECORDS
