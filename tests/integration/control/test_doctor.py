@@ -191,3 +191,34 @@ def test_hidden_transaction_is_not_called_hanging(secured: LocalCluster, west: L
         wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
         admin.delete_acls([wanted])[wanted].result(30)
         producer.end(commit=True)
+
+
+def test_missing_rights_leave_out_their_part_only(secured: LocalCluster, topic: TopicNamer) -> None:
+    """Without DESCRIBE on the cluster the controllers are not told, without DESCRIBE_CONFIGS min.insync.replicas."""
+    name = topic("partly")
+    topics.create(secured, name, min_insync_replicas=1)
+    deny(secured, name, AclOperation.DESCRIBE_CONFIGS)
+    rule = AclBinding(
+        ResourceType.BROKER,
+        "kafka-cluster",
+        ResourcePatternType.LITERAL,
+        "User:isthmus",
+        "*",
+        AclOperation.DESCRIBE,
+        AclPermissionType.DENY,
+    )
+    admin = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
+    admin.create_acls([rule])[rule].result(30)
+    known = KnownCluster(secured.cluster())
+    try:
+        deadline = time.monotonic() + 30
+        while (report := known.describe()).quorum is not None:
+            assert time.monotonic() < deadline
+    finally:
+        wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
+        admin.delete_acls([wanted])[wanted].result(30)
+    assert "quorum" in report.not_told["quorum"]
+    assert "min.insync.replicas" in report.not_told
+    assert [broker.node_id for broker in report.brokers] == [1]
+    (partition,) = [p for p in report.partitions if p.topic == name]
+    assert (partition.leader, partition.high_watermark, partition.min_insync_replicas) == (1, 0, None)

@@ -11,10 +11,13 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
+from isthmus.control.known import KnownCluster
 from isthmus.model.cluster import Cluster
+from isthmus.model.description import Mode
+from isthmus.model.transactions import TransactionState
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
-from tests.integration.lane.transactions import end_without_data, interleave
+from tests.integration.lane.transactions import TransactionalProducer, end_without_data, interleave
 
 pytestmark = pytest.mark.integration
 
@@ -94,3 +97,22 @@ def test_old_target(east: LocalCluster, old: LocalCluster, topic: TopicNamer, ch
     Mirror(east, old).copy(name)
 
     oracle.assert_same(east, old, name)
+
+
+def test_what_an_old_broker_cannot_tell_is_said(old: LocalCluster, topic: TopicNamer) -> None:
+    """A broker of 2.8 names the producer of an open transaction, and no coordinator: nothing is claimed about it."""
+    name = topic("untold")
+    topics.create(old, name)
+    producer = TransactionalProducer(old, f"{name}-id")
+    producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
+    known = KnownCluster(old.cluster())
+
+    report = known.topics([name])
+    (transaction,) = report.transactions
+    assert (transaction.state, transaction.first_offset) == (TransactionState.UNKNOWN, 0)
+    assert report.findings == ()
+    assert "not told by this broker version" in report.not_told["transactions"]
+    described = known.describe()
+    assert (described.mode, described.controller, described.quorum) == (Mode.ZOOKEEPER, 0, None)
+    assert [broker.version for broker in described.brokers] == ["2.8"]
+    producer.end(commit=True)

@@ -90,6 +90,14 @@ class ZooKeeperModeCluster:
         self._brokers[node_id].send(signal.SIGKILL)
         self._brokers[node_id].wait_stopped(_END_TERM_S)
 
+    def restart(self, node_id: int) -> None:
+        """Start a broker that was killed, and wait until it serves clients again.
+
+        :raises HostError: It ended while it started, or was not ready in time.
+        """
+        self._start_broker(node_id)
+        self._wait(f"broker-{node_id}", self._brokers[node_id], partial(self._knows_all, node_id))
+
     def stop(self) -> None:
         """End all at once and remove their data."""
         self._guard.end()
