@@ -164,6 +164,11 @@ def _position_rows(plans: Sequence[GroupsPlan]) -> list[Row]:
 
 def _tell(plans: Sequence[GroupsPlan]) -> None:
     """What keeps groups from being in step, and what to do about it: on stderr."""
+    if not any(plan.groups or plan.problem for plan in plans):
+        hint = (
+            "Name them in the configuration, links[].groups.include; a group without a position has nothing to carry."
+        )
+        _say("groups", Problem("no group is carried", hint))
     for plan in plans:
         for problem in (plan.problem, *plan.notes):
             _say(plan.link, problem)

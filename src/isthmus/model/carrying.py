@@ -2,7 +2,8 @@
 
 Never above the target's high watermark, never below its log start. Never while the group has members at the target.
 Never back, unless the source was moved back and the target's position is still the one written here; or the target lost
-records and its position, written here, lies behind its end.
+records and its position, written here, lies behind its end. Where somebody else moved the target's position, it stays
+until the source moves.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Standing(enum.StrEnum):
     """The group has members at the target: it goes on from its own position."""
     AHEAD_AT_TARGET = "AHEAD_AT_TARGET"
     """The target's position is ahead, and was not put there by this link, or the source was not moved back."""
+    MOVED_AT_TARGET = "MOVED_AT_TARGET"
+    """Somebody else moved the target's position, and the source's has not changed since."""
     NOT_MIRRORED = "NOT_MIRRORED"
     """The link does not mirror the topic."""
     GONE_AT_SOURCE = "GONE_AT_SOURCE"
@@ -81,6 +84,8 @@ def decide(situation: Situation) -> Decision:
         return Decision(settled)
     if not situation.is_vacant:
         return Decision(Standing.ACTIVE_AT_TARGET)
+    if _was_moved(situation, wanted):
+        return Decision(Standing.MOVED_AT_TARGET)
     if committed is None or committed.offset <= wanted or _may_go_back(situation, committed.offset):
         return Decision(Standing.CATCHING_UP if is_clamped else Standing.DUE, wanted)
     return Decision(Standing.AHEAD_AT_TARGET)
@@ -91,6 +96,14 @@ def _may_go_back(situation: Situation, committed: int) -> bool:
     if written is None or written.target != committed:
         return False
     return situation.source.offset < written.source or committed > situation.high_watermark
+
+
+def _was_moved(situation: Situation, wanted: int) -> bool:
+    """Whether an operator, or a link in the other direction, set the target back after it was written here."""
+    written, committed = situation.written, situation.committed
+    if written is None or committed is None or committed.offset >= wanted:
+        return False
+    return committed.offset != written.target and situation.source.offset == written.source
 
 
 def _has_news(situation: Situation, committed: Committed) -> bool:

@@ -56,6 +56,15 @@ def test_a_position_goes_back_only_with_its_source(situation: Situation) -> None
 
 
 @given(situations())
+def test_what_others_moved_stays_until_the_source_moves(situation: Situation) -> None:
+    """An operator who resets the target is not overruled, also not by two links that carry in both directions."""
+    written, committed = situation.written, situation.committed
+    if written is not None and committed is not None and written.target != committed.offset:
+        unmoved = replace(situation, source=Committed(written.source))
+        assert decide(unmoved).offset is None
+
+
+@given(situations())
 def test_what_was_done_is_done(situation: Situation) -> None:
     """After a decision was carried out there is nothing left to do."""
     offset = decide(situation).offset
@@ -103,5 +112,8 @@ def test_standings() -> None:
     noted = replace(situation, source=Committed(5, metadata="new"), committed=Committed(5))
     assert decide(noted) == Decision(Standing.IN_STEP)
     assert decide(replace(noted, written=Written(5, 5))) == Decision(Standing.DUE, 5)
+    moved = replace(situation, committed=Committed(3), written=Written(5, 5))
+    assert decide(moved) == Decision(Standing.MOVED_AT_TARGET)
+    assert decide(replace(moved, source=Committed(6), translated=6)) == Decision(Standing.DUE, 6)
     back = replace(situation, committed=Committed(7), written=Written(7, 7))
     assert decide(back) == Decision(Standing.DUE, 5)

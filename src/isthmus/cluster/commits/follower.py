@@ -71,9 +71,9 @@ class CommitFollower:
         return self._survey.errors
 
     @property
-    def positions(self) -> dict[str, Positions]:
+    def positions(self) -> Mapping[str, Positions]:
         """All positions by group; groups without any are left out."""
-        return {group: self._table.positions(group) for group in self._table.groups}
+        return self._table
 
     async def changed(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
@@ -132,13 +132,13 @@ class CommitFollower:
                     cluster=self._client.cluster.alias,
                     hint="Are all its replicas up? isthmus doctor tells which partitions are not.",
                 )
-        self._changed |= self._table.groups
+        self._changed |= self._table.keys()
         self._stirred.set()
 
     async def _look_again(self) -> None:
         """List the groups. One that could not be read before and can now is taken in by beginning anew."""
         unread = set(self._survey.errors)
-        await self._survey.take()
+        await self._survey.take(known=self._table)
         self._surveyed_at = time.monotonic()
         if unread - self._survey.errors.keys():
             await self.aclose()

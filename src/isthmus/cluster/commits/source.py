@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal
 
 from isthmus.cluster.commits.follower import CommitFollower
@@ -42,7 +42,7 @@ class CommitSource:
         return self._at_work.listings
 
     @property
-    def positions(self) -> dict[str, Positions]:
+    def positions(self) -> Mapping[str, Positions]:
         """All positions by group; groups without any are left out."""
         return self._at_work.positions
 

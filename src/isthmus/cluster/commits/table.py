@@ -8,14 +8,14 @@ OffsetMetadataManager.replay does the same). So the table always says what Offse
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
 from isthmus.cluster.reading import is_abort_marker
-from isthmus.model.group import Committed
+from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.wire.batch import Batch
 from isthmus.wire.offsets import PartitionKey
 
@@ -29,23 +29,23 @@ class _Entry(NamedTuple):
     committed: Committed
 
 
-class CommitTable:
-    """The positions of all groups that are `wanted`. Feed it every batch of every partition, in order."""
+class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
+    """The positions of all groups that are `wanted` and have some. Feed it every batch of every partition, in order."""
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
-        self._groups: dict[str, dict[PartitionKey, _Entry]] = defaultdict(dict)
+        self._groups: dict[str, dict[PartitionKey, _Entry]] = {}
         self._pending: dict[tuple[int, int], dict[CommitKey, _Entry]] = defaultdict(dict)
 
-    @property
-    def groups(self) -> frozenset[str]:
-        """The groups that have a position."""
-        return frozenset(group for group, entries in self._groups.items() if entries)
+    def __getitem__(self, group: str) -> dict[PartitionKey, Committed]:
+        entries = self._groups[group]
+        return {key: entry.committed for key, entry in entries.items() if entry.committed.offset != NO_OFFSET}
 
-    def positions(self, group: str) -> dict[PartitionKey, Committed]:
-        """All positions of a group, none if it has none."""
-        entries = self._groups.get(group, {})
-        return {key: entry.committed for key, entry in entries.items() if entry.committed.offset >= 0}
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def seed(self, group: str, positions: Mapping[PartitionKey, Committed]) -> None:
         """What the coordinator says of a group. What the log says from now on counts more, also where it is older:
@@ -86,13 +86,16 @@ class CommitTable:
         return {key.group for key in pending}
 
     def _put(self, key: CommitKey, entry: _Entry) -> None:
-        entries = self._groups[key.group]
+        entries = self._groups.setdefault(key.group, {})
         before = entries.get((key.topic, key.partition))
         if before is None or before.place < entry.place:
             entries[key.topic, key.partition] = entry
 
     def _forget(self, partition: int, key: CommitKey) -> None:
-        self._groups[key.group].pop((key.topic, key.partition), None)
+        entries = self._groups.get(key.group, {})
+        entries.pop((key.topic, key.partition), None)
+        if not entries:
+            self._groups.pop(key.group, None)
         for (of_partition, _), pending in self._pending.items():
             if of_partition == partition:
                 pending.pop(key, None)

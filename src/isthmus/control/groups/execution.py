@@ -41,7 +41,7 @@ async def apply_groups(
     for name, plan in by_target.items():
         if plan.delete:
             stands[name] = await _delete(plan, memory, target)
-        else:
+        if not stands[name].delete:
             memory.agreed(stands[name])
             memory.stands(stands[name])
     return tuple(stands.values())

@@ -80,14 +80,19 @@ class GroupPlanner:
         return found + await self._gone(missing)
 
     async def _gone(self, missing: Collection[str]) -> list[GroupPlan]:
-        """Those of which their coordinators at the source say that they do not exist."""
+        """Those of which their coordinators say that they do not exist; gone on both sides they are forgotten."""
         settings = self._link.groups
-        described = (await describe_groups(self._source, missing)).values
-        return [
-            gone(group, settings.naming.to_target(group) or group, delete=settings.delete_at_target)
-            for group, description in described.items()
-            if description.state is GroupState.DEAD
-        ]
+        names = {group: settings.naming.to_target(group) or group for group in missing}
+        here = (await describe_groups(self._source, missing)).values
+        there = (await describe_groups(self._target, names.values())).values
+        found = []
+        for group, name in names.items():
+            if group in here and here[group].state is GroupState.DEAD:
+                if name in there and there[name].state is GroupState.DEAD:
+                    self._memory.forget(group)
+                else:
+                    found.append(gone(group, name, delete=settings.delete_at_target))
+        return found
 
 
 def _with_listing(plan: GroupPlan, listing: GroupListing | None) -> GroupPlan:

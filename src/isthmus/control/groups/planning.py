@@ -22,6 +22,7 @@ _ATTENTION: Final = (
     Standing.IN_STEP,
     Standing.DUE,
     Standing.CATCHING_UP,
+    Standing.MOVED_AT_TARGET,
     Standing.AHEAD_AT_TARGET,
     Standing.ACTIVE_AT_TARGET,
     Standing.UNAVAILABLE,
@@ -36,6 +37,10 @@ _PROBLEMS: Final = {
     Standing.ACTIVE_AT_TARGET: Problem(
         "the group has members at the target: it goes on from its own position",
         "Stop its consumers there; Isthmus goes on by itself.",
+    ),
+    Standing.MOVED_AT_TARGET: Problem(
+        "somebody else set the group's position back at the target, and the source's has not changed since",
+        "Nothing is to be done if that was meant: it is carried on with the next commit at the source.",
     ),
     Standing.AHEAD_AT_TARGET: Problem(
         "the group's position at the target is ahead of the source's and is not moved back",
