@@ -24,6 +24,7 @@ from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.local.java import find_java
 from isthmus.control import rights, standing
 from isthmus.control.claims import Claims
+from isthmus.control.groups.examination import group_findings
 from isthmus.control.observation import ObservedLink, observe
 from isthmus.control.plan import LinkPlan, TopicPlan
 from isthmus.control.planning import plan_link
@@ -177,6 +178,7 @@ async def _link(
         *rights.topic_findings(link.name, link.target.alias, rights.TARGET_TOPIC, at_target),
         *rights.cluster_findings(link.name, link.target.alias, cluster.operations),
         *ledger,
+        *await group_findings(link, source, target),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),
     ]
 

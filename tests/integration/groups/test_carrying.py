@@ -39,7 +39,7 @@ def filled(east: LocalCluster, west: LocalCluster, name: str, count: int, *, par
 
 def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
     """Forward, back with the source, with their metadata, within a second each; leader epochs are not copied."""
-    name, group = topic("follow"), topic("follow")
+    name, group = topic("follow"), topic('any/"имя" \U0001f600\t')
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 5}})
 

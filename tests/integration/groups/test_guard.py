@@ -63,13 +63,13 @@ class Old:
         self.cluster = cluster.cluster
 
 
-@pytest.fixture(scope="module", params=["4.4", "3.9.1"])
+@pytest.fixture(scope="module", params=["4.4", "3.9.1", "2.8.2"])
 def target(request: pytest.FixtureRequest) -> Iterator[Brokers]:
     """A target with the present coordinator, and one with the old."""
     if request.param == "4.4":
         yield request.getfixturevalue("west")
         return
-    with ZooKeeperModeCluster.start("3.9.1") as old:
+    with ZooKeeperModeCluster.start(request.param) as old:
         yield Old(old)
 
 
@@ -209,3 +209,21 @@ def test_one_group_in_the_way_stops_no_other(target: Brokers, topic: TopicNamer)
 
     with consumers.joined(target, groups["active"], name):
         asyncio.run(scenario())
+
+
+def test_a_transaction_left_open_is_in_nobodys_way(target: Brokers, topic: TopicNamer) -> None:
+    """A controller that died between two steps has changed nothing, and the next one goes on at once."""
+    name, group = topic("left"), topic("left")
+    create(target, name)
+    consumers.commit(target, {group: {(name, 0): 10}})
+
+    async def scenario() -> None:
+        async with Client(as_admin(target)) as client:
+            dying = GroupTransaction(client, name)
+            await dying.initialize()
+            assert (await dying.place({group: positions(15, name)})).groups == {group}
+            decided = GroupCommit(positions=positions(20, name), based_on={(name, 0): model.Committed(10)})
+            assert (await GroupCommitter(client, name).commit({group: decided})).done == {group}
+            assert await settled(client, group, name) == 20
+
+    asyncio.run(scenario())

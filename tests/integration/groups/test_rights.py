@@ -18,11 +18,14 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.cluster.local import LocalCluster
+from isthmus.control.doctor import examine
 from isthmus.model.carrying import Standing
+from isthmus.model.configuration import Configuration
+from isthmus.model.findings import Level
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import carrying, link_of
 from tests.integration.groups.test_carrying import filled
-from tests.integration.lane.topics import as_admin
+from tests.integration.lane.topics import as_admin, create
 
 pytestmark = pytest.mark.integration
 
@@ -91,3 +94,20 @@ def test_without_transactions_the_guard_is_weaker_and_says_so(
             await link.until_at(group, {0: 8})
 
     asyncio.run(scenario())
+
+
+def test_doctor_tells_what_groups_lack(secured: LocalCluster, east: LocalCluster, topic: TopicNamer) -> None:
+    """A group we may not see, one that reads what is not mirrored, and those that can be carried."""
+    name, other = topic("examined"), topic("other")
+    free, unseen, elsewhere = topic("free"), topic("unseen"), topic("elsewhere")
+    filled(secured, east, name, 10)
+    create(secured, other)
+    consumers.commit(secured, {free: {(name, 0): 4}, elsewhere: {(other, 0): 0}})
+    deny(secured, ResourceType.GROUP, unseen, AclOperation.DESCRIBE)
+    link = link_of(secured.cluster(), as_admin(east), [name], [free, unseen, elsewhere], name=name)
+    configuration = Configuration(clusters=(link.source, link.target), links=(link,))
+    found = [finding for finding in asyncio.run(examine(configuration)) if finding.check == "groups"]
+    told = {finding.level: finding.message for finding in found if finding.subject == name}
+    assert told[Level.OK] == "1 consumer group(s) can be carried"
+    assert unseen in told[Level.ERROR]
+    assert any(elsewhere in finding.message and finding.level is Level.WARN for finding in found)

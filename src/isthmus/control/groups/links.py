@@ -79,7 +79,7 @@ class Groups:
         if not link.groups.is_configured:
             return plan
         try:
-            async with _looked_at(link, group) as look:
+            async with looked_at(link, group) as look:
                 if dry_run:
                     return replace(plan, groups=tuple(look.plans))
                 committer = GroupCommitter(look.target, link.name)
@@ -89,7 +89,7 @@ class Groups:
         except ClusterError as error:
             return replace(plan, problem=problem_of(error))
 
-    async def _remember(self, look: _Look) -> None:
+    async def _remember(self, look: Look) -> None:
         await ensure_topic(look.target, replication_factor=self._ledger.replication_factor)
         writer = LedgerWriter(look.target)
         try:
@@ -102,14 +102,14 @@ class Groups:
     async def _drill(self, links: tuple[Link, ...], group: str, records: int) -> GroupDrill:
         for link in links:
             if link.groups.matches(group):
-                async with _looked_at(link, group) as look:
+                async with looked_at(link, group) as look:
                     if look.plans:
                         return await drill(link, look.plans[0], look.source, look.target, records=records)
         raise _unknown(group, links, [])
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """A link's groups at one moment."""
 
     source: Client
@@ -119,7 +119,12 @@ class _Look:
 
 
 @asynccontextmanager
-async def _looked_at(link: Link, group: str | None) -> AsyncIterator[_Look]:
+async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
+    """Look at all groups of a link, or at one.
+
+    :raises ClusterError: A cluster as a whole did not answer.
+    """
+
     def wanted(name: str) -> bool:
         return link.groups.matches(name) and group in (None, name)
 
@@ -131,7 +136,7 @@ async def _looked_at(link: Link, group: str | None) -> AsyncIterator[_Look]:
         planner = GroupPlanner(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
         plans = await planner.plan(survey, survey.positions.keys() | known)
-        yield _Look(source, target, memory, sorted(plans, key=lambda plan: plan.group))
+        yield Look(source, target, memory, sorted(plans, key=lambda plan: plan.group))
 
 
 def _names(plan: GroupsPlan) -> list[str]:

@@ -1,0 +1,82 @@
+"""What `doctor` says of a link's groups: which can be carried, and which rights are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from isthmus.cluster.brokers import Operation, topic_operations
+from isthmus.cluster.groups import OFFSETS_TOPIC
+from isthmus.control.groups.links import looked_at
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.errors import ClusterError
+from isthmus.model.carrying import Standing
+from isthmus.model.findings import Finding, Level
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+_CHECK: Final = "groups"
+_PURPOSES: Final = {
+    "source": "follow commits within milliseconds; without it they are asked for once a second",
+    "target": "find transactions of consumers that left their group with one open",
+}
+
+
+async def group_findings(link: Link, source: Client, target: Client) -> list[Finding]:
+    """Findings about the groups a link carries; none where it carries none."""
+    if not link.groups.is_configured:
+        return []
+    try:
+        findings = [*await _log_findings(link, source, "source"), *await _log_findings(link, target, "target")]
+        async with looked_at(link, None) as look:
+            return [*findings, *_about(link, look.plans)]
+    except ClusterError as error:
+        return [Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=error.message, hint=error.hint)]
+
+
+async def _log_findings(link: Link, client: Client, side: str) -> list[Finding]:
+    allowed = (await topic_operations(client, [OFFSETS_TOPIC])).get(OFFSETS_TOPIC)
+    # A cluster in which no group was ever coordinated has no such topic yet.
+    if allowed is None or Operation.READ in allowed:
+        return []
+    alias = client.cluster.alias
+    return [
+        Finding(
+            level=Level.WARN,
+            subject=link.name,
+            check=_CHECK,
+            message=f"READ is missing at {alias} on {OFFSETS_TOPIC}: needed to {_PURPOSES[side]}",
+            hint=f"Grant READ on this topic to the principal of {alias}.",
+        )
+    ]
+
+
+def _about(link: Link, plans: list[GroupPlan]) -> Iterator[Finding]:
+    able = 0
+    for plan in plans:
+        level = _level(link, plan)
+        if level is Level.OK or plan.problem is None:
+            able += 1
+            continue
+        message = f"group {plan.group}: {plan.problem.message}"
+        yield Finding(level=level, subject=link.name, check=_CHECK, message=message, hint=plan.problem.hint)
+    if able:
+        message = f"{able} consumer group(s) can be carried"
+        yield Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)
+    elif not plans:
+        message = "no consumer group that the link includes has a position"
+        hint = "Check links[].groups.include; isthmus cluster groups shows those of the source."
+        yield Finding(level=Level.WARN, subject=link.name, check=_CHECK, message=message, hint=hint)
+
+
+def _level(link: Link, plan: GroupPlan) -> Level:
+    match plan.standing:
+        case Standing.NOT_AUTHORIZED:
+            return Level.ERROR
+        case Standing.UNAVAILABLE | Standing.UNSUPPORTED:
+            return Level.WARN
+        case Standing.NOT_MIRRORED if not any(link.topics.matches(position.topic) for position in plan.positions):
+            return Level.WARN
+        case _:
+            # Topics that are not there yet will be created, and members at the target are nobody's mistake.
+            return Level.OK
