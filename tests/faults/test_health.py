@@ -16,6 +16,7 @@ from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.known import KnownCluster
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.partitions import Condition, PartitionState
+from tests.integration.groups import consumers
 
 pytestmark = pytest.mark.faults
 
@@ -33,14 +34,14 @@ def create(cluster: LocalCluster, name: str, *assignments: list[int], min_isr: i
     admin.create_topics([new])[name].result(TERM_S)
 
 
-def listed(cluster: LocalCluster, name: str, option: str) -> set[int]:
-    """The partitions that kafka-topics lists with an option."""
+def listed(cluster: LocalCluster, option: str, names: list[str]) -> set[tuple[str, int]]:
+    """The partitions of these topics that kafka-topics lists with an option."""
     told = kafka_tool(
         *("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.admin_bootstrap_servers),
-        *("--describe", "--topic", name, option),
+        *("--describe", option),
     )
     assert told.returncode == 0, told.stderr
-    return {int(number) for _, number in LISTED.findall(told.stdout)}
+    return {(name, int(number)) for name, number in LISTED.findall(told.stdout) if name in names}
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -51,9 +52,9 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
-def suffering(partitions: tuple[PartitionState, ...], *conditions: Condition) -> set[int]:
+def suffering(partitions: tuple[PartitionState, ...], *conditions: Condition) -> set[tuple[str, int]]:
     """The partitions that have one of these conditions."""
-    return {p.partition for p in partitions if set(conditions) & set(p.conditions)}
+    return {(p.topic, p.partition) for p in partitions if set(conditions) & set(p.conditions)}
 
 
 def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer) -> None:
@@ -68,10 +69,9 @@ def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer
 
     east3.broker(VICTIM).kill()
     try:
-        until(lambda: suffering(known.topics([alone]).partitions, Condition.OFFLINE) == {0})
+        until(lambda: suffering(known.topics([alone]).partitions, Condition.OFFLINE) == {(alone, 0)})
         until(lambda: len(suffering(known.topics([safe]).partitions, Condition.UNDER_REPLICATED)) == 3)
-        for name in names:
-            _assert_as_told(east3, name, known)
+        _assert_as_told(east3, names, known)
         checks = {(f.subject.split("/")[1], f.check) for f in known.topics(names).findings}
         assert checks == {
             (safe, "under-replicated"),
@@ -91,14 +91,14 @@ def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer
     _assert_elections(known, safe)
 
 
-def _assert_as_told(cluster: LocalCluster, name: str, known: KnownCluster) -> None:
-    partitions = known.topics([name]).partitions
+def _assert_as_told(cluster: LocalCluster, names: list[str], known: KnownCluster) -> None:
+    partitions = known.topics(names).partitions
     offline = suffering(partitions, Condition.OFFLINE)
     # Kafka's tool counts an offline partition as everything.
     short = suffering(partitions, Condition.UNDER_MIN_ISR, Condition.TOO_FEW_REPLICAS)
-    assert listed(cluster, name, "--unavailable-partitions") == offline
-    assert listed(cluster, name, "--under-min-isr-partitions") == short | offline
-    under_replicated = listed(cluster, name, "--under-replicated-partitions")
+    assert listed(cluster, "--unavailable-partitions", names) == offline
+    assert listed(cluster, "--under-min-isr-partitions", names) == short | offline
+    under_replicated = listed(cluster, "--under-replicated-partitions", names)
     assert under_replicated - offline == suffering(partitions, Condition.UNDER_REPLICATED)
 
 
@@ -129,3 +129,24 @@ def _assert_elections(known: KnownCluster, name: str) -> None:
     assert elected.outcome is ElectionOutcome.ELECTED
     until(lambda: not suffering(known.topics([name]).partitions, Condition.NOT_PREFERRED))
     assert {election.outcome for election in known.elect_leaders([name])} == {ElectionOutcome.NOT_NEEDED}
+
+
+def test_coordinator_that_fails_is_followed(east3: LocalCluster, topic: TopicNamer) -> None:
+    """While a group's coordinator moves it is asked for again: the group is told by its next coordinator."""
+    name, group = topic("led"), topic("group")
+    known = KnownCluster(east3.cluster())
+    create(east3, name, [1, 2, 3], min_isr=2)
+    until(lambda: known.topics([name]).findings == ())
+    consumers.commit(east3, {group: {(name, 0): 0}})
+    (before,) = known.groups([group]).groups
+    assert before.description is not None
+
+    east3.broker(before.description.coordinator).kill()
+    try:
+        (after,) = known.groups([group]).groups
+        assert after.description is not None, after.problem
+        assert after.description.coordinator != before.description.coordinator
+        assert after.description.offsets_partition == before.description.offsets_partition
+        assert [(position.topic, position.committed) for position in after.positions] == [(name, 0)]
+    finally:
+        east3.broker(before.description.coordinator).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,15 +24,20 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def run(tmp_path: Path, east: LocalCluster) -> Run:
-    """Runs `isthmus cluster` with a configuration that knows `east`."""
+def configured(tmp_path: Path, east: LocalCluster) -> dict[str, str]:
+    """The environment of a command with a configuration that knows `east`."""
     path = tmp_path / "isthmus.yaml"
     path.write_text(yaml.safe_dump({"clusters": {"east": {"bootstrap_servers": east.bootstrap_servers}}}))
-    environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
+    return {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
+
+
+@pytest.fixture
+def run(configured: dict[str, str]) -> Run:
+    """Runs `isthmus cluster` to its end."""
 
     def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [*COMMAND, *arguments], env=configured, capture_output=True, text=True, timeout=60, check=False
         )
 
     return _run
@@ -87,3 +93,21 @@ def test_kraft_cluster_says_that_it_has_no_zookeeper(run: Run) -> None:
     assert shown.returncode == 0
     assert "has no ZooKeeper" in shown.stderr
     assert "brokers" in shown.stdout
+
+
+def test_watched_registry_tells_what_changes(
+    configured: dict[str, str], east: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """The tree first, then a line for each change as it happens, until it is interrupted."""
+    name = topic("watched")
+    with subprocess.Popen(
+        [*COMMAND, "registry", "east", "--watch"], env=configured, stdout=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline() == "east\n"
+        topics.create(east, name)
+        line = next(line for line in watching.stdout if name in line)
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.read()
+    assert f"{name}-0 is led by 1 in epoch 0, in sync are 1" in line
+    assert watching.returncode == 128 + signal.SIGINT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 CONNECT_S: Final = 5.0
+SESSION_S: Final = 10.0
+# kazoo tells of every attempt to connect; what matters of it becomes an error of ours.
+_logger = logging.getLogger(f"{__name__}.kazoo")
+_logger.setLevel(logging.ERROR)
 
 
 @contextmanager
@@ -27,7 +32,7 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
     """
     try:
         from kazoo.client import KazooClient
-        from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+        from kazoo.exceptions import ConnectionLoss, KazooException, NoAuthError, NoNodeError, SessionExpiredError
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError as error:
         raise HostError(
@@ -35,14 +40,14 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
             hint="Install the extra: pip install 'isthmus[zookeeper]'.",
         ) from error
     where = f"the ZooKeeper of {cluster.alias} at {cluster.zookeeper}"
-    client = KazooClient(hosts=cluster.zookeeper, timeout=CONNECT_S, read_only=True)
+    client = KazooClient(hosts=cluster.zookeeper, timeout=SESSION_S, read_only=True, logger=_logger)
     try:
         with warnings.catch_warnings():
             # A chroot that is not there is told below, when nothing is found in it.
             warnings.simplefilter("ignore", UserWarning)
             client.start(timeout=CONNECT_S)
         yield client
-    except KazooTimeoutError as error:
+    except (KazooTimeoutError, ConnectionLoss, SessionExpiredError) as error:
         raise Unreachable(
             f"{where} does not answer",
             cluster=cluster.alias,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import queue
+import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from isthmus.cluster.zookeeper.connection import connected
+from isthmus.cluster.zookeeper.connection import SESSION_S, connected
 from isthmus.cluster.zookeeper.reading import read_nodes, registry_paths
 from isthmus.cluster.zookeeper.znodes import BROKERS, TOPICS, partitions_path, registry_of
 from isthmus.errors import Unreachable
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 _GATHER_S: Final = 0.05
 """Changes come in flocks: when a broker goes, all partitions it led get new states."""
+_AWAY_S: Final = SESSION_S
+"""How long ZooKeeper may be away: it keeps a session no longer itself."""
+
+
+class _Event(enum.Enum):
+    CHANGED = enum.auto()
+    AWAY = enum.auto()
+    BACK = enum.auto()
+    LOST = enum.auto()
 
 
 def watched_registry(cluster: Cluster) -> Iterator[Registry]:
@@ -45,7 +55,7 @@ class _Watch:
     def __init__(self, client: KazooClient, cluster: Cluster) -> None:
         self._client = client
         self._cluster = cluster
-        self._changed: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._watched: set[str] = set()
         client.add_listener(self._on_session)
         for path in (BROKERS, TOPICS):
@@ -67,24 +77,40 @@ class _Watch:
     def wait(self) -> None:
         """Wait for a change, and a moment for those that come with it.
 
-        :raises Unreachable: The session was lost: what happened meanwhile is not known.
+        :raises Unreachable: ZooKeeper went away, or ended the session: what happened meanwhile is not known.
         """
-        is_lost = not self._changed.get()
-        with suppress(queue.Empty):
-            while True:
-                is_lost |= not self._changed.get(timeout=_GATHER_S)
-        if is_lost:
-            raise Unreachable(
-                f"the session with the ZooKeeper of {self._cluster.alias} was lost",
-                cluster=self._cluster.alias,
-                hint="Call it again when ZooKeeper is back.",
-            )
+        until: float | None = None
+        is_away = False
+        while True:
+            try:
+                event = self._events.get(timeout=None if until is None else max(until - time.monotonic(), 0))
+            except queue.Empty:
+                if is_away:
+                    raise self._lost() from None
+                return
+            now = time.monotonic()
+            match event:
+                case _Event.LOST:
+                    raise self._lost()
+                case _Event.AWAY:
+                    is_away, until = True, now + _AWAY_S
+                case _Event.BACK:
+                    is_away, until = False, now + _GATHER_S
+                case _Event.CHANGED:
+                    until = until or now + _GATHER_S
+
+    def _lost(self) -> Unreachable:
+        return Unreachable(
+            f"the session with the ZooKeeper of {self._cluster.alias} was lost",
+            cluster=self._cluster.alias,
+            hint="Call it again when ZooKeeper is back.",
+        )
 
     def _on_change(self, *_: Any) -> None:
-        self._changed.put(True)
+        self._events.put(_Event.CHANGED)
 
     def _on_session(self, state: str) -> None:
         from kazoo.client import KazooState
 
-        if state == KazooState.LOST:
-            self._changed.put(False)
+        known = {KazooState.LOST: _Event.LOST, KazooState.SUSPENDED: _Event.AWAY, KazooState.CONNECTED: _Event.BACK}
+        self._events.put(known[state])
