@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from isthmus.cluster.groups import committed_offsets, delete_groups, describe_groups
 from isthmus.control.groups.committing import GroupCommitter
@@ -13,7 +14,13 @@ from isthmus.control.groups.recollection import GroupMemory
 from isthmus.errors import ClusterError
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed
+from isthmus.model.lane import Problem
 from isthmus.wire.client import Client
+
+_CHANGED: Final = Problem(
+    "the group changed at the target while it was looked at, or a transaction that may commit for it is open there",
+    "It is tried again. Should it last, isthmus cluster describe shows transactions that hang.",
+)
 
 
 async def apply_groups(
@@ -49,7 +56,7 @@ async def apply_groups(
 
 def _left(plan: GroupPlan, error: ClusterError | None) -> GroupPlan:
     if error is None:
-        return replace(plan, standing=Standing.UNAVAILABLE)
+        return replace(plan, standing=Standing.UNAVAILABLE, problem=_CHANGED)
     found = troubled(plan.group, plan.target_group, error)
     return replace(plan, standing=found.standing, problem=found.problem)
 

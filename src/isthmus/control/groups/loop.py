@@ -32,7 +32,7 @@ REMEMBER_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
 _AGAIN_S: Final = {
     Standing.CATCHING_UP: 0.5,
-    Standing.UNAVAILABLE: 1.0,
+    Standing.UNAVAILABLE: 2.0,
     Standing.ACTIVE_AT_TARGET: 2.0,
     Standing.NOT_MIRRORED: 2.0,
 }
@@ -110,19 +110,20 @@ class GroupLoop:
                 self._changed |= {group for group, plan in self._groups.items() if plan.standing is standing}
                 self._again_at[standing] = now + interval_s
         if self._changed:
-            due, self._changed = self._changed, set()
+            # What cannot be carried now stays due.
+            due = frozenset(self._changed)
             await self._carry(due)
+            self._changed -= due
         if now >= self._remember_at:
-            await self.remember()
             self._remember_at = now + REMEMBER_S
+            await self.remember()
 
     async def _carry(self, due: Collection[str]) -> None:
         plans = await self._planner.plan(self._commits, due)
         for plan in await apply_groups(plans, self._committer, self._memory, self._target):
-            if plan.delete:
-                self._groups.pop(plan.group, None)
-            else:
-                self._groups[plan.group] = plan
+            self._groups[plan.group] = plan
+        # Those that are gone on both sides are forgotten.
+        self._groups = {group: plan for group, plan in self._groups.items() if group in self._memory.groups}
 
     async def remember(self) -> None:
         """Write down what changed.

@@ -22,7 +22,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.wire.offsets import PartitionKey
 
-_PATIENCE_S: Final = 2.0
+_PATIENCE_S: Final = 0.5
+"""A group that is not ready shall not keep the others waiting: it is looked at again anyway."""
 _RANGES_S: Final = 3.0
 _MS_PER_S: Final = 1000
 _STILL_MIRRORED: Final = frozenset({LaneState.DATA_GAP})

@@ -67,20 +67,23 @@ class GroupPlanner:
 
     async def _others(self, commits: Commits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
         """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""
-        found, missing = [], []
+        found = []
         settings = self._link.groups
-        for group in {*due, *commits.errors, *commits.listings} - set(known):
+        for group in {*commits.errors, *commits.listings} - set(known):
             name = settings.naming.to_target(group) or group
             if group in commits.errors:
                 found.append(troubled(group, name, commits.errors[group]))
-            elif group in commits.listings and commits.listings[group].type not in CARRIED_TYPES:
+            elif commits.listings[group].type not in CARRIED_TYPES:
                 found.append(unsupported(group, name, commits.listings[group].type))
-            elif group in self._memory.groups and settings.matches(group):
-                missing.append(group)
+        told = {plan.group for plan in found}
+        remembered = self._memory.groups - commits.positions.keys() - told
+        missing = [group for group in remembered.intersection(due) if settings.matches(group)]
         return found + await self._gone(missing)
 
     async def _gone(self, missing: Collection[str]) -> list[GroupPlan]:
         """Those of which their coordinators say that they do not exist; gone on both sides they are forgotten."""
+        if not missing:
+            return []
         settings = self._link.groups
         names = {group: settings.naming.to_target(group) or group for group in missing}
         here = (await describe_groups(self._source, missing)).values

@@ -39,7 +39,7 @@ _WITHOUT_KIP_890: Final = 4
 _ADD_VERSION_MAX: Final = 3
 _NO_GENERATION: Final = -1
 _OFFSET_COMMIT_BY_NAME: Final = 9
-PATIENCE_S: Final = 3.0
+PATIENCE_S: Final = 1.0
 _ANSWER_S: Final = 10.0
 
 Commits = Mapping[str, Positions]
