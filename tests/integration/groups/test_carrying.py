@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -201,5 +202,25 @@ def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, 
             for group in groups:
                 await link.until_at(group, later)
             assert time.monotonic() - begun < 2
+
+    asyncio.run(scenario())
+
+
+def test_two_directions_do_not_undo_each_other(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """With a link each way a group that moves on, or is set back, at either side is followed by the other."""
+    name, group = topic("both"), topic("both")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 15}})
+    forth = between(east, west, [name], [group])
+    back = replace(between(west, east, [name], [group]), name=f"{name}-back")
+
+    async def scenario() -> None:
+        async with carrying(forth) as outwards, carrying(back) as homewards:
+            for cluster, offset in ((east, 17), (east, 4), (west, 9), (west, 2), (east, 20)):
+                await asyncio.to_thread(consumers.commit, cluster, {group: {(name, 0): offset}})
+                await outwards.until_at(group, {0: offset})
+                await homewards.until_at(group, {0: offset})
+                await outwards.until(lambda: outwards.standing(group) is Standing.IN_STEP)
+                await homewards.until(lambda: homewards.standing(group) is Standing.IN_STEP)
 
     asyncio.run(scenario())
