@@ -15,6 +15,7 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.known import KnownCluster
 from isthmus.model.elections import ElectionOutcome
+from isthmus.model.findings import Level
 from isthmus.model.partitions import Condition, PartitionState
 from tests.integration.groups import consumers
 
@@ -150,3 +151,21 @@ def test_coordinator_that_fails_is_followed(east3: LocalCluster, topic: TopicNam
         assert [(position.topic, position.committed) for position in after.positions] == [(name, 0)]
     finally:
         east3.broker(before.description.coordinator).start()
+
+
+def test_controllers_without_a_majority(east3: LocalCluster) -> None:
+    """With two of three controllers gone nobody leads: that is an error, and what the last broker tells is told."""
+    known, deadline = KnownCluster(east3.cluster()), time.monotonic() + TERM_S
+    try:
+        for node in (2, 3):
+            east3.broker(node).kill()
+        # A leader that has lost its followers notices after a while.
+        while "leaders cannot change" not in str((report := known.describe()).findings):
+            assert time.monotonic() < deadline
+        assert {f.level for f in report.findings if f.check == "quorum"} == {Level.ERROR}
+        assert "quorum" in report.not_told
+        assert 1 in {broker.node_id for broker in report.brokers}
+    finally:
+        for node in (2, 3):
+            east3.broker(node).start(wait=False)
+        east3.wait_until_ready()

@@ -13,16 +13,16 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from isthmus.cluster.brokers import broker_version, describe_cluster
 from isthmus.cluster.features import features
 from isthmus.cluster.partitions import partition_states
-from isthmus.cluster.quorum import quorum
+from isthmus.cluster.quorum import NOT_TOLD, quorum_findings
 from isthmus.cluster.transactions import open_transactions
 from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.model import health
 from isthmus.model.description import BrokerDescription, ClusterReport, Mode, Quorum
+from isthmus.model.findings import Finding
 from isthmus.model.partitions import broker_loads
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Broker
 
-NOT_TOLD: Final = "not told by this broker version"
 _MS_PER_S: Final = 1000
 ValueT = TypeVar("ValueT")
 
@@ -43,7 +43,12 @@ async def describe(client: Client) -> ClusterReport:
     )
     transactions, silent = await open_transactions(client, partitions)
     # Last: a broker that waits for a frozen controller answers nothing else on the same connection.
-    controllers = await _quorum(client, mode, not_told)
+    controllers: Quorum | None = None
+    found: tuple[Finding, ...] = ()
+    if mode is Mode.KRAFT:
+        controllers, found, reason = await quorum_findings(client)
+        if reason is not None:
+            not_told["quorum"] = reason
     not_told.update({**untold, **silent})
     if levels is None:
         not_told.setdefault("features", NOT_TOLD)
@@ -64,16 +69,17 @@ async def describe(client: Client) -> ClusterReport:
             loads=broker_loads(partitions, {**cluster.brokers, **cluster.fenced}),
             transactions=transactions,
             not_told=not_told,
-        )
+        ),
+        found,
     )
 
 
-def _with_findings(report: ClusterReport) -> ClusterReport:
+def _with_findings(report: ClusterReport, about_quorum: tuple[Finding, ...]) -> ClusterReport:
     alias, now_ms = report.cluster, int(time.time() * _MS_PER_S)
     findings = (
         *health.cluster_id_findings(alias, report.cluster_id),
         *health.broker_findings(alias, report.brokers),
-        *(() if report.quorum is None else health.quorum_findings(alias, report.quorum)),
+        *about_quorum,
         *health.partition_findings(alias, report.partitions),
         *health.skew_findings(alias, report.loads),
         *health.transaction_findings(alias, report.transactions, now_ms=now_ms),
@@ -98,10 +104,6 @@ async def metadata_mode(client: Client) -> Mode:
             continue
         return Mode.KRAFT if DescribeQuorumRequest.API_KEY in connection.api_versions else Mode.ZOOKEEPER
     raise last or ClusterError(f"{client.cluster.alias} has no brokers", cluster=client.cluster.alias)
-
-
-async def _quorum(client: Client, mode: Mode, not_told: dict[str, str]) -> Quorum | None:
-    return await _told(quorum(client), "quorum", not_told) if mode is Mode.KRAFT else None
 
 
 async def _brokers(client: Client, brokers: dict[int, Broker], fenced: frozenset[int]) -> tuple[BrokerDescription, ...]:

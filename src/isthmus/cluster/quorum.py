@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
+from isthmus.errors import ClusterError, NotAuthorized, UnsupportedByBroker
+from isthmus.model import health
 from isthmus.model.description import Quorum, QuorumReplica
+from isthmus.model.findings import Finding
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -15,6 +18,7 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 _WHAT: Final = "describing the quorum of controllers"
 _NODES_FROM_VERSION: Final = 2
 _TIMEOUT_S: Final = 3.0
+NOT_TOLD: Final = "not told by this broker version"
 
 Addresses = Mapping[int, tuple[str, ...]]
 
@@ -36,6 +40,23 @@ async def quorum(client: Client) -> Quorum:
         voters=tuple(_replica(replica, leader, addresses) for replica in described.current_voters),
         observers=tuple(_replica(replica, leader, addresses) for replica in described.observers),
     )
+
+
+async def quorum_findings(client: Client) -> tuple[Quorum | None, tuple[Finding, ...], str | None]:
+    """The quorum, what follows from how it stands, and the reason where it is not told.
+
+    Controllers that do not answer are a finding: brokers answer for them only while one of them leads.
+    """
+    alias = client.cluster.alias
+    try:
+        controllers = await quorum(client)
+    except UnsupportedByBroker:
+        return None, (), NOT_TOLD
+    except NotAuthorized as error:
+        return None, (), error.message
+    except ClusterError as error:
+        return None, (health.leaderless("no controller answers", alias),), error.message
+    return controllers, tuple(health.quorum_findings(alias, controllers)), None
 
 
 async def metadata_log(client: Client) -> tuple[Any, Addresses]:

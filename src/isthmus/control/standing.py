@@ -10,10 +10,10 @@ from typing import Final
 from isthmus.cluster.brokers import ClusterDescription
 from isthmus.cluster.description import metadata_mode
 from isthmus.cluster.partitions import partition_states, partitions_of
-from isthmus.cluster.quorum import quorum
+from isthmus.cluster.quorum import quorum_findings
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.registry import compared
-from isthmus.errors import ClusterError, HostError, IsthmusError, UnsupportedByBroker
+from isthmus.errors import ClusterError, HostError, IsthmusError
 from isthmus.model import health
 from isthmus.model.description import BrokerDescription, Mode
 from isthmus.model.findings import Finding, Level
@@ -40,15 +40,13 @@ async def cluster_findings(client: Client, cluster: ClusterDescription) -> list[
 
 async def _quorum(client: Client) -> list[Finding]:
     alias = client.cluster.alias
-    try:
-        controllers = await quorum(client)
-    except UnsupportedByBroker:
-        return []
-    except ClusterError as error:
-        return [_unexamined(alias, "quorum", error)]
-    found = list(health.quorum_findings(alias, controllers))
+    controllers, found, reason = await quorum_findings(client)
+    if found:
+        return list(found)
+    if controllers is None:
+        return [Finding(level=Level.WARN, subject=alias, check="quorum", message=f"not examined: {reason}")]
     told = f"controller {controllers.leader_id} leads {len(controllers.voters)} controllers in KRaft"
-    return found or [Finding(level=Level.OK, subject=alias, check="quorum", message=told)]
+    return [Finding(level=Level.OK, subject=alias, check="quorum", message=told)]
 
 
 async def _zookeeper(client: Client) -> list[Finding]:

@@ -156,13 +156,7 @@ def skew_findings(subject: str, loads: Sequence[BrokerLoad]) -> Iterator[Finding
 def quorum_findings(subject: str, quorum: Quorum) -> Iterator[Finding]:
     """Whether the controllers have a leader, and how many of them may still fail."""
     if quorum.leader_id is None:
-        yield Finding(
-            level=Level.ERROR,
-            subject=subject,
-            check="quorum",
-            message="the controllers have no leader: topics, configurations and leaders cannot change",
-            hint="Look at the controllers' logs: a majority of the voters has to be there and to reach each other.",
-        )
+        yield leaderless("the controllers have no leader", subject)
         return
     behind = [replica for replica in quorum.voters if is_behind(replica)]
     majority = len(quorum.voters) // 2 + 1
@@ -185,6 +179,17 @@ def quorum_findings(subject: str, quorum: Quorum) -> Iterator[Finding]:
                 message=f"broker {replica.node_id} {_lag(replica)}: it acts on outdated metadata, or not at all",
                 hint=f"Look at broker {replica.node_id} and its way to the controllers.",
             )
+
+
+def leaderless(reason: str, subject: str) -> Finding:
+    """What follows where no controller leads, or none answers."""
+    return Finding(
+        level=Level.ERROR,
+        subject=subject,
+        check="quorum",
+        message=f"{reason}: topics, configurations and leaders cannot change",
+        hint="Look at the controllers' logs: a majority of the voters has to be there and to reach each other.",
+    )
 
 
 def is_behind(replica: QuorumReplica) -> bool:
