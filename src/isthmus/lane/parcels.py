@@ -14,8 +14,7 @@ from isthmus.wire.batch import SEQUENCE_MASK, Batch, stamp
 
 FAT_REQUEST_BYTES: Final = 128 << 10
 JOIN_BELOW_BYTES: Final = 32 << 10
-JOIN_BELOW_RECORDS: Final = 128
-JOIN_BELOW_RECORDS_COMPRESSED: Final = 32
+JOIN_BELOW_RECORDS: Final = 32
 JOIN_UP_TO_BYTES: Final = 512 << 10
 
 
@@ -77,7 +76,7 @@ def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:
     certainly where the heads of `lanes` lanes make a fat request together.
     """
     first = run.pending[skip]
-    small = first.batch.record_count < (JOIN_BELOW_RECORDS_COMPRESSED if first.batch.codec else JOIN_BELOW_RECORDS)
+    small = first.batch.record_count < JOIN_BELOW_RECORDS
     thin = first.batch.size_bytes * lanes < FAT_REQUEST_BYTES
     if first.stored == 1 and not (small and thin and len(run.pending) > skip + 1):
         return first.batch, 1
