@@ -80,6 +80,11 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))
                 if problem.hint:
                     console.print(Text(f"  {printable(problem.hint)}"))
+        for partition in [partition for topic in link.topics for partition in topic.partitions]:
+            for gap in partition.gaps:
+                where = f"{link.link}/{partition.topic}-{partition.partition}"
+                told = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
+                console.print(Text(printable(f"{where}: {told}"), style="yellow"))
         if link.state is LinkState.STOPPED:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isthmus.control.plan import LinkPlan, TopicPlan, problem_dict
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 
 
 class LinkState(enum.StrEnum):
@@ -32,7 +32,7 @@ _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPP
 class PartitionProgress:
     """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
-    `records` is what the present run has copied.
+    `records` is what the present run has copied. `gaps` are offsets the source deleted before they were copied.
     """
 
     topic: str
@@ -44,6 +44,7 @@ class PartitionProgress:
     lag_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def lag_records(self) -> int:
@@ -63,6 +64,7 @@ class PartitionProgress:
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
+            "gaps": [{"offset_begin": gap.offset_begin, "offset_end": gap.offset_end} for gap in self.gaps],
             "problem": problem_dict(self.problem) if self.problem else None,
         }
 
@@ -203,6 +205,7 @@ def _topic(topic: TopicPlan, reports: Mapping[LaneKey, LaneReport]) -> TopicProg
                 source_end=source_end if report is None else report.source_end,
                 records=0 if report is None else report.records,
                 problem=problem,
+                gaps=() if report is None else report.gaps,
             )
         )
     return topic_of(topic.topic, partitions)

@@ -13,6 +13,7 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
+    GapDocument,
     GroupDocument,
     PauseDocument,
     ProgressDocument,
@@ -24,7 +25,7 @@ from isthmus.ledger.link import BEAT_S
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
-from isthmus.model.lane import LaneKey, LaneReport
+from isthmus.model.lane import Gap, LaneKey, LaneReport
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -76,6 +77,20 @@ class Recollection:
     def topics(self) -> dict[str, TopicDocument]:
         """The topics of the link, by target topic."""
         return {d.target_topic: d for d in self.documents.values() if isinstance(d, TopicDocument)}
+
+    def gaps(self, key: LaneKey) -> tuple[Gap, ...]:
+        """What the source had deleted of a partition before it was copied, in offset order."""
+        found = [d for d in self.documents.values() if isinstance(d, GapDocument)]
+        return tuple(
+            sorted(
+                (
+                    Gap(d.offset_begin, d.offset_end)
+                    for d in found
+                    if (d.topic, d.partition) == (key.topic, key.partition)
+                ),
+                key=lambda gap: gap.offset_begin,
+            )
+        )
 
     @property
     def groups(self) -> tuple[GroupProgress, ...]:

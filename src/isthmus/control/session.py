@@ -22,7 +22,7 @@ from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.control.roster import Roster
 from isthmus.control.workers import Workers
 from isthmus.errors import ClusterError, IsthmusError
-from isthmus.ledger.documents import ControllerDocument, Document, PauseDocument, StopDocument, TopicDocument
+from isthmus.ledger.documents import ControllerDocument, Document, GapDocument, PauseDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
@@ -137,6 +137,9 @@ class Session:
                 await asyncio.gather(task, return_exceptions=True)
             if not follow.done():
                 await self._remember_groups()
+                with contextlib.suppress(IsthmusError, TimeoutError):
+                    async with asyncio.timeout(_FAREWELL_S):
+                        await self._write_gaps()
                 await self._say_ended()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
@@ -224,6 +227,7 @@ class Session:
             try:
                 await self._roster.refresh()
                 await self._write_states()
+                await self._write_gaps()
                 await self._audit_when_due()
             except ClusterError as error:
                 self._away = problem_of(error)
@@ -248,9 +252,7 @@ class Session:
     # The ledger
 
     def _hear(self, key: str, document: Document | None) -> None:
-        if isinstance(document, StopDocument):
-            self._stopping.set()
-        elif key.startswith(f"{PauseDocument.KIND}/"):
+        if key.startswith(f"{PauseDocument.KIND}/"):
             self._assign()
 
     async def _say_ended(self) -> None:
@@ -279,6 +281,23 @@ class Session:
             state=state,
             problem=problem,
         )
+
+    async def _write_gaps(self) -> None:
+        """Put down what the source deleted before it was copied: nothing else tells it for ever."""
+        gaps = [
+            GapDocument(
+                link=self._link.name,
+                topic=report.key.topic,
+                partition=report.key.partition,
+                offset_begin=gap.offset_begin,
+                offset_end=gap.offset_end,
+            )
+            for report in self.reports().values()
+            for gap in report.gaps
+        ]
+        new = [gap for gap in gaps if gap.key not in self._ledger.documents]
+        if new:
+            await self._ledger.write(*new)
 
     async def _write_states(self) -> None:
         """Tell in the ledger which topics are refused and why, so that `status` can show it."""

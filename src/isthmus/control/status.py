@@ -149,6 +149,7 @@ def _partition(reading: _Reading, before: _Reading | None, key: PartitionKey) ->
         lag_s=_lag_s(source, target, oldest),
         records_per_s=_rate(reading, before, key),
         problem=None if report is None else report.problem,
+        gaps=reading.known.gaps(LaneKey(*key)),
     )
 
 

@@ -5,7 +5,6 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     pause/east-west[/orders]      an operator paused the link, or one topic of it
-    stop/east-west                an operator wants the controller to end
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
@@ -127,15 +126,6 @@ class PauseDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopDocument(Document):
-    """An operator wants the controller of the link to end."""
-
-    KIND: ClassVar[str] = "stop"
-
-    since_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerDocument(Document):
     """The controller of a link, written every few seconds with another `beat`.
 
@@ -226,7 +216,6 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         PauseDocument,
-        StopDocument,
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
@@ -263,7 +252,7 @@ def decoded(key: str, value: bytes) -> Document | None:
     return document
 
 
-OTHERS: Final = frozenset({PauseDocument.KIND, StopDocument.KIND, TaskDocument.KIND, ProgressDocument.KIND})
+OTHERS: Final = frozenset({PauseDocument.KIND, TaskDocument.KIND, ProgressDocument.KIND})
 """The kinds that tasks and operators write; all others belong to the controller."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from isthmus.control.progress import LinkState
 from isthmus.errors import Fenced, JavaMissing, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
-from isthmus.model.lane import LaneState
+from isthmus.model.lane import Gap, LaneState
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
@@ -60,6 +61,25 @@ def test_run_until_caught_up(east: LocalCluster, west: LocalCluster, spark: Spar
     assert [t.lag_records for t in status.topics] == [0, 0]
     again = fabric.run(until="caught-up")
     assert (again.exit_code, again.records) == (0, 0)
+
+
+def test_gap_is_recorded_for_good(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """What the source deleted before it was copied is told by every status that follows, if the link is to go on."""
+    name = topic("gap")
+    topics.create(east, name)
+    topics.produce(east, name, records(30))
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    fabric = Fabric(configuration_of(replace(link, on_data_gap="continue")), spark=spark)
+    assert fabric.run(until="caught-up").records == 30
+    topics.produce(east, name, records(70))
+    topics.delete_records(east, name, 57)
+    outcome = fabric.run(until="caught-up")
+    assert (outcome.exit_code, outcome.records) == (0, 43)
+    assert fabric.run(until="caught-up").records == 0
+    (status,) = fabric.status()
+    assert [partition.gaps for t in status.topics for partition in t.partitions] == [(Gap(30, 57),)]
 
 
 def test_refused_topic_leaves_the_others(
