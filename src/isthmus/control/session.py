@@ -108,7 +108,7 @@ class Session:
     @property
     def _has_begun(self) -> bool:
         """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
-        return self.plan is not None and (bool(self.reports()) or not self._runnable())
+        return self.plan is not None and (bool(self._known) or not self._runnable())
 
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""

@@ -35,9 +35,16 @@ class Progress:
         self._totals: dict[LaneKey, _Count] = {}
         self._loads: dict[LaneKey, float] = {}
         self._latency = [0] * BUCKETS
+        self._told: list[LaneReport] | None = None
 
     def reports(self) -> list[LaneReport]:
         """The newest report of each lane, counting from the beginning of the controller."""
+        # Asked far more often than a thousand idle lanes have anything to tell.
+        if self._told is None:
+            self._told = self._summed()
+        return list(self._told)
+
+    def _summed(self) -> list[LaneReport]:
         running: dict[LaneKey, _Count] = dict(self._totals)
         for lease in self._leases.values():
             for key, count in lease.counts.items():
@@ -64,6 +71,7 @@ class Progress:
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
         """What a running lease reports: its counts since it began."""
+        self._told = None
         lease = self._leases.setdefault((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = _Count(report.records, report.size_bytes)
@@ -75,6 +83,7 @@ class Progress:
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
         """The lease has ended; without reports what it said last counts."""
+        self._told = None
         lease = self._leases.pop((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = _Count(report.records, report.size_bytes)
@@ -87,7 +96,8 @@ class Progress:
     def forget(self, keys: Iterable[LaneKey]) -> None:
         """These lanes are no longer of interest; their counts remain in case they come back."""
         for key in keys:
-            self._reports.pop(key, None)
+            if self._reports.pop(key, None) is not None:
+                self._told = None
 
     def _show(self, report: LaneReport) -> None:
         known = self._reports.get(report.key)
