@@ -171,8 +171,8 @@ class TargetAppender:
                 last = flying[-1].request
                 keeps = not self._ready and (is_first or last.size_bytes >= FAT_REQUEST_BYTES)
                 ahead = self._request(connection, self._behind(flying) if keeps else [])
-                if len(flying) < DEPTH and last.size_bytes < REQUEST_BYTES and ahead.is_due(time.time() * 1000):
-                    self._post(connection, ahead)
+                has_room = len(flying) < DEPTH and last.size_bytes < REQUEST_BYTES
+                if has_room and ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
                     continue
                 told, throttle_ms = await self._told(connection, flying)
                 # The next request leaves before anything else is done: the broker shall not wait.
@@ -220,17 +220,19 @@ class TargetAppender:
             return ahead
         return self._request(connection, self._collect(ahead.parcels))
 
-    def _post(self, connection: Connection, request: Request) -> None:
-        """Send a request, if there is something to send and it may be sent now."""
-        if not request.parcels or not self._engine.may_write() or connection.closed:
+    def _post(self, connection: Connection, request: Request) -> bool:
+        """Send a request, if there is something to send and it may be sent now; whether it was."""
+        is_usable = not connection.closed and not connection.due_for_renewal
+        if not request.parcels or not is_usable or not self._engine.may_write():
             for parcel in request.parcels:
                 self.offer(parcel.run)
-            return
+            return False
         version = request.version
         answer = connection.post_frame(request.frame, lambda payload, c: produce.decode(payload, c, version))
         for run, batch, *_ in request.parcels:
             run.writer.sent(batch.record_count, batch.max_timestamp)
         self._flying[connection].append(Flight(request, answer))
+        return True
 
     async def _told(self, connection: Connection, flying: deque[Flight]) -> tuple[list[Told], int]:
         """What the broker answers to the oldest request, and for how many ms it asks to be left alone.

@@ -21,13 +21,38 @@ VALUE_BYTES = 10_000
 LIMIT = 60_000
 
 
-def test_limit_lowered_under_two_requests(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
-    """Batches that have become too large while others follow them are split; order and offsets stay."""
-    name = topic("lowered")
+def fresh(mirror: Mirror, name: str, chance: random.Random) -> str:
+    """A topic on both sides; the source holds records of this minute in many batches."""
     topics.create_both(mirror.source, mirror.target, name)
     now_ms = int(time.time() * 1000)
     given = [Given(b"%d" % n, chance.randbytes(VALUE_BYTES), [], now_ms) for n in range(RECORDS)]
     topics.produce(mirror.source, name, given, batch_size=100_000, linger_ms=50)
+    return name
+
+
+def test_ended_under_two_requests(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
+    """A lease that ends in the middle sends nothing more, hears what is owed, and leaves nothing to wait for."""
+    name = fresh(mirror, topic("ended"), chance)
+    key = LaneKey(name, 0)
+
+    async def scenario() -> int:
+        async with mirror.running(name) as running:
+            await running.until(lambda reports: reports[key].position > 0, look_s=0)
+            await running.engine.stop(drain_s=5.0)
+            assert running.engine.is_clean
+            return running.reports[key].position
+
+    stopped_at = asyncio.run(scenario())
+
+    assert stopped_at < RECORDS, "everything was copied before the end"
+    assert oracle.ends(mirror.target.admin_bootstrap_servers, name).high == stopped_at
+    mirror.copy(name)
+    assert oracle.assert_same(mirror.source, mirror.target, name) == RECORDS
+
+
+def test_limit_lowered_under_two_requests(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
+    """Batches that have become too large while others follow them are split; order and offsets stay."""
+    name = fresh(mirror, topic("lowered"), chance)
     key = LaneKey(name, 0)
 
     async def scenario() -> int:
