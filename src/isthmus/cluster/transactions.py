@@ -26,9 +26,6 @@ from isthmus.wire.offsets import PartitionKey
 _STATE_TOPIC: Final = "__transaction_state"
 _RETRIES: Final = 6
 _RETRY_S: Final = 0.25
-_PASSING: Final = frozenset(
-    {codes.COORDINATOR_LOAD_IN_PROGRESS, codes.COORDINATOR_NOT_AVAILABLE, codes.NOT_COORDINATOR}
-)
 _NOT_STARTED: Final = -1
 _HIDDEN: Final = "coordinators may hide transactions from us: DESCRIBE on all transactional ids is missing"
 
@@ -225,7 +222,7 @@ async def _patiently(client: Client, node: int, request: Any, codes_of: Any) -> 
     """Ask again while the broker loads what it coordinates, a bounded number of times."""
     for attempt in range(_RETRIES):
         answer = await client.broker(node, request)
-        passing = [code for code in codes_of(answer) if code in _PASSING]
+        passing = [code for code in codes_of(answer) if code in codes.COORDINATOR_MOVED]
         if not passing:
             break
         await asyncio.sleep(_RETRY_S * (attempt + 1))

@@ -39,7 +39,7 @@ async def allocate_producer(client: Client) -> int:
         code = answer.error_code
         if code == codes.NONE:
             return int(answer.producer_id)
-        if code not in (codes.COORDINATOR_LOAD_IN_PROGRESS, codes.COORDINATOR_NOT_AVAILABLE, codes.NOT_COORDINATOR):
+        if code not in codes.COORDINATOR_MOVED:
             break
         await asyncio.sleep(_RETRY_S)
     raise codes.error_for(code, "allocating a producer id", cluster=client.cluster.alias)

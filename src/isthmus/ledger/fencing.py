@@ -26,9 +26,6 @@ _TIMEOUT_MS: Final = 20_000
 _PAUSE_S: Final = 0.005
 _PATIENCE_S: Final = 5.0
 _EPOCH_BITS: Final = 16
-_COORDINATOR_MOVED: Final = frozenset(
-    {codes.COORDINATOR_LOAD_IN_PROGRESS, codes.COORDINATOR_NOT_AVAILABLE, codes.NOT_COORDINATOR}
-)
 _INVALID_PRODUCER_ID_MAPPING: Final = 49
 _FENCED: Final = frozenset({codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, _INVALID_PRODUCER_ID_MAPPING})
 _DOUBTFUL: Final = _FENCED | {codes.INVALID_TXN_STATE, codes.OUT_OF_ORDER_SEQUENCE_NUMBER, codes.REQUEST_TIMED_OUT}
@@ -161,7 +158,7 @@ class FencedWriter:
             code = code_of(answer)
             if code == codes.NONE:
                 return answer
-            if code in _COORDINATOR_MOVED:
+            if code in codes.COORDINATOR_MOVED:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             elif code != codes.CONCURRENT_TRANSACTIONS:
                 self._refuse(code, what)

@@ -86,6 +86,9 @@ LEADER_MOVED: Final = frozenset(
 )
 """Answers that ask for fresh metadata: the partition lives elsewhere, or its new leader is not ready yet."""
 
+COORDINATOR_MOVED: Final = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+"""Answers of a coordinator that moves or has just begun to be one."""
+
 
 def name_of(code: int) -> str:
     """Kafka's constant for an error code, such as `NOT_LEADER_OR_FOLLOWER`."""
@@ -105,12 +108,15 @@ def error_for(code: int, what: str, *, cluster: str = "", detail: str | None = N
             cluster=cluster,
             hint="Grant the right to the principal Isthmus logs in as; `isthmus doctor` lists what is needed.",
         )
+    passes = code in LEADER_MOVED | COORDINATOR_MOVED
     return BrokerRefused(
         f"{cluster or 'the cluster'} refused {what}: {name}{told}",
         code=code,
         name=name,
         cluster=cluster,
-        hint="Look the error up in the broker's log; `isthmus doctor` checks the usual causes.",
+        hint="It passes when the cluster has settled: try again in some seconds."
+        if passes
+        else "Look the error up in the broker's log; `isthmus doctor` checks the usual causes.",
     )
 
 
