@@ -75,6 +75,7 @@ class Session:
         self._goal = Goal(source)
         self._audit = Audit()
         self._audited_at = time.monotonic()
+        self._groups_pass: int | None = None
         self._groups = GroupLoop(link, source, target, ledger) if link.groups.is_configured else None
         self._scheduler: LeaseScheduler | None = None
         self._foreign: dict[LaneKey, Problem] = {}
@@ -176,7 +177,15 @@ class Session:
         if not await self._goal.is_reached(self._runnable(), self.reports()):
             return False
         await self._roster.settle()
-        return True
+        return self._has_carried_groups()
+
+    def _has_carried_groups(self) -> bool:
+        """Whether all groups were looked at since the data was complete."""
+        if self._groups is None or None in self._paused:
+            return True
+        if self._groups_pass is None:
+            self._groups_pass = self._groups.begin_pass()
+        return self._groups.has_ended(self._groups_pass)
 
     # Lanes
 

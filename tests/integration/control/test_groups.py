@@ -22,6 +22,30 @@ from tests.integration.lane.topics import create, produce
 pytestmark = pytest.mark.integration
 
 
+def test_a_run_until_caught_up_carries_groups_too(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """When such a run ends the groups are where the data lets them be, not where they were on the way."""
+    name, group = topic("whole"), topic("whole")
+    create(east, name)
+    produce(east, name, records(2000))
+    consumers.commit(east, {group: {(name, 0): 2000}})
+    settings = GroupSettings(include=(GroupPattern.parse(group),))
+    link = replace(link_of(east.cluster(), west.cluster(), name, name=name), groups=settings)
+
+    outcome = isthmus.spark.run(spark, configuration_of(link), until="caught-up")
+
+    assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
+    (progress,) = isthmus.open(configuration_of(link)).status()
+    assert [(each.group, each.standing) for each in progress.groups] == [(group, "IN_STEP")]
+
+    async def position() -> int:
+        async with Client(west.cluster()) as client:
+            return (await committed_offsets(client, [group], require_stable=True)).values[group][name, 0].offset
+
+    assert asyncio.run(position()) == 2000
+
+
 def test_a_controller_carries_groups(
     east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
 ) -> None:

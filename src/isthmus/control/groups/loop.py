@@ -58,6 +58,7 @@ class GroupLoop:
         self._changed: set[str] = set()
         self._again_at: dict[Standing, float] = {}
         self._all_at = self._remember_at = 0.0
+        self._passes_wanted = self._passes_begun = self._passes_ended = 0
 
     @property
     def plan(self) -> GroupsPlan:
@@ -72,6 +73,15 @@ class GroupLoop:
             problem=self.problem,
             notes=notes_of(self._commits.reason, self._committer.reason),
         )
+
+    def begin_pass(self) -> int:
+        """Look at all groups once more from now on; returns which pass that is."""
+        self._passes_wanted = self._passes_begun + 1
+        return self._passes_wanted
+
+    def has_ended(self, number: int) -> bool:
+        """Whether a pass over all groups is over; or none can be made now, for the reason in `problem`."""
+        return self._passes_ended >= number or self.problem is not None
 
     async def run(self) -> None:
         """Carry groups until cancelled.
@@ -101,7 +111,8 @@ class GroupLoop:
         if None in paused_topics(self._link.name, self._ledger.documents):
             return
         now = time.monotonic()
-        if now >= self._all_at:
+        if now >= self._all_at or self._passes_begun < self._passes_wanted:
+            self._passes_begun += 1
             await self._planner.refresh()
             self._changed |= self._commits.positions.keys() | self._memory.groups
             self._all_at = now + ALL_S
@@ -114,6 +125,7 @@ class GroupLoop:
             due = frozenset(self._changed)
             await self._carry(due)
             self._changed -= due
+        self._passes_ended = self._passes_begun
         if now >= self._remember_at:
             self._remember_at = now + REMEMBER_S
             await self.remember()
