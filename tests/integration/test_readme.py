@@ -43,12 +43,13 @@ def folder(tmp_path: Path, east: LocalCluster, west: LocalCluster, flights: str)
 
 
 def test_python_of_the_readme(folder: Path) -> None:
-    """The Python in the README plans, copies and verifies."""
+    """The Python in the README plans, copies, verifies and describes a cluster."""
     (code,) = _blocks("python")
-    *_, outcome, verdicts = _run(folder, sys.executable, "-c", code).splitlines()
+    _plan, outcome, verdicts, findings = _run(folder, sys.executable, "-c", code).splitlines()
     assert outcome == "100 True"
     assert "True" in verdicts
     assert "False" not in verdicts
+    assert findings.startswith("(")
 
 
 def test_spark_submit(folder: Path, east: LocalCluster, west: LocalCluster, flights: str) -> None:
