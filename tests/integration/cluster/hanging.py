@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -12,8 +13,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from isthmus.cluster.local import LocalCluster
 from isthmus.lane.filler import filler
 from isthmus.lane.transaction import Transaction
+from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
 from isthmus.wire.produce import Append, decode, encode
 from tests.integration.lane import topics
 
@@ -54,15 +57,25 @@ async def _leave(cluster: LocalCluster, name: str, records: int) -> int:
         connection = await client.connection(topic.partitions[0].leader)
         batch = filler(records, topics.SEPTEMBER)
         header = stamp(batch, transaction.producer_id, transaction.epoch, 0, transactional=True)
-        frame = encode(
-            [Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])],
-            version=_PRODUCE_VERSION,
-            correlation=connection.next_correlation,
-            client_id=connection.client_id,
-            timeout_ms=10_000,
-            transactional_id=name,
-        )
-        future = connection.post_frame(frame, lambda payload, c: decode(payload, c, _PRODUCE_VERSION))
-        answers, _ = await connection.within(future, _TERM_S, "Produce")
-        assert [answer.error_code for answer in answers.values()] == [0]
+        append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
+        deadline = time.monotonic() + _TERM_S
+        # The broker hears of the setting a moment after it was set.
+        while (code := await _produced(connection, append, name)) != codes.NONE:
+            assert time.monotonic() < deadline, codes.name_of(code)
+            await asyncio.sleep(0.1)
         return transaction.producer_id
+
+
+async def _produced(connection: Connection, append: Append, transactional_id: str) -> int:
+    frame = encode(
+        [append],
+        version=_PRODUCE_VERSION,
+        correlation=connection.next_correlation,
+        client_id=connection.client_id,
+        timeout_ms=10_000,
+        transactional_id=transactional_id,
+    )
+    future = connection.post_frame(frame, lambda payload, c: decode(payload, c, _PRODUCE_VERSION))
+    answers, _ = await connection.within(future, _TERM_S, "Produce")
+    (answer,) = answers.values()
+    return int(answer.error_code)

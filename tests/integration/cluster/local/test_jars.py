@@ -74,6 +74,8 @@ def test_another_jar_than_pinned_is_not_kept(cache: Path, one_jar: Lock) -> None
 
 def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """JAVA_HOME comes first; an old Java there is passed over, and where there is no other, told."""
+    # A Spark session of an earlier test may have set it.
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     usual = find_java()
     new = java_that_says(tmp_path / "new", '21.0.1" 2023-10-17\nOpenJDK (build 21.0.1+12-29, mixed)')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
