@@ -15,6 +15,7 @@ from bench.session import measure
 from isthmus.errors import IsthmusError
 
 _REPETITIONS: Final = 3
+_WARM_UPS: Final = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = [case.quick() for case in chosen] if given.quick else chosen
     repetitions = given.repeat or (1 if given.quick else _REPETITIONS)
     try:
-        outcomes = measure(cases, repetitions, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+        outcomes = measure(cases, repetitions, _note, warm_ups=1 if given.quick else _WARM_UPS)
     except (CopyFailed, IsthmusError) as error:
         print(f"bench: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -34,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print_table(result)
     return 0
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -40,30 +40,36 @@ class Outcome:
         self.loads.append(os.getloadavg()[0])
 
 
-def measure(cases: Sequence[Case], repetitions: int, note: Note) -> list[Outcome]:
-    """Measure everything; `note` hears of every run.
+def measure(cases: Sequence[Case], repetitions: int, note: Note, *, warm_ups: int) -> list[Outcome]:
+    """Measure everything, after some rounds of what is not counted; `note` hears of every run.
 
     :raises CopyFailed: A contender did not do its work.
     """
     with Rig.up() as rig, tempfile.TemporaryDirectory(prefix="isthmus-bench-") as folder:
-        _warm_up(rig, Path(folder))
+        _warm_up(rig, Path(folder), warm_ups, note)
         return [_measure(rig, case, repetitions, Path(folder), note) for case in cases]
 
 
-def _warm_up(rig: Rig, folder: Path) -> None:
-    """Let both brokers compile what they will run, so that whoever comes first does not pay for it."""
+def _warm_up(rig: Rig, folder: Path, rounds: int, note: Note) -> None:
+    """Let both brokers compile what they will run, so that whoever comes first does not pay for it.
+
+    Their just-in-time compilers need some ten thousand requests and half a minute of work to settle.
+    """
     filling = Pour(
         bootstrap_servers=rig.source.bootstrap_servers,
         topic="bench-warm-up",
         partitions=4,
-        batches=500,
+        batches=6000,
         codec="none",
         batch_records=61,
     )
     rig.source.fill(filling)
-    for number, name in enumerate(("ceiling", "isthmus")):
-        copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=f"warm{number}", folder=folder)
-        copy_once(rig, CONTENDERS[name], copy)
+    for number in range(rounds):
+        for name in ("ceiling", "isthmus"):
+            note(f"warming up the brokers ({number + 1} of {rounds})")
+            label = f"warm{number}{name}"
+            copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
+            copy_once(rig, CONTENDERS[name], copy)
     rig.source.drop([filling.topic])
 
 

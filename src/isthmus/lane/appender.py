@@ -1,4 +1,4 @@
-"""Writing to the target: many partitions per request, one request in flight per lane.
+"""Writing to the target: many partitions per request, several requests in flight where that is safe.
 
 A broker works on one request of a connection at a time, and a request costs it more than the bytes in it. So one
 connection sends as many lanes together as are ready, and makes up the next request while the broker works on this one.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -170,7 +170,7 @@ class TargetAppender:
                 # or a helper would keep a few lanes from going with the others.
                 last = flying[-1].request
                 keeps = not self._ready and (is_first or last.size_bytes >= FAT_REQUEST_BYTES)
-                ahead = self._request(connection, self._behind(flying) if keeps else [])
+                ahead = self._request(connection, self._behind(last) if keeps else [])
                 has_room = len(flying) < DEPTH and last.size_bytes < REQUEST_BYTES
                 if has_room and ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
                     continue
@@ -284,14 +284,10 @@ class TargetAppender:
         self._engine.needs_care(run)
         return None
 
-    def _behind(self, flying: Iterable[Flight]) -> list[Parcel]:
+    def _behind(self, last: Request) -> list[Parcel]:
         """What the lanes of the last request send next."""
-        pieces: Counter[LaneRun] = Counter()
-        for request, _ in flying:
-            for parcel in request.parcels:
-                pieces[parcel.run] += parcel.pieces
-        lanes = len(request.parcels)
-        following = (behind(p, pieces[p.run], self._engine.producer, lanes=lanes) for p in request.parcels)
+        producer, lanes = self._engine.producer, len(last.parcels)
+        following = (behind(parcel, producer, lanes=lanes) for parcel in last.parcels)
         return [parcel for parcel in following if parcel is not None]
 
 

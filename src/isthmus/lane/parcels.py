@@ -19,11 +19,12 @@ JOIN_UP_TO_BYTES: Final = 512 << 10
 
 
 class Parcel(NamedTuple):
-    """`batch` carries `pieces` pending pieces of the lane; `header` is stamped with `sequence`."""
+    """`batch` carries `pieces` pieces of the lane, up to `pieces_end` since it began; `header` has `sequence` in it."""
 
     run: LaneRun
     batch: Batch
     pieces: int
+    pieces_end: int
     sequence: int
     header: bytes
 
@@ -46,26 +47,30 @@ def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int) -> Parcel:
     :raises ValueError: A run of tiny batches cannot be decoded.
     """
     sequence = run.writer.sequence
-    batch, pieces = _taken(run, 0, lanes)
-    return Parcel(run, batch, pieces, sequence, stamp(batch, producer.producer_id, producer.epoch, sequence))
+    return _parcel(run, 0, sequence, producer, lanes)
 
 
-def behind(sent: Parcel, pieces_sent: int, producer: ProducerIdentity, *, lanes: int) -> Parcel | None:
-    """What the lane sends behind `sent`, its last one; None if that is not known yet.
-
-    `pieces_sent` of its pending pieces are on their way.
-    """
+def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int) -> Parcel | None:
+    """What the lane sends behind `sent`, its last one; None if that is not known yet."""
     run = sent.run
-    following = next(islice(run.pending, pieces_sent, None), None)
-    if following is None or not following.is_plain or following.batch.base_offset != sent.batch.offset_end:
+    skip = sent.pieces_end - run.taken
+    if not 0 <= skip < len(run.pending):
         return None
+    following = run.pending[skip]
+    if not following.is_plain or following.batch.base_offset != sent.batch.offset_end:
+        return None
+    sequence = (sent.sequence + sent.batch.record_count) & SEQUENCE_MASK
     try:
-        batch, pieces = _taken(run, pieces_sent, lanes)
+        return _parcel(run, skip, sequence, producer, lanes)
     except ValueError:
         # Told when it is the lane's first piece.
         return None
-    sequence = (sent.sequence + sent.batch.record_count) & SEQUENCE_MASK
-    return Parcel(run, batch, pieces, sequence, stamp(batch, producer.producer_id, producer.epoch, sequence))
+
+
+def _parcel(run: LaneRun, skip: int, sequence: int, producer: ProducerIdentity, lanes: int) -> Parcel:
+    batch, pieces = _taken(run, skip, lanes)
+    header = stamp(batch, producer.producer_id, producer.epoch, sequence)
+    return Parcel(run, batch, pieces, run.taken + skip + pieces, sequence, header)
 
 
 def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:

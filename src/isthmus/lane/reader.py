@@ -21,8 +21,9 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
-RESPONSE_BYTES: Final = 4 << 20
-PARTITION_BYTES: Final = 2 << 20
+RESPONSE_BYTES: Final = 2 << 20
+"""While an answer is taken apart nothing is sent: more would leave the target with nothing to do."""
+PARTITION_BYTES: Final = 1 << 20
 LANE_BYTES_MAX: Final = 8 << 20
 TINY_BYTES: Final = 2 << 10
 SPAN_BYTES: Final = 64 << 10

@@ -35,7 +35,8 @@ class TailCheck(enum.Enum):
 class LaneRun:
     """The mutable side of a lane, owned by one engine in one event loop.
 
-    `pending` holds what was read and is not yet durable at the target, in offset order. `read_offset` is the next
+    `pending` holds what was read and is not yet durable at the target, in offset order; `taken` counts the pieces that
+    have left it. `read_offset` is the next
     offset to fetch, -1 until the target's log was looked at. `prefix_end` is where fillers end that stand for what the
     source has deleted, -1 when there are none; `prefix_undeleted` that they are in the log. `is_placed` says that
     the writer knows its place and the fast path may send, `is_busy` that the slow path owns it for the
@@ -50,6 +51,7 @@ class LaneRun:
     problem: Problem | None = None
     pending: deque[Piece] = field(default_factory=deque)
     pending_bytes: int = 0
+    taken: int = 0
     read_offset: int = -1
     read_epoch: int = -1
     source_start: int = -1
@@ -105,6 +107,7 @@ class LaneRun:
     def take(self, pieces: int) -> int:
         """Drop the first `pieces` pending pieces: they are durable. Returns their size in bytes."""
         size = sum(len(self.pending.popleft().batch.view) for _ in range(pieces))
+        self.taken += pieces
         self.pending_bytes -= size
         return size
 

@@ -10,8 +10,8 @@ so it is absent while old data is copied, and a single old record ends it. Then 
 abandoned request is exact. So this one always settles, and nothing is sent again before the log itself was asked where
 it ends; the broker's own check is the second line of defence.
 
-A request is sent behind an unanswered one only while the leader certainly keeps that state: should the first one fail,
-the second is refused then, where a leader without state would append it in the place of the first.
+A request is sent behind unanswered ones only while the leader certainly keeps that state, whichever of them it wrote
+last: should one fail, those behind it are refused then, where a leader without state would append them in its place.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from typing import Final, NamedTuple
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
 
-DEPTH: Final = 2
-"""Requests in flight at most. Two hide the way to the broker and back; it works on one of a connection at a time."""
+DEPTH: Final = 5
+"""Requests in flight at most: as many batches of a producer as a leader remembers. A broker works on one of a
+connection at a time; the others are what it does while we take an answer of the source apart."""
 _LIVE_SHARE: Final = 0.75
 _LIVE_MARGIN_MS: Final = 600_000
 """Clocks differ, and a request may be on its way for long."""
@@ -155,6 +156,7 @@ class Writer:
     def sent(self, records: int = 0, max_timestamp: int = -1) -> None:
         """A request for `next_offset` left."""
         self._flying.append(Sent(self.next_offset, records, max_timestamp))
+        self._live_until_ms = min(self._live_until_ms, max_timestamp + self._live_ms)
 
     def answered(self, error_code: int, base_offset: int) -> Verdict:
         """Take the answer to the oldest request in flight. An error proves nothing about earlier requests."""
@@ -166,7 +168,7 @@ class Writer:
             return Verdict.RESOLVE
         if error_code == codes.NONE:
             self.position += sent.records
-            self._live_until_ms = sent.max_timestamp + self._live_ms
+            self._live_until_ms = min(s.max_timestamp for s in (sent, *self._flying)) + self._live_ms
             return Verdict.ADVANCED
         return _VERDICTS.get(error_code, Verdict.RESOLVE)
 

@@ -33,8 +33,8 @@ TopicNamer = Callable[[str], str]
 _FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
 
 
-def deny(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Take a right from the user `isthmus`."""
+def deny(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOperation) -> AclBindingFilter:
+    """Take a right from the user `isthmus`. The filter finds the rule."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     pattern = ResourcePatternType.LITERAL
     rule = AclBinding(kind, name, pattern, "User:isthmus", "*", operation, AclPermissionType.DENY)
@@ -43,6 +43,14 @@ def deny(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOpe
     wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
     while not admin.describe_acls(wanted).result(consumers.TERM_S):
         time.sleep(0.02)
+    return wanted
+
+
+def permit(cluster: LocalCluster, rules: list[AclBindingFilter]) -> None:
+    """Delete rules."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    for future in admin.delete_acls(rules).values():
+        future.result(consumers.TERM_S)
 
 
 def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster, topic: TopicNamer) -> None:
@@ -73,6 +81,33 @@ def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster
             await link.until_at(free, {0: 9})
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_group_that_may_be_read_later(
+    secured: LocalCluster, east: LocalCluster, topic: TopicNamer, *, is_listed: bool
+) -> None:
+    """Groups we may not describe are hidden, or listed where we may describe the cluster. Later they are carried whole."""
+    name, group = topic("late"), topic("late")
+    free = f"{group}-free"
+    filled(secured, east, name, 10, partitions=2)
+    consumers.commit(secured, {group: {(name, 0): 4, (name, 1): 5}, free: {(name, 0): 1}})
+    rules = [deny(secured, ResourceType.GROUP, group, AclOperation.DESCRIBE)]
+    if not is_listed:
+        rules.append(deny(secured, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE))
+    link = link_of(secured.cluster(), as_admin(east), [name], [f"{group}*"], name=f"{name}-late")
+
+    async def scenario() -> None:
+        async with carrying(link) as running:
+            await running.until_at(free, {0: 1})
+            assert running.standing(group) is (Standing.NOT_AUTHORIZED if is_listed else None)
+            await asyncio.to_thread(permit, secured, rules)
+            await running.until_at(group, {0: 4, 1: 5})
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        permit(secured, rules)
 
 
 def test_without_transactions_the_guard_is_weaker_and_says_so(

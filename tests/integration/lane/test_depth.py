@@ -1,4 +1,4 @@
-"""Fresh records travel two requests deep: a failure of the first takes the second with it, and nothing else."""
+"""Fresh records travel several requests deep: a failure takes those behind it with it, and nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fresh(mirror: Mirror, name: str, chance: random.Random) -> str:
     return name
 
 
-def test_ended_under_two_requests(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
+def test_ended_with_requests_in_flight(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
     """A lease that ends in the middle sends nothing more, hears what is owed, and leaves nothing to wait for."""
     name = fresh(mirror, topic("ended"), chance)
     key = LaneKey(name, 0)
@@ -50,7 +50,9 @@ def test_ended_under_two_requests(mirror: Mirror, topic: Callable[[str], str], c
     assert oracle.assert_same(mirror.source, mirror.target, name) == RECORDS
 
 
-def test_limit_lowered_under_two_requests(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
+def test_limit_lowered_with_requests_in_flight(
+    mirror: Mirror, topic: Callable[[str], str], chance: random.Random
+) -> None:
     """Batches that have become too large while others follow them are split; order and offsets stay."""
     name = fresh(mirror, topic("lowered"), chance)
     key = LaneKey(name, 0)

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from isthmus.lane.writer import Look, Place, ProducerState, Verdict, Writer
+from isthmus.lane.writer import DEPTH, Look, Place, ProducerState, Verdict, Writer
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
 
@@ -131,7 +131,7 @@ class Lane(RuleBasedStateMachine):
         fate=st.sampled_from(["answered"] * 4 + ["answer lost", "lost", "late"]),
         owner_ends=st.booleans(),
     )
-    def send(self, size: int, is_fresh: bool, fate: str, owner_ends: bool) -> None:
+    def send(self, size: int, *, is_fresh: bool, fate: str, owner_ends: bool) -> None:
         """The next records or control records, in requests of any size, and what becomes of them."""
         request = self.next_request(size, is_fresh=is_fresh)
         self.writer.sent(request.size, request.max_timestamp)
@@ -150,40 +150,50 @@ class Lane(RuleBasedStateMachine):
 
     @precondition(lambda self: self.is_placed and not is_control(self.writer.position))
     @rule(
-        sizes=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-        fresh=st.tuples(st.booleans(), st.booleans()),
-        first=st.sampled_from(
-            [codes.NONE, codes.NOT_ENOUGH_REPLICAS, codes.MESSAGE_TOO_LARGE, codes.REQUEST_TIMED_OUT]
+        window=st.lists(
+            st.tuples(
+                st.integers(1, 2),
+                st.booleans(),
+                st.sampled_from(
+                    [codes.NONE] * 2 + [codes.NOT_ENOUGH_REPLICAS, codes.MESSAGE_TOO_LARGE, codes.REQUEST_TIMED_OUT]
+                ),
+                st.booleans(),
+            ),
+            min_size=2,
+            max_size=DEPTH,
         ),
-        forgets=st.booleans(),
+        is_known=st.booleans(),
         is_lost=st.booleans(),
     )
-    def send_two(
-        self, sizes: tuple[int, int], fresh: tuple[bool, bool], first: int, forgets: bool, is_lost: bool
-    ) -> None:
-        """One request behind another, where the writer says that it may. The first may fail, in the log or not."""
-        ahead = self.next_request(sizes[0], is_fresh=fresh[0])
-        self.writer.sent(ahead.size, ahead.max_timestamp)
-        if not self.writer.may_send(NOW) or is_control(self.writer.next_offset):
-            self.answer(ahead, *self.leader.append(ahead))
-            return
-        after = self.next_request(sizes[1], is_fresh=fresh[1])
-        self.writer.sent(after.size, after.max_timestamp)
-        code, base = first, -1
-        if first in (codes.NONE, codes.REQUEST_TIMED_OUT):
-            told = self.leader.append(ahead)
-            code, base = told if first == codes.NONE else (first, -1)
-        if forgets:
-            self.leader.forget()
-        answered = self.leader.append(after)
+    def send_ahead(self, window: list[tuple[int, bool, int, bool]], is_known: bool, is_lost: bool) -> None:
+        """Requests one behind another, as far as the writer may. Any may fail, in the log or not, and be forgotten."""
+        if is_known:
+            # A fresh record before them makes sure that the leader knows us.
+            self.send(1, is_fresh=True, fate="answered", owner_ends=False)
+        sent = []
+        for size, is_fresh, code, forgets in window:
+            if not self.writer.may_send(NOW) or is_control(self.writer.next_offset):
+                break
+            request = self.next_request(size, is_fresh=is_fresh)
+            self.writer.sent(request.size, request.max_timestamp)
+            sent.append((request, code, forgets))
+        answers = []
+        for request, code, forgets in sent:
+            told = code, -1
+            if code in (codes.NONE, codes.REQUEST_TIMED_OUT):
+                appended = self.leader.append(request)
+                told = appended if code == codes.NONE else told
+            answers.append((request, *told))
+            if forgets:
+                self.leader.forget()
         if is_lost:
             self.writer.abandon()
             self.is_placed = False
             return
-        self.answer(ahead, code, base)
-        went_well = self.is_placed
-        self.answer(after, *answered)
-        self.is_placed = self.is_placed and went_well
+        went_well = True
+        for answer in answers:
+            self.answer(*answer)
+            went_well = self.is_placed = went_well and self.is_placed
 
     def next_request(self, size: int, *, is_fresh: bool) -> Request:
         begin, end = self.writer.next_offset, self.writer.next_offset + 1
@@ -251,7 +261,7 @@ def is_control(offset: int) -> bool:
 
 
 TestLane = Lane.TestCase
-TestLane.settings = settings(deadline=None, max_examples=200, stateful_step_count=40)
+TestLane.settings = settings(deadline=None, max_examples=500, stateful_step_count=40)
 
 
 class Hasty(Lane):
@@ -312,7 +322,7 @@ def test_truncated_targets_are_noticed() -> None:
 
 
 def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
-    """Two requests are in flight only after an acknowledged one whose records are fresh, and none after a failure."""
+    """Several are in flight only if the acknowledged one and all of them have fresh records, and none failed."""
     writer = Writer(abandoned=False, expiration_ms=EXPIRATION_MS)
     writer.looked(Look(10, 10, None), settled=False)
     for max_timestamp, is_live in ((NOW - EXPIRATION_MS, False), (NOW, True), (NOW - EXPIRATION_MS, False)):
@@ -325,9 +335,19 @@ def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
     writer.sent(5, NOW)
     writer.answered(codes.NONE, writer.position)
     writer.sent(5, NOW)
+    writer.sent(5, NOW - EXPIRATION_MS)
+    assert not writer.may_send(NOW)
+    writer.answered(codes.NONE, writer.position)
+    assert not writer.may_send(NOW)
+    writer.answered(codes.NONE, writer.position)
     writer.sent(5, NOW)
+    writer.answered(codes.NONE, writer.position)
+    for _ in range(DEPTH):
+        assert writer.may_send(NOW)
+        writer.sent(5, NOW)
     assert not writer.may_send(NOW)
     assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is Verdict.RESOLVE
     assert not writer.may_send(NOW)
-    assert writer.answered(codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RESOLVE
-    assert (writer.position, writer.in_flight) == (45, False)
+    for _ in range(DEPTH - 1):
+        assert writer.answered(codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RESOLVE
+    assert (writer.position, writer.in_flight) == (60, False)

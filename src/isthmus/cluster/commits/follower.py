@@ -54,6 +54,8 @@ class CommitFollower:
         self._offsets: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._unheard: set[int] = set()
+        self._whole: set[str] = set()
+        self._lacking: set[str] = set()
         self._changed: set[str] = set()
         self._stirred = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
@@ -114,6 +116,8 @@ class CommitFollower:
         await self._survey.take()
         for group, positions in self._survey.positions.items():
             self._table.seed(group, positions)
+        self._whole = self._survey.listings.keys() - self._survey.errors.keys()
+        self._lacking = set(self._survey.errors)
         ends = {partition: end for partition, (_, end) in (await self._log_ranges()).items()}
         self._surveyed_at = time.monotonic()
         # Whether reading is allowed shows in the first answer only.
@@ -136,11 +140,20 @@ class CommitFollower:
         self._stirred.set()
 
     async def _look_again(self) -> None:
-        """List the groups. One that could not be read before and can now is taken in by beginning anew."""
-        unread = set(self._survey.errors)
-        await self._survey.take(known=self._table)
+        """List the groups, and ask once for the positions of those that came since the start.
+
+        The log had all of a group that is new. One that could not be read, or was hidden from us for want of a right,
+        has older positions: it is taken in by beginning anew.
+        """
+        await self._survey.take(known=self._whole)
         self._surveyed_at = time.monotonic()
-        if unread - self._survey.errors.keys():
+        found, errors = self._survey.positions, self._survey.errors.keys()
+        lacking = {group for group in found.keys() - errors if found[group].keys() - self._table.get(group, {}).keys()}
+        # The coordinator may be ahead of what was read: once is no proof.
+        overdue = lacking & self._lacking
+        self._lacking = lacking | errors
+        self._whole |= self._survey.listings.keys() - self._lacking
+        if overdue:
             await self.aclose()
             await self._start()
 
