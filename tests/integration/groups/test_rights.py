@@ -87,7 +87,7 @@ def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster
 def test_a_group_that_may_be_read_later(
     secured: LocalCluster, east: LocalCluster, topic: TopicNamer, *, is_listed: bool
 ) -> None:
-    """Groups we may not describe are hidden, or listed where we may describe the cluster. Later they are carried whole."""
+    """Groups we may not describe are hidden, or refused where the cluster lists all. Later they are carried whole."""
     name, group = topic("late"), topic("late")
     free = f"{group}-free"
     filled(secured, east, name, 10, partitions=2)
