@@ -120,7 +120,7 @@ def _post(connection: Connection, appends: Sequence[produce.Append]) -> asyncio.
     return connection.post_frame(frame, lambda payload, correlation: produce.decode(payload, correlation, version))
 
 
-def _check(answer: tuple[dict[tuple[object, int], produce.Appended], int]) -> None:
+def _check(answer: tuple[dict[produce.AnswerKey, produce.Appended], int]) -> None:
     for (_, partition), appended in answer[0].items():
         if appended.error_code != codes.NONE:
             raise codes.error_for(appended.error_code, f"pouring into partition {partition}", cluster="target")

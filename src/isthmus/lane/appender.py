@@ -48,13 +48,10 @@ class Request(NamedTuple):
     """A request ready to be sent. `keys` tell where the answer to each parcel is found."""
 
     parcels: list[Parcel]
-    keys: list[tuple[object, int]]
+    keys: list[produce.AnswerKey]
     version: int
     frame: list[Buffer]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(parcel.batch.size_bytes for parcel in self.parcels)
+    size_bytes: int
 
     def is_due(self, now_ms: float) -> bool:
         """Whether there is something in it, and all of it may be sent now."""
@@ -212,7 +209,8 @@ class TargetAppender:
             client_id=connection.client_id,
             timeout_ms=PRODUCE_TIMEOUT_MS,
         )
-        return Request(parcels, [produce.answer_key(append, version) for append in appends], version, frame)
+        keys = [produce.answer_key(append, version) for append in appends]
+        return Request(parcels, keys, version, frame, sum(map(len, frame)))
 
     def _following(self, connection: Connection, ahead: Request) -> Request:
         """What was made ready, if all of it is due and nobody waits; else a request made of what there is now."""

@@ -106,7 +106,9 @@ class LaneRun:
 
     def take(self, pieces: int) -> int:
         """Drop the first `pieces` pending pieces: they are durable. Returns their size in bytes."""
-        size = sum(len(self.pending.popleft().batch.view) for _ in range(pieces))
+        size = 0
+        for _ in range(pieces):
+            size += len(self.pending.popleft().batch.view)
         self.taken += pieces
         self.pending_bytes -= size
         return size

@@ -168,7 +168,11 @@ class Writer:
             return Verdict.RESOLVE
         if error_code == codes.NONE:
             self.position += sent.records
-            self._live_until_ms = min(s.max_timestamp for s in (sent, *self._flying)) + self._live_ms
+            oldest = sent.max_timestamp
+            for behind in self._flying:
+                if behind.max_timestamp < oldest:
+                    oldest = behind.max_timestamp
+            self._live_until_ms = oldest + self._live_ms
             return Verdict.ADVANCED
         return _VERDICTS.get(error_code, Verdict.RESOLVE)
 

@@ -22,6 +22,8 @@ from isthmus.wire.frames import decode_response, encode_request, pick_version
 _SIZE: Final = struct.Struct(">i")
 _SCRATCH_BYTES: Final = 64 * 1024
 _FRAME_BYTES_MAX: Final = 512 << 20
+_WAKE_BYTES: Final = 256 * 1024
+"""Of a large answer so much has to be there before we are woken: an event costs more than the bytes of a small one."""
 _IOV_MAX: Final = 512
 _RENEW_AT: Final = 0.8
 
@@ -54,6 +56,7 @@ class Connection:
         self._large = bytearray()
         self._frame: memoryview | None = None
         self._frame_filled = 0
+        self._wake_bytes = 1
         self._error: ClusterError | None = None
         self._writing = False
         self._heard_at = time.monotonic()
@@ -218,12 +221,20 @@ class Connection:
                 self._heard_at = time.monotonic()
                 self._take_frames()
                 if not self._tls:
+                    self._wake_at(1 if self._frame is None else len(self._frame) - self._frame_filled)
                     # One read a wake-up keeps connections fair; TLS may hold decrypted bytes the selector cannot see.
                     return
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
             return
         except (OSError, ValueError, struct.error) as error:
             self._broke(error)
+
+    def _wake_at(self, awaited_bytes: int) -> None:
+        """Be woken when so many bytes can be received, or some hundred KB; tcp(7) and socket(7): SO_RCVLOWAT."""
+        wake_bytes = min(awaited_bytes, _WAKE_BYTES)
+        if wake_bytes != self._wake_bytes and self._error is None:
+            self._wake_bytes = wake_bytes
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wake_bytes)
 
     def _take_frames(self) -> None:
         if self._frame is not None:

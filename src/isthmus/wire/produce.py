@@ -24,9 +24,14 @@ VERSION_MAX: Final = 13
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 _ACKS_ALL: Final = -1
+_ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 _SIZE: Final = struct.Struct(">i")
 _WELL: Final = struct.Struct(">ihqqqBBB")
 """Partition, error, base offset, append time, log start; then the sizes of the record errors, the message, the tags."""
+
+
+AnswerKey = tuple[bytes | str, int]
+"""A topic, by the bytes of its id from version 13 on, and the partition."""
 
 
 class Append(NamedTuple):
@@ -100,15 +105,15 @@ def encode(
     return [_SIZE.pack(sum(len(buffer) for buffer in buffers)), *buffers]
 
 
-def decode(payload: memoryview, correlation: int, version: int) -> tuple[dict[tuple[object, int], Appended], int]:
-    """The answers by (topic, partition) and the throttle time in ms; the topic is its id from version 13 on."""
+def decode(payload: memoryview, correlation: int, version: int) -> tuple[dict[AnswerKey, Appended], int]:
+    """The answers, and the throttle time in ms."""
     flexible = version >= _FLEXIBLE_FROM
     position = skip_response_header(payload, correlation, flexible=flexible)
     if flexible and (well := _all_well(payload[position:], by_id=version >= _TOPIC_IDS_FROM)) is not None:
         return well
     answer = ProduceResponse.decode(payload[position:], version=version)
     appended = {
-        (topic.topic_id if version >= _TOPIC_IDS_FROM else topic.name, p.index): Appended(
+        (topic.topic_id.bytes if version >= _TOPIC_IDS_FROM else topic.name, p.index): Appended(
             p.error_code, p.base_offset, getattr(p, "error_message", None)
         )
         for topic in answer.responses
@@ -117,15 +122,15 @@ def decode(payload: memoryview, correlation: int, version: int) -> tuple[dict[tu
     return appended, answer.throttle_time_ms or 0
 
 
-def _all_well(body: memoryview, *, by_id: bool) -> tuple[dict[tuple[object, int], Appended], int] | None:
+def _all_well(body: memoryview, *, by_id: bool) -> tuple[dict[AnswerKey, Appended], int] | None:
     """An answer without any error, without messages and unknown fields; None for every other."""
-    appended: dict[tuple[object, int], Appended] = {}
+    appended: dict[AnswerKey, Appended] = {}
     topics, position = uvarint(body, 0)
     for _ in range(topics - 1):
-        topic: object
+        topic: bytes | str
         if by_id:
             end = position + 16
-            topic = uuid.UUID(bytes=bytes(body[position:end]))
+            topic = bytes(body[position:end])
         else:
             length, position = uvarint(body, position)
             end = position + length - 1
@@ -144,9 +149,9 @@ def _all_well(body: memoryview, *, by_id: bool) -> tuple[dict[tuple[object, int]
     return None if body[position + _SIZE.size] else (appended, throttle_ms)
 
 
-def answer_key(append: Append, version: int) -> tuple[object, int]:
+def answer_key(append: Append, version: int) -> AnswerKey:
     """Where `decode` puts the answer to an append."""
-    return (append.topic_id if version >= _TOPIC_IDS_FROM else append.topic), append.partition
+    return (append.topic_id.bytes if version >= _TOPIC_IDS_FROM else append.topic), append.partition
 
 
 def _by_topic(appends: Sequence[Append]) -> list[list[Append]]:
@@ -175,9 +180,6 @@ def _count(n: int, flexible: bool) -> bytes:
 
 
 def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    return bytes((value & 0x7F | 0x80,)) + _uvarint(value >> 7)

@@ -154,7 +154,7 @@ def test_answers_read_as_kafka_python_reads_them(version: int, answer: ProduceRe
 
     assert throttle_ms == theirs.throttle_time_ms
     assert {key: tuple(found) for key, found in appended.items()} == {
-        (t.topic_id if version >= 13 else t.name, p.index): (
+        (t.topic_id.bytes if version >= 13 else t.name, p.index): (
             p.error_code,
             p.base_offset,
             getattr(p, "error_message", None),
