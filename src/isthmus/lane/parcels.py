@@ -81,10 +81,10 @@ def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:
     certainly where the heads of `lanes` lanes make a fat request together.
     """
     first = run.pending[skip]
-    small = first.batch.record_count < JOIN_BELOW_RECORDS
-    thin = first.batch.size_bytes * lanes < FAT_REQUEST_BYTES
-    if first.stored == 1 and not (small and thin and len(run.pending) > skip + 1):
-        return first.batch, 1
+    if first.stored == 1:
+        is_small = first.batch.record_count < JOIN_BELOW_RECORDS
+        if not (is_small and first.batch.size_bytes * lanes < FAT_REQUEST_BYTES and len(run.pending) > skip + 1):
+            return first.batch, 1
     batches = _joinable(
         first.batch, islice(run.pending, skip, None), min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
     )

@@ -196,8 +196,11 @@ class SourceReader:
         batches: list[tuple[Batch, int]] = []
         try:
             for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES):
-                # Message sets from before Kafka 0.11 are brought to magic 2 here: nothing behind knows of them.
-                batches += [(batch, stored)] if batch.magic == 2 else [(part, 1) for part in dense(batch)]
+                if batch.magic == 2:
+                    batches.append((batch, stored))
+                else:
+                    # Message sets from before Kafka 0.11 are brought to magic 2 here: nothing behind knows of them.
+                    batches += [(part, 1) for part in dense(batch)]
         except ValueError:
             # What is whole before the damage is copied; the next answer begins with what is not.
             if not batches:

@@ -13,6 +13,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from isthmus.errors import ClusterError, Unreachable
@@ -117,7 +118,7 @@ class Connection:
         self._correlation += 1
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((self._correlation, future, decode))
-        self._out.extend(memoryview(buffer) for buffer in buffers)
+        self._out.extend(map(memoryview, buffers))
         if not self._writing:
             self._on_writable()
         return future
@@ -132,6 +133,8 @@ class Connection:
 
     async def within(self, future: asyncio.Future[Any], timeout_s: float, what: str) -> Any:
         """Wait for an answer, at most `timeout_s`; afterwards the connection is of no use and is closed."""
+        if future.done():
+            return future.result()
         timer = self._loop.call_later(timeout_s, self._give_up, timeout_s, what)
         try:
             return await future
@@ -196,7 +199,11 @@ class Connection:
             if self._tls:
                 sent = self._sock.send(out[0])
             else:
-                sent = self._sock.sendmsg([out[i] for i in range(min(len(out), _IOV_MAX))])
+                buffers = list(islice(out, _IOV_MAX))
+                sent = self._sock.sendmsg(buffers)
+                if len(buffers) == len(out) and sent == sum(map(len, buffers)):
+                    out.clear()
+                    return
             while sent:
                 head = out[0]
                 if sent >= len(head):
@@ -262,7 +269,8 @@ class Connection:
             position = begin + size
         if position:
             rest = self._filled - position
-            self._scratch[:rest] = bytes(self._scratch[position : self._filled])
+            if rest:
+                self._scratch[:rest] = bytes(self._scratch[position : self._filled])
             self._filled = rest
 
     def _room_for(self, size: int) -> memoryview:

@@ -102,7 +102,7 @@ def encode(
         out.append(0)
     if out:
         buffers.append(out)
-    return [_SIZE.pack(sum(len(buffer) for buffer in buffers)), *buffers]
+    return [_SIZE.pack(sum(map(len, buffers))), *buffers]
 
 
 def decode(payload: memoryview, correlation: int, version: int) -> tuple[dict[AnswerKey, Appended], int]:
