@@ -21,9 +21,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
-RESPONSE_BYTES: Final = 2 << 20
-"""While an answer is taken apart nothing is sent: more would leave the target with nothing to do."""
-PARTITION_BYTES: Final = 1 << 20
+RESPONSE_BYTES: Final = 1 << 20
+"""While an answer is taken apart nothing is sent: a larger one would leave the target with nothing to do."""
 LANE_BYTES_MAX: Final = 8 << 20
 TINY_BYTES: Final = 2 << 10
 SPAN_BYTES: Final = 64 << 10
@@ -137,7 +136,7 @@ class SourceReader:
             # A lane that gets room, or a new one, must not wait behind the long poll of the others.
             max_wait_ms=SHORT_POLL_MS if self._full else LONG_POLL_MS,
             bytes_max=RESPONSE_BYTES,
-            partition_bytes_max=PARTITION_BYTES,
+            partition_bytes_max=RESPONSE_BYTES,
             by_topic_id=not self._nameless,
         )
         answer = await connection.call(request, timeout_s=_ANSWER_S)
