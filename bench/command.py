@@ -15,7 +15,7 @@ from bench.session import measure
 from isthmus.errors import IsthmusError
 
 _REPETITIONS: Final = 3
-_WARM_UPS: Final = 4
+_WARM_UPS: Final = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from isthmus.cluster.local.process import Guard, Process
 
 _POLL_S: Final = 0.02
 _STALL_S: Final = 90.0
+_SETTLE_S: Final = 3.0
 _END_S: Final = 20.0
 _LOG_TAIL_CHARACTERS: Final = 4000
 
@@ -93,6 +95,7 @@ def copy_once(rig: Rig, contender: Contender, copy: Copy) -> dict[str, float]:
     :raises CopyFailed: It did not deliver as many records to every partition as the source has.
     """
     filling = copy.filling
+    _settle()
     with running(rig, contender, copy) as run:
         first, last = _watch(rig, run, copy)
         worker_peak_mb = python_worker_peak_mb(run.pid)
@@ -102,6 +105,12 @@ def copy_once(rig: Rig, contender: Contender, copy: Copy) -> dict[str, float]:
         if arrived != expected:
             raise CopyFailed(f"delivered {arrived} where the source ends at {expected}")
     return asdict(_result(first, last, run.began_s, worker_peak_mb))
+
+
+def _settle() -> None:
+    """Let what the run before has left be written to disk and be deleted, so that this one does not pay for it."""
+    os.sync()
+    time.sleep(_SETTLE_S)
 
 
 def _watch(rig: Rig, run: Running, copy: Copy) -> tuple[Sample, Sample]:

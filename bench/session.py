@@ -53,13 +53,13 @@ def measure(cases: Sequence[Case], repetitions: int, note: Note, *, warm_ups: in
 def _warm_up(rig: Rig, folder: Path, rounds: int, note: Note) -> None:
     """Let both brokers compile what they will run, so that whoever comes first does not pay for it.
 
-    Their just-in-time compilers need some ten thousand requests and half a minute of work to settle.
+    Their just-in-time compilers need some hundred thousand requests before every repetition meets the same brokers.
     """
     filling = Pour(
         bootstrap_servers=rig.source.bootstrap_servers,
         topic="bench-warm-up",
         partitions=4,
-        batches=6000,
+        batches=12_000,
         codec="none",
         batch_records=61,
     )
