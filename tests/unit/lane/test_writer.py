@@ -273,7 +273,9 @@ class Hasty(Lane):
 def test_model_is_not_blind() -> None:
     """Without settling the model finds what is doubled: it would find it in the writer too."""
     # It ends at the first find; 2,000 examples were not enough in one of six searches.
-    options = settings(deadline=None, max_examples=20_000, stateful_step_count=40, phases=[Phase.generate], database=None)
+    options = settings(
+        deadline=None, max_examples=20_000, stateful_step_count=40, phases=[Phase.generate], database=None
+    )
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Hasty, settings=options)
 
