@@ -15,7 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from bench.payload import Shape, templates
 from isthmus.model.cluster import Cluster
@@ -89,7 +89,7 @@ def _stamped(batch: Batch) -> Stamped:
 async def _pour_share(
     connection: Connection, task: Pour, topic_id: uuid.UUID, partitions: Sequence[int], ready: Sequence[Stamped]
 ) -> None:
-    waiting: deque[asyncio.Future[Any]] = deque()
+    waiting: deque[asyncio.Future[produce.Answers]] = deque()
     per_request = max(_REQUEST_BYTES // max(stamped.size_bytes for stamped in ready), 1)
     for turn in range(task.batches):
         for begin in range(0, len(partitions), per_request):
@@ -99,28 +99,21 @@ async def _pour_share(
             ]
             waiting.append(_post(connection, appends))
             if len(waiting) >= _IN_FLIGHT:
-                _check(await connection.within(waiting.popleft(), _ANSWER_S, "Produce"))
+                _check(await waiting.popleft())
     while waiting:
-        _check(await connection.within(waiting.popleft(), _ANSWER_S, "Produce"))
+        _check(await waiting.popleft())
 
 
 def _append(topic: str, topic_id: uuid.UUID, partition: int, stamped: Stamped) -> produce.Append:
     return produce.Append(topic, topic_id, partition, stamped.header, stamped.records)
 
 
-def _post(connection: Connection, appends: Sequence[produce.Append]) -> asyncio.Future[Any]:
+def _post(connection: Connection, appends: Sequence[produce.Append]) -> asyncio.Future[produce.Answers]:
     version = produce.version_for(connection.api_versions)
-    frame = produce.encode(
-        appends,
-        version=version,
-        correlation=connection.next_correlation,
-        client_id=connection.client_id,
-        timeout_ms=30_000,
-    )
-    return connection.post_frame(frame, lambda payload, correlation: produce.decode(payload, correlation, version))
+    return produce.post(connection, appends, version=version, timeout_ms=30_000, timeout_s=_ANSWER_S)
 
 
-def _check(answer: tuple[dict[produce.AnswerKey, produce.Appended], int]) -> None:
+def _check(answer: produce.Answers) -> None:
     for (_, partition), appended in answer[0].items():
         if appended.error_code != codes.NONE:
             raise codes.error_for(appended.error_code, f"pouring into partition {partition}", cluster="target")

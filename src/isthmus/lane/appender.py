@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import ClusterError, Unreachable
@@ -20,9 +21,8 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import DEPTH, Verdict
 from isthmus.wire import produce
-from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import SILENCE_S
-from isthmus.wire.connection import Buffer, Connection
+from isthmus.wire.connection import Connection, Frame
 
 CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20
@@ -50,12 +50,14 @@ class Request(NamedTuple):
     parcels: list[Parcel]
     keys: list[produce.AnswerKey]
     version: int
-    frame: list[Buffer]
-    size_bytes: int
+    frame: Frame
 
     def is_due(self, now_ms: float) -> bool:
         """Whether there is something in it, and all of it may be sent now."""
-        return bool(self.parcels) and all(parcel.is_due(now_ms) for parcel in self.parcels)
+        for parcel in self.parcels:
+            if not parcel.is_due(now_ms):
+                return False
+        return bool(self.parcels)
 
 
 class Flight(NamedTuple):
@@ -65,12 +67,8 @@ class Flight(NamedTuple):
     answer: asyncio.Future[Any]
 
 
-class Told(NamedTuple):
-    """What the broker said to a parcel, and what the lane's writer makes of it."""
-
-    parcel: Parcel
-    answer: produce.Appended
-    verdict: Verdict
+Told = tuple[Parcel, Verdict, produce.Appended]
+"""A parcel, what the lane's writer makes of the answer to it, and the answer."""
 
 
 class TargetAppender:
@@ -166,17 +164,17 @@ class TargetAppender:
                 # The broker is at work: what comes behind is made ready meanwhile, unless others wait for their turn,
                 # or a helper would keep a few lanes from going with the others.
                 last = flying[-1].request
-                keeps = not self._ready and (is_first or last.size_bytes >= FAT_REQUEST_BYTES)
+                keeps = not self._ready and (is_first or last.frame.size_bytes >= FAT_REQUEST_BYTES)
                 ahead = self._request(connection, self._behind(last) if keeps else [])
-                has_room = len(flying) < DEPTH and last.size_bytes < REQUEST_BYTES
+                has_room = len(flying) < DEPTH and last.frame.size_bytes < REQUEST_BYTES
                 if has_room and ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
                     continue
-                told, throttle_ms = await self._told(connection, flying)
+                told, throttle_ms = await self._told(flying)
                 # The next request leaves before anything else is done: the broker shall not wait.
                 if not throttle_ms:
                     self._post(connection, self._following(connection, ahead))
                 now_ms = time.time() * 1000
-                for parcel, said, verdict in told:
+                for parcel, verdict, said in told:
                     self._engine.appended(parcel, verdict, said, now_ms)
                 if throttle_ms:
                     await asyncio.sleep(throttle_ms / 1000)
@@ -191,16 +189,7 @@ class TargetAppender:
             del self._flying[connection]
 
     def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
-        appends = [
-            produce.Append(
-                parcel.run.lane.target_topic,
-                parcel.run.lane.target_topic_id,
-                parcel.run.lane.partition,
-                parcel.header,
-                parcel.batch.view[HEADER_BYTES:],
-            )
-            for parcel in parcels
-        ]
+        appends = [parcel.append for parcel in parcels]
         version = version_for(connection, appends)
         frame = produce.encode(
             appends,
@@ -209,8 +198,9 @@ class TargetAppender:
             client_id=connection.client_id,
             timeout_ms=PRODUCE_TIMEOUT_MS,
         )
-        keys = [produce.answer_key(append, version) for append in appends]
-        return Request(parcels, keys, version, frame, sum(map(len, frame)))
+        by_id = produce.by_id(version)
+        keys = [parcel.run.answer_keys[by_id] for parcel in parcels]
+        return Request(parcels, keys, version, frame)
 
     def _following(self, connection: Connection, ahead: Request) -> Request:
         """What was made ready, if all of it is due and nobody waits; else a request made of what there is now."""
@@ -225,24 +215,25 @@ class TargetAppender:
             for parcel in request.parcels:
                 self.offer(parcel.run)
             return False
-        version = request.version
-        answer = connection.post_frame(request.frame, lambda payload, c: produce.decode(payload, c, version))
+        answer = connection.post_frame(
+            request.frame, partial(produce.decode, version=request.version), timeout_s=_ANSWER_S, what="Produce"
+        )
         for run, batch, *_ in request.parcels:
             run.writer.sent(batch.record_count, batch.max_timestamp)
         self._flying[connection].append(Flight(request, answer))
         return True
 
-    async def _told(self, connection: Connection, flying: deque[Flight]) -> tuple[list[Told], int]:
+    async def _told(self, flying: deque[Flight]) -> tuple[list[Told], int]:
         """What the broker answers to the oldest request, and for how many ms it asks to be left alone.
 
         :raises ClusterError: It does not answer.
         """
-        answers, throttle_ms = await connection.within(flying[0].answer, _ANSWER_S, "Produce")
+        answers, throttle_ms = await flying[0].answer
         request = flying.popleft().request
         told = []
         for parcel, key in zip(request.parcels, request.keys, strict=True):
             said = answers[key]
-            told.append(Told(parcel, said, parcel.run.writer.answered(said.error_code, said.base_offset)))
+            told.append((parcel, parcel.run.writer.answered(said.error_code, said.base_offset), said))
         return told, throttle_ms
 
     @property
@@ -285,7 +276,7 @@ class TargetAppender:
     def _behind(self, last: Request) -> list[Parcel]:
         """What the lanes of the last request send next."""
         producer, lanes = self._engine.producer, len(last.parcels)
-        following = (behind(parcel, producer, lanes=lanes) for parcel in last.parcels)
+        following = [behind(parcel, producer, lanes=lanes) for parcel in last.parcels]
         return [parcel for parcel in following if parcel is not None]
 
 

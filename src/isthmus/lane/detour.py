@@ -334,18 +334,16 @@ class Detour:
             version = min(version, _TXN_PRODUCE_VERSION)
         elif not append.topic_id.int:
             version = min(version, 12)
-        frame = produce.encode(
-            [append],
-            version=version,
-            correlation=connection.next_correlation,
-            client_id=connection.client_id,
-            timeout_ms=_PRODUCE_TIMEOUT_MS,
-            transactional_id=transactional_id,
-        )
         run.writer.sent(batch.record_count, batch.max_timestamp)
         try:
-            future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
-            answers, _ = await connection.within(future, _TIMEOUT_S, "Produce")
+            answers, _ = await produce.post(
+                connection,
+                [append],
+                version=version,
+                timeout_ms=_PRODUCE_TIMEOUT_MS,
+                timeout_s=_TIMEOUT_S,
+                transactional_id=transactional_id,
+            )
         except ClusterError:
             run.writer.abandon()
             raise

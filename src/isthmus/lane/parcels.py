@@ -10,7 +10,8 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import join
 from isthmus.lane.run import LaneRun
-from isthmus.wire.batch import SEQUENCE_MASK, Batch, stamp
+from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, stamp
+from isthmus.wire.produce import Append
 
 FAT_REQUEST_BYTES: Final = 128 << 10
 JOIN_BELOW_BYTES: Final = 32 << 10
@@ -19,14 +20,17 @@ JOIN_UP_TO_BYTES: Final = 512 << 10
 
 
 class Parcel(NamedTuple):
-    """`batch` carries `pieces` pieces of the lane, up to `pieces_end` since it began; `header` has `sequence` in it."""
+    """`batch` carries `pieces` pieces of the lane, up to `pieces_end` since it began.
+
+    `append` is the batch as it is sent, with `sequence` in its header.
+    """
 
     run: LaneRun
     batch: Batch
     pieces: int
     pieces_end: int
     sequence: int
-    header: bytes
+    append: Append
 
     def is_due(self, now_ms: float) -> bool:
         """Whether this is what the lane has to send next, and may send now."""
@@ -35,9 +39,7 @@ class Parcel(NamedTuple):
             run.is_placed
             and not run.is_busy
             and not run.is_over
-            and run.writer.may_send(now_ms)
-            and run.writer.next_offset == self.batch.base_offset
-            and run.writer.sequence == self.sequence
+            and run.writer.takes(self.batch.base_offset, self.sequence, now_ms)
         )
 
 
@@ -70,7 +72,9 @@ def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int) -> Parcel | 
 def _parcel(run: LaneRun, skip: int, sequence: int, producer: ProducerIdentity, lanes: int) -> Parcel:
     batch, pieces = _taken(run, skip, lanes)
     header = stamp(batch, producer.producer_id, producer.epoch, sequence)
-    return Parcel(run, batch, pieces, run.taken + skip + pieces, sequence, header)
+    topic, topic_id, partition = run.target_append
+    append = Append(topic, topic_id, partition, header, batch.view[HEADER_BYTES:])
+    return Parcel(run, batch, pieces, run.taken + skip + pieces, sequence, append)
 
 
 def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:
@@ -82,9 +86,10 @@ def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:
     """
     first = run.pending[skip]
     if first.stored == 1:
-        is_small = first.batch.record_count < JOIN_BELOW_RECORDS
-        if not (is_small and first.batch.size_bytes * lanes < FAT_REQUEST_BYTES and len(run.pending) > skip + 1):
-            return first.batch, 1
+        batch = first.batch
+        is_small = batch.record_count < JOIN_BELOW_RECORDS and batch.size_bytes * lanes < FAT_REQUEST_BYTES
+        if not is_small or len(run.pending) == skip + 1:
+            return batch, 1
     batches = _joinable(
         first.batch, islice(run.pending, skip, None), min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from isthmus.lane.pieces import Piece
 from isthmus.lane.writer import Writer
 from isthmus.model.lane import Gap, Lane, LaneReport, LaneState, Problem
+from isthmus.wire.produce import AnswerKey, answer_keys
 
 HEALING_STATES = (
     LaneState.STARTING,
@@ -68,27 +69,27 @@ class LaneRun:
     records: int = 0
     size_bytes: int = 0
     gaps: list[Gap] = field(default_factory=list)
+    source: tuple[str, int] = field(init=False)
+    target: tuple[str, int] = field(init=False)
+    target_append: tuple[str, uuid.UUID, int] = field(init=False)
+    answer_keys: tuple[AnswerKey, AnswerKey] = field(init=False)
+
+    def __post_init__(self) -> None:
+        lane = self.lane
+        self.source = lane.source_topic, lane.partition
+        self.target = lane.target_topic, lane.partition
+        self.target_append = lane.target_topic, lane.target_topic_id, lane.partition
+        self.answer_keys = answer_keys(*self.target_append)
 
     @property
     def is_over(self) -> bool:
-        return self.state.is_terminal or self.state is LaneState.STOPPED
+        state = self.state
+        return state is not LaneState.ACTIVE and (state.is_terminal or state is LaneState.STOPPED)
 
     @property
     def gap_end(self) -> int:
         """Where the last gap ends that the lane may pass, -1 without one."""
         return self.gaps[-1].offset_end if self.gaps else -1
-
-    @property
-    def source(self) -> tuple[str, int]:
-        return self.lane.source_topic, self.lane.partition
-
-    @property
-    def target(self) -> tuple[str, int]:
-        return self.lane.target_topic, self.lane.partition
-
-    @property
-    def target_append(self) -> tuple[str, uuid.UUID, int]:
-        return self.lane.target_topic, self.lane.target_topic_id, self.lane.partition
 
     def offer(self, pieces: Iterator[Piece]) -> int:
         """Take pieces that were read from `read_offset` on; returns their size in bytes."""

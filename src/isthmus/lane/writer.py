@@ -95,10 +95,10 @@ class Look:
 
 
 class Sent(NamedTuple):
-    """A request in flight: where its records belong, and the largest timestamp among them in ms."""
+    """A request in flight: where its records belong, `[offset, offset_end)`, and their largest timestamp in ms."""
 
     offset: int
-    records: int
+    offset_end: int
     max_timestamp: int
 
 
@@ -139,7 +139,7 @@ class Writer:
     @property
     def next_offset(self) -> int:
         """Where the next request's records belong if all in flight arrive."""
-        return self._flying[-1].offset + self._flying[-1].records if self._flying else self.position
+        return self._flying[-1].offset_end if self._flying else self.position
 
     @property
     def sequence(self) -> int:
@@ -153,10 +153,21 @@ class Writer:
             len(flying) < DEPTH and flying[0].offset == self.position and now_ms < self._live_until_ms
         )
 
+    def takes(self, offset: int, sequence: int, now_ms: float) -> bool:
+        """Whether records that begin at `offset`, with `sequence`, are the next ones, and may leave."""
+        return (
+            self.next_offset == offset
+            and (offset - self.unsequenced) & SEQUENCE_MASK == sequence
+            and self.may_send(now_ms)
+        )
+
     def sent(self, records: int = 0, max_timestamp: int = -1) -> None:
         """A request for `next_offset` left."""
-        self._flying.append(Sent(self.next_offset, records, max_timestamp))
-        self._live_until_ms = min(self._live_until_ms, max_timestamp + self._live_ms)
+        offset = self.next_offset
+        self._flying.append(Sent(offset, offset + records, max_timestamp))
+        live_until_ms = max_timestamp + self._live_ms
+        if live_until_ms < self._live_until_ms:
+            self._live_until_ms = live_until_ms
 
     def answered(self, error_code: int, base_offset: int) -> Verdict:
         """Take the answer to the oldest request in flight. An error proves nothing about earlier requests."""
@@ -167,7 +178,7 @@ class Writer:
             # The one before it failed: the log tells.
             return Verdict.RESOLVE
         if error_code == codes.NONE:
-            self.position += sent.records
+            self.position = sent.offset_end
             oldest = sent.max_timestamp
             for behind in self._flying:
                 if behind.max_timestamp < oldest:

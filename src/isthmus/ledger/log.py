@@ -79,16 +79,14 @@ class LedgerLeader:
         elif self.place.topic_id == NO_TOPIC_ID:
             version = min(version, _PRODUCE_TOPIC_IDS_FROM - 1)
         append = produce.Append(LEDGER_TOPIC, self.place.topic_id, PARTITION, header, records)
-        frame = produce.encode(
+        answers, _ = await produce.post(
+            connection,
             [append],
             version=version,
-            correlation=connection.next_correlation,
-            client_id=connection.client_id,
             timeout_ms=_PRODUCE_TIMEOUT_MS,
+            timeout_s=_ANSWER_S,
             transactional_id=transactional_id,
         )
-        future = connection.post_frame(frame, lambda payload, c: produce.decode(payload, c, version))
-        answers, _ = await connection.within(future, _ANSWER_S, "Produce")
         answer = answers[produce.answer_key(append, version)]
         self.check(answer.error_code, "writing the ledger", answer.error_message)
         return int(answer.base_offset)

@@ -10,14 +10,15 @@ RATIO: Final = 2 ** (1 / 8)
 BUCKETS: Final = 256
 """From 0.01 ms up; the last one is open and begins at about eleven hours."""
 FLOOR_MS: Final = 0.01
-_LOG_RATIO: Final = math.log(RATIO)
+_PER_E_FOLD: Final = 1 / math.log(RATIO)
 
 
 def bucket_of(latency_ms: float) -> int:
     """The bucket a latency belongs to; what is not positive counts as the smallest."""
     if latency_ms <= FLOOR_MS:
         return 0
-    return min(int(math.log(latency_ms / FLOOR_MS) / _LOG_RATIO) + 1, BUCKETS - 1)
+    bucket = int(math.log(latency_ms / FLOOR_MS) * _PER_E_FOLD) + 1
+    return bucket if bucket < BUCKETS else BUCKETS - 1
 
 
 def upper_ms(bucket: int) -> float:

@@ -12,9 +12,11 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.wire.dial import Dialled
@@ -30,6 +32,22 @@ _RENEW_AT: Final = 0.8
 
 Buffer = bytes | bytearray | memoryview
 Decode = Callable[[memoryview, int], Any]
+
+
+class Frame(NamedTuple):
+    """A request as it is sent, its length in front; `size_bytes` of all buffers together."""
+
+    buffers: list[Buffer]
+    size_bytes: int
+
+
+class _Waiting(NamedTuple):
+    correlation: int
+    answer: asyncio.Future[Any]
+    decode: Decode
+    posted_at: float
+    timeout_s: float
+    what: str
 
 
 class Connection:
@@ -50,8 +68,11 @@ class Connection:
         self._tls = isinstance(dialled.sock, ssl.SSLSocket)
         self._client_id = client_id
         self._correlation = 0
-        self._waiting: deque[tuple[int, asyncio.Future[Any], Decode]] = deque()
-        self._out: deque[memoryview] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._overdue: asyncio.TimerHandle | None = None
+        self._answered_at = 0.0
+        self._out: deque[Buffer] = deque()
+        self._out_bytes = 0
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._filled = 0
         self._large = bytearray()
@@ -97,28 +118,35 @@ class Connection:
         :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
         :raises UnsupportedByBroker: The broker offers no version of this message that we know.
         """
-        return await self.within(self.post(request), timeout_s, request.name)
+        return await self.post(request, timeout_s=timeout_s)
 
-    def post(self, request: Any) -> asyncio.Future[Any]:
-        """Send a message now; the future holds its answer."""
+    def post(self, request: Any, *, timeout_s: float = 10.0) -> asyncio.Future[Any]:
+        """Send a message now; the future holds its answer. For time-outs see `post_frame`."""
         version = self.version_of(request)
-        correlation = self._correlation + 1
-        frame = encode_request(request, version, correlation, self._client_id)
-        return self.post_frame([frame], lambda payload, expected: decode_response(request, version, payload, expected))
+        frame = encode_request(request, version, self.next_correlation, self._client_id)
+        decode = partial(decode_response, request, version)
+        return self.post_frame(Frame([frame], len(frame)), decode, timeout_s=timeout_s, what=request.name)
 
-    def post_frame(self, buffers: Sequence[Buffer], decode: Decode) -> asyncio.Future[Any]:
+    def post_frame(self, frame: Frame, decode: Decode, *, timeout_s: float, what: str) -> asyncio.Future[Any]:
         """Send a frame encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
+
+        The broker has `timeout_s` for it from now on, or from its last answer to an earlier request if that comes
+        later. If it takes longer the connection is of no use and is closed.
 
         :raises Unreachable: The connection is closed.
         """
         if self._error is not None:
             raise self._error
+        now = time.monotonic()
         if not self._waiting:
-            self._heard_at = time.monotonic()
+            self._heard_at = now
         self._correlation += 1
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append((self._correlation, future, decode))
-        self._out.extend(map(memoryview, buffers))
+        self._waiting.append(_Waiting(self._correlation, future, decode, now, timeout_s, what))
+        if self._overdue is None or now + timeout_s < self._overdue.when():
+            self._watch(timeout_s)
+        self._out += frame.buffers
+        self._out_bytes += frame.size_bytes
         if not self._writing:
             self._on_writable()
         return future
@@ -131,20 +159,26 @@ class Connection:
     def client_id(self) -> str:
         return self._client_id
 
-    async def within(self, future: asyncio.Future[Any], timeout_s: float, what: str) -> Any:
-        """Wait for an answer, at most `timeout_s`; afterwards the connection is of no use and is closed."""
-        if future.done():
-            return future.result()
-        timer = self._loop.call_later(timeout_s, self._give_up, timeout_s, what)
-        try:
-            return await future
-        finally:
-            timer.cancel()
+    def _watch(self, after_s: float) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._overdue = self._loop.call_later(after_s, self._check_overdue)
 
-    def _give_up(self, timeout_s: float, what: str) -> None:
+    def _check_overdue(self) -> None:
+        """Give up if an answer is overdue, else look again when the next one would be. One timer for all answers."""
+        self._overdue = None
+        if not self._waiting:
+            return
+        left_s, late = min(
+            ((max(owed.posted_at, self._answered_at) + owed.timeout_s, owed) for owed in self._waiting),
+            key=itemgetter(0),
+        )
+        if left_s > time.monotonic():
+            self._watch(left_s - time.monotonic())
+            return
         self.close(
             Unreachable(
-                f"{self.where} did not answer {what} within {timeout_s:g} s",
+                f"{self.where} did not answer {late.what} within {late.timeout_s:g} s",
                 cluster=self.cluster,
                 hint="The broker may be paused, overloaded or cut off; Isthmus tries again.",
             )
@@ -162,12 +196,14 @@ class Connection:
         self._sock.close()
         self._out.clear()
         self._frame = None
+        if self._overdue is not None:
+            self._overdue.cancel()
         waiting, self._waiting = self._waiting, deque()
-        for _, future, _ in waiting:
-            if not future.done():
-                future.set_exception(self._error)
+        for owed in waiting:
+            if not owed.answer.done():
+                owed.answer.set_exception(self._error)
                 # Whoever gave up waiting does not have to hear of it.
-                future.exception()
+                owed.answer.exception()
 
     def _broke(self, error: Exception) -> None:
         self.close(
@@ -199,18 +235,18 @@ class Connection:
             if self._tls:
                 sent = self._sock.send(out[0])
             else:
-                buffers = list(islice(out, _IOV_MAX))
-                sent = self._sock.sendmsg(buffers)
-                if len(buffers) == len(out) and sent == sum(map(len, buffers)):
-                    out.clear()
-                    return
+                sent = self._sock.sendmsg(out if len(out) <= _IOV_MAX else list(islice(out, _IOV_MAX)))
+            self._out_bytes -= sent
+            if not self._out_bytes:
+                out.clear()
+                return
             while sent:
                 head = out[0]
                 if sent >= len(head):
                     sent -= len(head)
                     out.popleft()
                 else:
-                    out[0] = head[sent:]
+                    out[0] = memoryview(head)[sent:]
                     sent = 0
 
     def _on_readable(self) -> None:
@@ -282,7 +318,8 @@ class Connection:
     def _answer(self, payload: memoryview) -> None:
         if not self._waiting:
             raise ValueError("an answer came that nobody asked for")
-        correlation, future, decode = self._waiting.popleft()
+        correlation, future, decode, *_ = self._waiting.popleft()
+        self._answered_at = self._heard_at
         try:
             answer = decode(payload, correlation)
         except Exception as error:

@@ -7,15 +7,17 @@ both against it, byte for byte.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.producer import ProduceResponse
 
 from isthmus.wire import codes
-from isthmus.wire.connection import Buffer
+from isthmus.wire.connection import Buffer, Connection, Frame
 from isthmus.wire.frames import skip_response_header, uvarint
 
 API_KEY: Final = 0
@@ -25,6 +27,8 @@ _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 _ACKS_ALL: Final = -1
 _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
+_HEAD: Final = struct.Struct(">hhih")
+_ACKS: Final = struct.Struct(">hi")
 _SIZE: Final = struct.Struct(">i")
 _WELL: Final = struct.Struct(">ihqqqBBB")
 """Partition, error, base offset, append time, log start; then the sizes of the record errors, the message, the tags."""
@@ -52,6 +56,9 @@ class Appended(NamedTuple):
     error_message: str | None
 
 
+Answers = tuple[dict[AnswerKey, Appended], int]
+
+
 def version_for(api_versions: Any) -> int:
     """The Produce version to use with a broker that offers `api_versions`."""
     return int(min(VERSION_MAX, api_versions[API_KEY][1]))
@@ -65,47 +72,68 @@ def encode(
     client_id: str,
     timeout_ms: int,
     transactional_id: str | None = None,
-) -> list[Buffer]:
-    """A whole request frame as a list of buffers; the records are the views that were given. acks is always -1 (all).
+) -> Frame:
+    """A whole request frame; the records in it are the views that were given. acks is always -1 (all).
 
     Appends to one topic must stand together, one batch per partition.
     """
     flexible = version >= _FLEXIBLE_FROM
+    no_tags = b"\0" if flexible else b""
     client = client_id.encode()
-    out = bytearray(struct.pack(">hhih", API_KEY, version, correlation, len(client)))
-    out += client
-    if flexible:
-        out.append(0)
-        out += _compact_string(transactional_id)
-    else:
-        out += _string(transactional_id)
-    out += struct.pack(">hi", _ACKS_ALL, timeout_ms)
+    out = b"".join((_HEAD.pack(API_KEY, version, correlation, len(client)), client, no_tags))
+    out += _compact_string(transactional_id) if flexible else _string(transactional_id)
+    out += _ACKS.pack(_ACKS_ALL, timeout_ms)
     topics = _by_topic(appends)
     out += _count(len(topics), flexible)
-    buffers: list[Buffer] = []
+    buffers: list[Buffer] = [b""]
+    total = 0
     for group in topics:
         if version >= _TOPIC_IDS_FROM:
             out += group[0].topic_id.bytes
         else:
             out += _compact_string(group[0].topic) if flexible else _string(group[0].topic)
         out += _count(len(group), flexible)
-        for append in group:
-            size = len(append.header) + len(append.records)
-            out += _SIZE.pack(append.partition)
-            out += _uvarint(size + 1) if flexible else _SIZE.pack(size)
-            out += append.header
-            buffers += (out, append.records)
-            out = bytearray(b"\0" if flexible else b"")
-        if flexible:
-            out.append(0)
-    if flexible:
-        out.append(0)
+        for _, _, partition, header, records in group:
+            size = len(header) + len(records)
+            length = _uvarint(size + 1) if flexible else _SIZE.pack(size)
+            before = b"".join((out, _SIZE.pack(partition), length, header))
+            buffers += (before, records)
+            total += len(before) + len(records)
+            out = no_tags
+        out += no_tags
+    out += no_tags
     if out:
         buffers.append(out)
-    return [_SIZE.pack(sum(map(len, buffers))), *buffers]
+        total += len(out)
+    buffers[0] = _SIZE.pack(total)
+    return Frame(buffers, _SIZE.size + total)
 
 
-def decode(payload: memoryview, correlation: int, version: int) -> tuple[dict[AnswerKey, Appended], int]:
+def post(
+    connection: Connection,
+    appends: Sequence[Append],
+    *,
+    version: int,
+    timeout_ms: int,
+    timeout_s: float,
+    transactional_id: str | None = None,
+) -> asyncio.Future[Answers]:
+    """Send a request now. The broker answers after `timeout_ms` at the latest, or is given up after `timeout_s`.
+
+    :raises Unreachable: The connection is closed.
+    """
+    frame = encode(
+        appends,
+        version=version,
+        correlation=connection.next_correlation,
+        client_id=connection.client_id,
+        timeout_ms=timeout_ms,
+        transactional_id=transactional_id,
+    )
+    return connection.post_frame(frame, partial(decode, version=version), timeout_s=timeout_s, what="Produce")
+
+
+def decode(payload: memoryview, correlation: int, version: int) -> Answers:
     """The answers, and the throttle time in ms."""
     flexible = version >= _FLEXIBLE_FROM
     position = skip_response_header(payload, correlation, flexible=flexible)
@@ -122,7 +150,7 @@ def decode(payload: memoryview, correlation: int, version: int) -> tuple[dict[An
     return appended, answer.throttle_time_ms or 0
 
 
-def _all_well(body: memoryview, *, by_id: bool) -> tuple[dict[AnswerKey, Appended], int] | None:
+def _all_well(body: memoryview, *, by_id: bool) -> Answers | None:
     """An answer without any error, without messages and unknown fields; None for every other."""
     appended: dict[AnswerKey, Appended] = {}
     topics, position = uvarint(body, 0)
@@ -151,7 +179,17 @@ def _all_well(body: memoryview, *, by_id: bool) -> tuple[dict[AnswerKey, Appende
 
 def answer_key(append: Append, version: int) -> AnswerKey:
     """Where `decode` puts the answer to an append."""
-    return (append.topic_id.bytes if version >= _TOPIC_IDS_FROM else append.topic), append.partition
+    return answer_keys(append.topic, append.topic_id, append.partition)[by_id(version)]
+
+
+def answer_keys(topic: str, topic_id: uuid.UUID, partition: int) -> tuple[AnswerKey, AnswerKey]:
+    """Where `decode` puts the answers to a partition: by the topic's name and by its id, see `by_id`."""
+    return (topic, partition), (topic_id.bytes, partition)
+
+
+def by_id(version: int) -> bool:
+    """Whether topics are told by their id (KIP-516), no more by their name."""
+    return version >= _TOPIC_IDS_FROM
 
 
 def _by_topic(appends: Sequence[Append]) -> list[list[Append]]:
@@ -180,6 +218,10 @@ def _count(n: int, flexible: bool) -> bytes:
 
 
 def _uvarint(value: int) -> bytes:
-    if value < 0x80:
+    if value < 1 << 7:
         return _ONE_BYTE[value]
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     return bytes((value & 0x7F | 0x80,)) + _uvarint(value >> 7)

@@ -17,7 +17,7 @@ from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
-from isthmus.wire.produce import Append, decode, encode
+from isthmus.wire.produce import Append, post
 from tests.integration.lane import topics
 
 _VERIFICATION: Final = "transaction.partition.verification.enable"
@@ -67,15 +67,13 @@ async def _leave(cluster: LocalCluster, name: str, records: int) -> int:
 
 
 async def _produced(connection: Connection, append: Append, transactional_id: str) -> int:
-    frame = encode(
+    answers, _ = await post(
+        connection,
         [append],
         version=_PRODUCE_VERSION,
-        correlation=connection.next_correlation,
-        client_id=connection.client_id,
         timeout_ms=10_000,
+        timeout_s=_TERM_S,
         transactional_id=transactional_id,
     )
-    future = connection.post_frame(frame, lambda payload, c: decode(payload, c, _PRODUCE_VERSION))
-    answers, _ = await connection.within(future, _TERM_S, "Produce")
     (answer,) = answers.values()
     return int(answer.error_code)

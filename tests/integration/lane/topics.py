@@ -14,7 +14,7 @@ from isthmus.lane.filler import RECORDS_PER_BATCH, filler
 from isthmus.model.cluster import Cluster
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
-from isthmus.wire.produce import Append, decode, encode, version_for
+from isthmus.wire.produce import Append, post, version_for
 
 _TERM_S: Final = 30.0
 SEPTEMBER: Final = 1_725_000_000_000
@@ -141,15 +141,7 @@ def fill(cluster: Brokers, name: str, offsets: int) -> None:
                 batch = filler(min(RECORDS_PER_BATCH, offsets - begin), SEPTEMBER)
                 header = stamp(batch, -1, -1, -1)
                 append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
-                frame = encode(
-                    [append],
-                    version=version,
-                    correlation=connection.next_correlation,
-                    client_id=connection.client_id,
-                    timeout_ms=10_000,
-                )
-                future = connection.post_frame(frame, lambda payload, c: decode(payload, c, version))
-                answers, _ = await connection.within(future, _TERM_S, "Produce")
+                answers, _ = await post(connection, [append], version=version, timeout_ms=10_000, timeout_s=_TERM_S)
                 assert [answer.base_offset for answer in answers.values()] == [begin]
 
     asyncio.run(scenario())

@@ -58,7 +58,7 @@ def test_encoded_as_kafka_python_does(
     version: int, appends: list[Append], correlation: int, client_id: str, timeout_ms: int, transactional_id: str | None
 ) -> None:
     """Every version gives the same frame, byte for byte."""
-    buffers = encode(
+    frame = encode(
         appends,
         version=version,
         correlation=correlation,
@@ -66,7 +66,9 @@ def test_encoded_as_kafka_python_does(
         timeout_ms=timeout_ms,
         transactional_id=transactional_id,
     )
-    assert b"".join(buffers) == theirs(
+    sent = b"".join(frame.buffers)
+    assert frame.size_bytes == len(sent)
+    assert sent == theirs(
         appends, version, correlation, client_id, timeout_ms=timeout_ms, transactional_id=transactional_id
     )
 
@@ -76,8 +78,8 @@ def test_records_are_not_copied() -> None:
     records = memoryview(bytes(1000))
     append = Append("a", IDS["a"], 0, b"header", records)
     for version in VERSIONS:
-        buffers = encode([append], version=version, correlation=1, client_id="x", timeout_ms=1)
-        assert any(buffer is records for buffer in buffers)
+        frame = encode([append], version=version, correlation=1, client_id="x", timeout_ms=1)
+        assert any(buffer is records for buffer in frame.buffers)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
