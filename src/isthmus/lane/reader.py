@@ -22,7 +22,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
 RESPONSE_BYTES: Final = 1 << 20
-"""While an answer is taken apart nothing is sent: a larger one would leave the target with nothing to do."""
+PAUSE_BYTES: Final = 256 << 10
+"""After so much of an answer was taken apart others get their turn: the target shall not be left with nothing to do."""
 LANE_BYTES_MAX: Final = 8 << 20
 TINY_BYTES: Final = 2 << 10
 SPAN_BYTES: Final = 64 << 10
@@ -146,12 +147,15 @@ class SourceReader:
             for run in list(self._lanes.values()):
                 self._engine.faults.misread(run, _no_data(run, answer.error_code))
             return 0
-        size = 0
+        size, pause_at = 0, PAUSE_BYTES
         for fetched in self._session.partitions(answer):
             lane = self._lanes.get(fetched.key)
             # An answer to a place the lane has left meanwhile says nothing about where it is now.
             if lane is not None and fetched.offset == lane.read_offset and not lane.is_over:
                 size += self._take(lane, fetched)
+                if size >= pause_at:
+                    pause_at = size + PAUSE_BYTES
+                    await asyncio.sleep(0)
         return size
 
     def _take(self, run: LaneRun, fetched: Fetched) -> int:
