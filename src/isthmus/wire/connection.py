@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from isthmus.errors import ClusterError, Unreachable
@@ -169,12 +168,10 @@ class Connection:
         self._overdue = None
         if not self._waiting:
             return
-        left_s, late = min(
-            ((max(owed.posted_at, self._answered_at) + owed.timeout_s, owed) for owed in self._waiting),
-            key=itemgetter(0),
-        )
-        if left_s > time.monotonic():
-            self._watch(left_s - time.monotonic())
+        late = min(self._waiting, key=self._due_at)
+        left_s = self._due_at(late) - time.monotonic()
+        if left_s > 0:
+            self._watch(left_s)
             return
         self.close(
             Unreachable(
@@ -183,6 +180,9 @@ class Connection:
                 hint="The broker may be paused, overloaded or cut off; Isthmus tries again.",
             )
         )
+
+    def _due_at(self, owed: _Waiting) -> float:
+        return max(owed.posted_at, self._answered_at) + owed.timeout_s
 
     def close(self, error: ClusterError | None = None) -> None:
         """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""

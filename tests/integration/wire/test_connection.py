@@ -6,20 +6,24 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
+from isthmus.wire.fetch import FetchSession, Want
 
 pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
 
 
 def everything() -> MetadataRequest:
@@ -64,6 +68,30 @@ def test_requests_are_pipelined(east: LocalCluster) -> None:
             answers = await asyncio.gather(*futures)
             assert connection.unanswered == 0
             assert [hasattr(answer, "brokers") for answer in answers] == [bool(n % 2) for n in range(60)]
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_answers_one_by_one(east: LocalCluster, topic: TopicNamer) -> None:
+    """Each answer has its time from the one before it on, however long all of them take together."""
+    name = topic("empty")
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            await create_topics(client, [NewTopic(name=name, partition_count=1)])
+            topic_id = (await client.metadata([name])).topics[name].topic_id
+            connection = await client.connection(1)
+            # Nothing is there to fetch, so each takes its 300 ms, and the next one begins after that.
+            session = FetchSession(incremental=False)
+            slow = []
+            for _ in range(5):
+                session.want((name, 0), Want(topic_id, 0, -1, -1))
+                slow.append(
+                    session.request(max_wait_ms=300, bytes_max=1, partition_bytes_max=1, by_topic_id=True),
+                )
+            begun = time.monotonic()
+            await asyncio.gather(*(connection.post(request, timeout_s=1.2) for request in slow))
+            assert time.monotonic() - begun > 1.2
 
     asyncio.run(scenario())
 
