@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from bench.cases import Case, CopyCase, IdleCase, LatencyCase
 from bench.contenders import Ceiling, Contender, Copy, Isthmus, MirrorMaker
@@ -17,6 +19,9 @@ from bench.latency import latency_of
 from bench.pouring import Pour
 from bench.rig import Rig
 from isthmus.errors import InvariantError
+from isthmus.model.cluster import Cluster
+from isthmus.wire.client import Client
+from isthmus.wire.fetch import FetchSession, Want
 
 CONTENDERS: Mapping[str, Contender] = {
     "isthmus": Isthmus(),
@@ -25,6 +30,8 @@ CONTENDERS: Mapping[str, Contender] = {
     "ceiling": Ceiling(),
 }
 Note = Callable[[str], None]
+_FETCHES: Final = 10_000
+_FETCH_BYTES: Final = 16 << 10
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ def _warm_up(rig: Rig, folder: Path, rounds: int, note: Note) -> None:
     """Let both brokers compile what they will run, so that whoever comes first does not pay for it.
 
     Their just-in-time compilers need some hundred thousand requests before every repetition meets the same brokers.
+    A copier asks for much at once, so the source would see some thousand only: somebody who asks for little helps.
     """
     filling = Pour(
         bootstrap_servers=rig.source.bootstrap_servers,
@@ -65,12 +73,31 @@ def _warm_up(rig: Rig, folder: Path, rounds: int, note: Note) -> None:
     )
     rig.source.fill(filling)
     for number in range(rounds):
+        note(f"warming up the brokers ({number + 1} of {rounds})")
+        asyncio.run(_fetch_often(filling))
         for name in ("ceiling", "isthmus"):
-            note(f"warming up the brokers ({number + 1} of {rounds})")
             label = f"warm{number}{name}"
             copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
             copy_once(rig, CONTENDERS[name], copy)
     rig.source.drop([filling.topic])
+
+
+async def _fetch_often(filling: Pour) -> None:
+    """Ask the source of a filling for a batch of every partition, again and again."""
+    cluster = Cluster(alias="source", bootstrap_servers=(filling.bootstrap_servers,))
+    async with Client(cluster, client_id="warm-up") as client:
+        topic = (await client.metadata([filling.topic])).topics[filling.topic]
+        connection = await client.connection(topic.partitions[0].leader)
+        session = FetchSession()
+        for turn in range(_FETCHES):
+            offset = turn % filling.batches * filling.batch_records
+            for p in topic.partitions:
+                session.want((filling.topic, p.partition), Want(topic.topic_id, offset, -1, -1))
+            bytes_max = _FETCH_BYTES * filling.partitions
+            request = session.request(
+                max_wait_ms=0, bytes_max=bytes_max, partition_bytes_max=_FETCH_BYTES, by_topic_id=True
+            )
+            session.answered(await connection.call(request))
 
 
 def _measure(rig: Rig, case: Case, repetitions: int, folder: Path, note: Note) -> Outcome:
