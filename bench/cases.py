@@ -63,7 +63,7 @@ class IdleCase:
     description: str
     partitions: int = 1000
     settle_s: int = 15
-    term_s: int = 30
+    term_s: int = 60
     contenders: tuple[str, ...] = STEADY
 
     def quick(self) -> IdleCase:
