@@ -22,7 +22,8 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import DEPTH, Verdict
 from isthmus.wire import produce
 from isthmus.wire.client import SILENCE_S
-from isthmus.wire.connection import Connection, Frame
+from isthmus.wire.connection import Connection
+from isthmus.wire.frames import Frame
 
 CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.wire.dial import Dialled
-from isthmus.wire.frames import decode_response, encode_request, pick_version
+from isthmus.wire.frames import Buffer, Frame, decode_response, encode_request, pick_version
 
 _SIZE: Final = struct.Struct(">i")
 _SCRATCH_BYTES: Final = 64 * 1024
@@ -29,15 +29,7 @@ _WAKE_BYTES: Final = 256 * 1024
 _IOV_MAX: Final = 512
 _RENEW_AT: Final = 0.8
 
-Buffer = bytes | bytearray | memoryview
 Decode = Callable[[memoryview, int], Any]
-
-
-class Frame(NamedTuple):
-    """A request as it is sent, its length in front; `size_bytes` of all buffers together."""
-
-    buffers: list[Buffer]
-    size_bytes: int
 
 
 class _Waiting(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.api_header import ResponseClassRegistry
 
@@ -12,6 +12,16 @@ from isthmus.errors import UnsupportedByBroker
 
 _API_VERSIONS_KEY = 18
 _CORRELATION = struct.Struct(">i")
+
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Frame(NamedTuple):
+    """A request as it is sent, its length in front; `size_bytes` of all buffers together."""
+
+    buffers: list[Buffer]
+    size_bytes: int
 
 
 def pick_version(request: Any, api_versions: Mapping[int, tuple[int, int]], cluster: str) -> int:

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.producer import ProduceResponse
 
 from isthmus.wire import codes
-from isthmus.wire.connection import Buffer, Connection, Frame
-from isthmus.wire.frames import skip_response_header, uvarint
+from isthmus.wire.connection import Connection
+from isthmus.wire.frames import Buffer, Frame, skip_response_header, uvarint
 
 API_KEY: Final = 0
 VERSION_MIN: Final = 3
