@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.text import Text
@@ -17,6 +17,9 @@ from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
 from isthmus.model.patterns import NamePattern
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Spark's own default for spark.redaction.regex, and what it shows instead.
 _SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
@@ -104,15 +107,15 @@ def _plain(value: object) -> object:
         return value.alias
     if isinstance(value, Secret | NamePattern):
         return str(value)
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
 
 
-def _fields(value: object) -> dict[str, object]:
-    shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}  # type: ignore[arg-type]
+def _fields(value: DataclassInstance) -> dict[str, object]:
+    shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Security) and not value.protocol.endswith("SSL"):
         # The defaults of TLS would contradict a protocol without TLS.
         del shown["tls"]

@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
 
 from isthmus.cluster.local.java import find_java
 from isthmus.errors import ConfigError, HostError, PlanRefused
@@ -142,12 +143,12 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
         SparkContext(conf=spark_conf, gateway=gateway)
 
 
-def _restore(handler: object) -> None:
+def _restore(handler: Callable[[int, FrameType | None], Any] | int | None) -> None:
     if threading.current_thread() is not threading.main_thread():
         # Python takes signals in the main thread alone, so Spark left them as they were.
         return
-    if callable(handler) or handler in (signal.SIG_DFL, signal.SIG_IGN):
-        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
+    if handler is not None:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _reason(error: Exception) -> str:
