@@ -53,7 +53,7 @@ async def log_ranges(
         attempt = await _attempt(client, wanted)
         values.update(attempt.values)
         errors.update(attempt.errors)
-        wanted = {key for key, error in attempt.errors.items() if _may_pass(error)}
+        wanted = {key for key, error in attempt.errors.items() if may_pass(error)}
         if time.monotonic() + _RETRY_S > deadline:
             break
         if wanted:
@@ -61,7 +61,8 @@ async def log_ranges(
     return Outcomes(values, {key: error for key, error in errors.items() if key not in values})
 
 
-def _may_pass(error: ClusterError) -> bool:
+def may_pass(error: ClusterError) -> bool:
+    """Whether a leader may be there in a while that is not there now."""
     return error.retryable or (isinstance(error, BrokerRefused) and error.code in _PASSING)
 
 

@@ -237,7 +237,10 @@ class GroupsSection(Section):
     naming: NamingSection = Field(NamingSection(), description="Other names for groups at the target.")
     delete_at_target: bool = Field(
         _GROUPS.delete_at_target,
-        description="Whether a group that is gone at the source is deleted at the target, if nobody used it there.",
+        description=(
+            "Whether a group that is gone at the source is deleted at the target, if nobody used it there. "
+            "Needs READ on `__consumer_offsets` at the source."
+        ),
     )
 
 

@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType
-from confluent_kafka.admin import ResourceType as Resource
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.commits.follower import CommitFollower
 from isthmus.cluster.commits.poller import CommitPoller
 from isthmus.cluster.commits.source import CommitSource
-from isthmus.cluster.groups import committed_offsets
+from isthmus.cluster.groups import OFFSETS_TOPIC, committed_offsets
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
+from tests.integration.groups.acls import deny, permit
 from tests.integration.lane.topics import SEPTEMBER, Given, create, produce
 
 pytestmark = pytest.mark.integration
@@ -160,13 +160,7 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
     name, group = topic("polled"), topic("polled")
     create(secured, name)
     consumers.commit(secured, {group: {(name, 0): 3}})
-    admin = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
-    rule = AclBinding(
-        *(Resource.TOPIC, "__consumer_offsets", ResourcePatternType.LITERAL, "User:isthmus", "*"),
-        *(AclOperation.READ, AclPermissionType.DENY),
-    )
-    for future in admin.create_acls([rule]).values():
-        future.result(consumers.TERM_S)
+    rules = [deny(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ)]
 
     async def scenario() -> None:
         async with Client(secured.cluster()) as client:
@@ -185,4 +179,7 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
             assert source.positions[group][name, 0].offset == 4
             await source.aclose()
 
-    asyncio.run(scenario())
+    try:
+        asyncio.run(scenario())
+    finally:
+        permit(secured, rules)

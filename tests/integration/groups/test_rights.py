@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
+from isthmus.cluster.groups import OFFSETS_TOPIC
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
 from tests.integration.groups import consumers
+from tests.integration.groups.acls import deny, permit
 from tests.integration.groups.carrying import carrying, link_of
 from tests.integration.groups.test_carrying import filled
 from tests.integration.lane.topics import as_admin, create
@@ -30,27 +23,6 @@ from tests.integration.lane.topics import as_admin, create
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-_FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
-
-
-def deny(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOperation) -> AclBindingFilter:
-    """Take a right from the user `isthmus`. The filter finds the rule."""
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    pattern = ResourcePatternType.LITERAL
-    rule = AclBinding(kind, name, pattern, "User:isthmus", "*", operation, AclPermissionType.DENY)
-    for future in admin.create_acls([rule]).values():
-        future.result(consumers.TERM_S)
-    wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
-    while not admin.describe_acls(wanted).result(consumers.TERM_S):
-        time.sleep(0.02)
-    return wanted
-
-
-def permit(cluster: LocalCluster, rules: list[AclBindingFilter]) -> None:
-    """Delete rules."""
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    for future in admin.delete_acls(rules).values():
-        future.result(consumers.TERM_S)
 
 
 def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster, topic: TopicNamer) -> None:
@@ -87,7 +59,7 @@ def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster
 def test_a_group_that_may_be_read_later(
     secured: LocalCluster, east: LocalCluster, topic: TopicNamer, *, is_listed: bool
 ) -> None:
-    """Groups we may not describe are hidden, or refused where the cluster lists all. Later they are carried whole."""
+    """Groups we may not describe are refused, also hidden ones that the log tells of. Later they are carried whole."""
     name, group = topic("late"), topic("late")
     free = f"{group}-free"
     filled(secured, east, name, 10, partitions=2)
@@ -100,9 +72,34 @@ def test_a_group_that_may_be_read_later(
     async def scenario() -> None:
         async with carrying(link) as running:
             await running.until_at(free, {0: 1})
-            assert running.standing(group) is (Standing.NOT_AUTHORIZED if is_listed else None)
+            await running.until(lambda: running.standing(group) is Standing.NOT_AUTHORIZED)
             await asyncio.to_thread(permit, secured, rules)
             await running.until_at(group, {0: 4, 1: 5})
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        permit(secured, rules)
+
+
+def test_without_the_log_no_group_is_deleted(secured: LocalCluster, east: LocalCluster, topic: TopicNamer) -> None:
+    """A group that is gone as its coordinator says is kept at the target: it may not know it yet."""
+    name, group = topic("kept"), topic("kept")
+    filled(secured, east, name, 10)
+    consumers.commit(secured, {group: {(name, 0): 4}})
+    rules = [deny(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ)]
+    link = link_of(secured.cluster(), as_admin(east), [name], [group], name=name, delete_at_target=True)
+
+    async def scenario() -> None:
+        async with carrying(link) as running:
+            await running.until_at(group, {0: 4})
+            await asyncio.to_thread(consumers.delete_groups, secured, group)
+            await running.until(lambda: running.standing(group) is Standing.GONE_AT_SOURCE)
+            found = running.group(group)
+            assert found is not None
+            assert found.problem is not None
+            assert OFFSETS_TOPIC in found.problem.hint
+            assert await running.offsets(group) == {0: 4}
 
     try:
         asyncio.run(scenario())

@@ -1,8 +1,9 @@
 """Commits read from `__consumer_offsets` itself, within milliseconds. Needs READ on that topic.
 
 A start does not read the compacted log from its beginning, which may be gigabytes: the coordinators are asked once for
-all positions, and the log is read from where its oldest open transaction began. What was read up to the ends the log
-had after that question is what the coordinators told, or newer; from there on the log alone counts.
+all positions, and the log is read from where its oldest open transaction began, and its last records in any case. What
+was read up to the ends the log had after that question is what the coordinators told, or newer; from there on the log
+alone counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Final
 from isthmus.cluster.commits.poller import Survey
 from isthmus.cluster.commits.table import CommitTable
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
-from isthmus.cluster.offsets import leaders_of, log_ranges
+from isthmus.cluster.offsets import LogRange, leaders_of, log_ranges, may_pass
+from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.group import GroupListing
 from isthmus.wire import codes
@@ -34,6 +36,9 @@ _RETRY_S: Final = 0.2
 _START_S: Final = 30.0
 _SURVEY_S: Final = 5.0
 """How often groups are listed, and those in error asked for again."""
+_ENDS_S: Final = 2.0
+_TAIL_RECORDS: Final = 1_000
+"""A coordinator that took over from one that died may not tell the last commits before that, until the next one."""
 
 
 class LogLost(Unreachable):
@@ -54,6 +59,7 @@ class CommitFollower:
         self._offsets: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._unheard: set[int] = set()
+        self._unreadable: set[int] = set()
         self._whole: set[str] = set()
         self._lacking: set[str] = set()
         self._changed: set[str] = set()
@@ -111,14 +117,16 @@ class CommitFollower:
     async def _start(self) -> None:
         self._table = CommitTable(self._wanted)
         before = await self._log_ranges()
-        self._offsets = {partition: stable for partition, (stable, _) in before.items()}
-        self._epochs = dict.fromkeys(self._offsets, -1)
         await self._survey.take()
         for group, positions in self._survey.positions.items():
             self._table.seed(group, positions)
         self._whole = self._survey.listings.keys() - self._survey.errors.keys()
         self._lacking = set(self._survey.errors)
-        ends = {partition: end for partition, (_, end) in (await self._log_ranges()).items()}
+        after = await self._log_ranges()
+        self._unreadable = before.errors.keys() | after.errors.keys()
+        ends = {partition: log.end for partition, log in after.values.items() if partition not in self._unreadable}
+        self._offsets = {partition: _begin(before.values[partition]) for partition in ends}
+        self._epochs = dict.fromkeys(self._offsets, -1)
         self._surveyed_at = time.monotonic()
         # Whether reading is allowed shows in the first answer only.
         self._unheard = set(self._offsets)
@@ -131,40 +139,54 @@ class CommitFollower:
             await self._check()
             if time.monotonic() > deadline:
                 await self.aclose()
-                raise Unreachable(
-                    f"{OFFSETS_TOPIC} of {self._client.cluster.alias} cannot be read to its end",
-                    cluster=self._client.cluster.alias,
-                    hint="Are all its replicas up? isthmus doctor tells which partitions are not.",
-                )
+                raise self._stuck()
+        if self._unlisted:
+            await self._survey.take(known=self._whole, unlisted=self._unlisted)
         self._changed |= self._table.keys()
         self._stirred.set()
+
+    @property
+    def _unlisted(self) -> set[str]:
+        """Groups that only the log tells of: hidden from us for want of a right, or new to their coordinator."""
+        return self._table.keys() - self._survey.listings.keys()
 
     async def _look_again(self) -> None:
         """List the groups, and ask once for the positions of those that came since the start.
 
         The log had all of a group that is new. One that could not be read, or was hidden from us for want of a right,
-        has older positions: it is taken in by beginning anew.
+        has older positions: it is taken in by beginning anew. So is a part of the log that can be read again.
         """
-        await self._survey.take(known=self._whole)
+        await self._survey.take(known=self._whole, unlisted=self._unlisted)
         self._surveyed_at = time.monotonic()
         found, errors = self._survey.positions, self._survey.errors.keys()
         lacking = {group for group in found.keys() - errors if found[group].keys() - self._table.get(group, {}).keys()}
         # The coordinator may be ahead of what was read: once is no proof.
-        overdue = lacking & self._lacking
+        is_overdue = bool(lacking & self._lacking)
         self._lacking = lacking | errors
         self._whole |= self._survey.listings.keys() - self._lacking
-        if overdue:
+        if is_overdue or (self._unreadable and self._unreadable & (await self._log_ranges()).values.keys()):
             await self.aclose()
             await self._start()
 
-    async def _log_ranges(self) -> dict[int, tuple[int, int]]:
-        """Where the oldest open transaction began, and where the log ends, by partition."""
+    async def _log_ranges(self) -> Outcomes[int, LogRange]:
+        """Where the log begins and ends, by partition. One without a leader is for its groups to suffer from."""
         metadata = await self._metadata()
         keys = [(OFFSETS_TOPIC, p.partition) for p in metadata.topics[OFFSETS_TOPIC].partitions]
-        outcome = await log_ranges(self._client, keys)
+        outcome = await log_ranges(self._client, keys, timeout_s=_ENDS_S)
         for error in outcome.errors.values():
-            raise error
-        return {key[1]: (log.stable_end, log.end) for key, log in outcome.values.items()}
+            if not may_pass(error) or not outcome.values:
+                raise error
+        return Outcomes(
+            {partition: log for (_, partition), log in outcome.values.items()},
+            {partition: error for (_, partition), error in outcome.errors.items()},
+        )
+
+    def _stuck(self) -> Unreachable:
+        return Unreachable(
+            f"{OFFSETS_TOPIC} of {self._client.cluster.alias} cannot be read to its end",
+            cluster=self._client.cluster.alias,
+            hint="Are all its replicas up? isthmus doctor tells which partitions are not.",
+        )
 
     async def _metadata(self) -> Metadata:
         metadata = await self._client.metadata([OFFSETS_TOPIC])
@@ -258,6 +280,10 @@ class CommitFollower:
             f"{self._client.cluster.alias} cannot read {OFFSETS_TOPIC} now: {codes.name_of(code)}",
             cluster=self._client.cluster.alias,
         )
+
+
+def _begin(log: LogRange) -> int:
+    return max(log.start, min(log.stable_end, log.end - _TAIL_RECORDS))
 
 
 async def _expire() -> None:

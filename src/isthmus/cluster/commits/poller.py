@@ -33,10 +33,10 @@ class Survey:
         self._wanted = wanted
         self._literals = frozenset(literals)
 
-    async def take(self, *, known: Collection[str] = ()) -> None:
+    async def take(self, *, known: Collection[str] = (), unlisted: Collection[str] = ()) -> None:
         """Look. A group that cannot be read is among `errors`, and keeps the positions it had.
 
-        Those that are `known` are not asked about.
+        Those that are `known` are not asked about; others are even if they are `unlisted`.
 
         :raises ClusterError: The cluster as a whole did not answer.
         """
@@ -48,7 +48,7 @@ class Survey:
         self.listings = {**before, **{name: one for name, one in listed(found).items() if self._wanted(name)}}
         shares = {name for name, listing in self.listings.items() if listing.type not in CARRIED_TYPES}
         # A group whose coordinator is just moving is not listed by anybody: its new one knows whether it is gone.
-        asked = ({*self.listings, *self.positions} | self._literals) - shares - set(known)
+        asked = ({*self.listings, *self.positions, *unlisted} | self._literals) - shares - set(known)
         outcome = await committed_offsets(self._client, asked, patience_s=_PATIENCE_S)
         kept = {group: self.positions[group] for group in outcome.errors if group in self.positions}
         self.positions = {**{g: p for g, p in outcome.values.items() if p}, **kept}

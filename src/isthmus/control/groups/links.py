@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from isthmus.cluster.commits.poller import Survey
+from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.drill import GroupDrill, drill
 from isthmus.control.groups.execution import apply_groups
@@ -131,11 +131,14 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
     async with Client(link.source) as source, Client(link.target) as target:
         documents = await read_documents(target)
         memory = GroupMemory(link.name, documents)
-        survey = Survey(source, wanted, [name for name in link.groups.literals if wanted(name)])
-        await survey.take()
+        commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
+        try:
+            await commits.changed(0)
+        finally:
+            await commits.aclose()
         planner = GroupPlanner(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
-        plans = await planner.plan(survey, survey.positions.keys() | known)
+        plans = await planner.plan(commits, commits.positions.keys() | known)
         yield Look(source, target, memory, sorted(plans, key=lambda plan: plan.group))
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from isthmus.cluster.commits.poller import CARRIED_TYPES
+from isthmus.cluster.commits.source import Way
 from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.observation import mirrored_topics, observe_groups
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
 from isthmus.control.groups.recollection import GroupMemory
-from isthmus.errors import ClusterError
+from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
 from isthmus.model.link import Link
@@ -22,6 +23,8 @@ from isthmus.wire.client import Client
 class Commits(Protocol):
     """What is known of the groups at the source."""
 
+    @property
+    def way(self) -> Way: ...
     @property
     def listings(self) -> Mapping[str, GroupListing]: ...
     @property
@@ -55,7 +58,7 @@ class GroupPlanner:
         :raises ClusterError: A cluster as a whole did not answer.
         """
         positions = commits.positions
-        known = {group: positions[group] for group in due if group in positions}
+        known = {group: positions[group] for group in due if group in positions and not _is_denied(commits, group)}
         if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
             await self.refresh()
         view = await observe_groups(self._link, known, self._mirrored, self._source, self._target)
@@ -78,9 +81,9 @@ class GroupPlanner:
         told = {plan.group for plan in found}
         remembered = self._memory.groups - commits.positions.keys() - told
         missing = [group for group in remembered.intersection(due) if settings.matches(group)]
-        return found + await self._gone(missing)
+        return found + await self._gone(missing, certain=commits.way == "log")
 
-    async def _gone(self, missing: Collection[str]) -> list[GroupPlan]:
+    async def _gone(self, missing: Collection[str], *, certain: bool) -> list[GroupPlan]:
         """Those of which their coordinators say that they do not exist; gone on both sides they are forgotten."""
         if not missing:
             return []
@@ -94,8 +97,13 @@ class GroupPlanner:
                 if name in there and there[name].state is GroupState.DEAD:
                     self._memory.forget(group)
                 else:
-                    found.append(gone(group, name, delete=settings.delete_at_target))
+                    found.append(gone(group, name, delete=settings.delete_at_target, certain=certain))
         return found
+
+
+def _is_denied(commits: Commits, group: str) -> bool:
+    """Whether we may not see the group: what the log tells of it is none of our business."""
+    return isinstance(commits.errors.get(group), NotAuthorized)
 
 
 def _with_listing(plan: GroupPlan, listing: GroupListing | None) -> GroupPlan:

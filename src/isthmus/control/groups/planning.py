@@ -29,6 +29,10 @@ _ATTENTION: Final = (
 )
 """From what needs least attention to what needs most."""
 
+_UNCERTAIN: Final = (
+    "It is kept at the target: a coordinator that has just taken over may not know it yet. Only the log of commits is "
+    "proof: grant READ on topic __consumer_offsets at the source, or delete the group at the target."
+)
 _PROBLEMS: Final = {
     Standing.NOT_MIRRORED: Problem(
         "the link mirrors none of the topics the group reads",
@@ -81,12 +85,17 @@ def unsupported(group: str, target_group: str, kind: GroupType) -> GroupPlan:
     )
 
 
-def gone(group: str, target_group: str, *, delete: bool) -> GroupPlan:
-    """A group that the source has no more."""
+def gone(group: str, target_group: str, *, delete: bool, certain: bool) -> GroupPlan:
+    """A group that the source has no more; one that is not `certain` to be gone is not deleted at the target."""
     hint = "It is kept at the target. Delete it there, or set the link's groups.delete_at_target."
-    problem = Problem("the source has no such group any more", "" if delete else hint)
+    if delete:
+        hint = "" if certain else _UNCERTAIN
     return GroupPlan(
-        group=group, target_group=target_group, standing=Standing.GONE_AT_SOURCE, problem=problem, delete=delete
+        group=group,
+        target_group=target_group,
+        standing=Standing.GONE_AT_SOURCE,
+        problem=Problem("the source has no such group any more", hint),
+        delete=delete and certain,
     )
 
 

@@ -11,7 +11,7 @@ from isthmus.cluster.offsets import LogRange
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan
-from isthmus.control.groups.planning import Memory, commit_of, plan_groups, troubled
+from isthmus.control.groups.planning import Memory, commit_of, gone, plan_groups, troubled
 from isthmus.control.groups.recollection import GroupMemory
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
@@ -20,6 +20,7 @@ from isthmus.model.group import Committed, GroupDescription, GroupState, GroupTy
 from isthmus.model.groupsettings import GroupSettings
 
 KEY = ("orders", 0)
+_EITHER = (False, True)
 
 
 def described(state: GroupState = GroupState.EMPTY, kind: GroupType = GroupType.CLASSIC) -> GroupDescription:
@@ -74,6 +75,13 @@ def test_what_is_not_mirrored_is_passed_over() -> None:
     assert alone.standing is Standing.NOT_MIRRORED
     assert alone.problem is not None
     assert commit_of(alone) is None
+
+
+def test_only_what_is_certainly_gone_is_deleted() -> None:
+    """A group is deleted at the target if that is wanted and the log proves that the source has it no more."""
+    plans = {(wanted, sure): gone("g", "g", delete=wanted, certain=sure) for wanted in _EITHER for sure in _EITHER}
+    assert [pair for pair, plan in plans.items() if plan.delete] == [(True, True)]
+    assert [pair for pair, plan in plans.items() if plan.problem and not plan.problem.hint] == [(True, True)]
 
 
 def test_members_at_the_target() -> None:
