@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from bench.pouring import Pour
 
+Far = Literal["", "source", "target"]
 COPYING: Final = ("isthmus", "mm2-tuned", "mm2-default", "ceiling")
 STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
 _SLOW: Final = "mm2-default"
@@ -14,7 +15,7 @@ _SLOW: Final = "mm2-default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyCase:
-    """Records that are all there are copied as fast as it goes."""
+    """Records that are all there are copied as fast as it goes; one side may be `far` from the copier."""
 
     name: str
     description: str
@@ -23,6 +24,7 @@ class CopyCase:
     batch_records: int
     records: int
     records_quick: int
+    far: Far = ""
     contenders: tuple[str, ...] = COPYING
 
     def quick(self) -> CopyCase:
@@ -131,6 +133,27 @@ CASES: Final[tuple[Case, ...]] = (
         batch_records=61,
         records=4_000_000,
         records_quick=500_000,
+    ),
+    CopyCase(
+        name="far-target",
+        description="16 KiB batches (61 records), uncompressed, 4 partitions, the target 50 ms away (there and back)",
+        partitions=4,
+        codec="none",
+        batch_records=61,
+        records=1_000_000,
+        records_quick=100_000,
+        far="target",
+    ),
+    CopyCase(
+        name="far-source",
+        description="16 KiB batches (61 records), uncompressed, 4 partitions, the source 50 ms away (there and back)",
+        partitions=4,
+        codec="none",
+        batch_records=61,
+        records=1_000_000,
+        records_quick=100_000,
+        far="source",
+        contenders=STEADY,
     ),
     LatencyCase(name="latency", description="1,000 records of 256 bytes a second into 4 partitions"),
     IdleCase(name="idle", description="1,000 partitions, everything copied, nothing new"),

@@ -22,6 +22,7 @@ class Copy:
     """One copy to be made: what `filling` put into the source goes to the target. `label` is unique to this copy."""
 
     filling: Pour
+    source_servers: str
     target_servers: str
     label: str
     folder: Path
@@ -60,7 +61,7 @@ class Isthmus:
         link = f"bench-{copy.label}"
         configuration = {
             "clusters": {
-                "source": {"bootstrap_servers": copy.filling.bootstrap_servers},
+                "source": {"bootstrap_servers": copy.source_servers},
                 "target": {"bootstrap_servers": copy.target_servers},
             },
             "links": [
@@ -100,8 +101,9 @@ class MirrorMaker:
         jvm = jvm_for("mm2-4.3.1")
         # Aliases name MirrorMaker 2's own topics too: with new ones it starts from nothing.
         source = f"a{copy.label}"
+        sides = {source: copy.source_servers, f"b{copy.label}": copy.target_servers}
         file = copy.folder / f"{source}.properties"
-        file.write_text(properties(copy.filling, copy.target_servers, source, f"b{copy.label}", self._settings))
+        file.write_text(properties(copy.filling, sides, self._settings))
         arguments = jvm.command(
             "org.apache.kafka.connect.mirror.MirrorMaker", str(file), heap_mb=2048, fast_start=False
         )

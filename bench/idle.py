@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.cases import IdleCase
-from bench.contenders import Contender, Copy
+from bench.contenders import Contender
 from bench.copying import CopyFailed, running
 from bench.pouring import Pour
 from bench.processes import cpu_s
@@ -23,7 +23,7 @@ def idle_cost_of(
 
     :raises CopyFailed: It did not copy the one record of every partition first.
     """
-    copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
+    copy = rig.copy(filling, label=label, folder=folder)
     with running(rig, contender, copy) as run:
         deadline = time.monotonic() + _REACH_S
         while sum(rig.target.ends(run.target_topic, filling.partitions)) < filling.records:

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from bench.cases import LatencyCase
-from bench.contenders import Contender, Copy, python_command
+from bench.contenders import Contender, python_command
 from bench.copying import CopyFailed, Running, running
 from bench.payload import RECORD_BYTES
 from bench.pouring import Pour
@@ -41,7 +41,7 @@ def latency_of(rig: Rig, contender: Contender | None, case: LatencyCase, folder:
     try:
         if contender is None:
             return _measured(rig.source, topic, rig, topic, case, folder, label)
-        copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
+        copy = rig.copy(filling, label=label, folder=folder)
         with running(rig, contender, copy) as run:
             _reach(rig, run, filling)
             return _measured(rig.target, run.target_topic, rig, topic, case, folder, label)

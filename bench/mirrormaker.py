@@ -27,16 +27,16 @@ TUNED: Final = {
 }
 
 
-def properties(filling: Pour, target_servers: str, source: str, target: str, settings: Mapping[str, str]) -> str:
-    """`mm2.properties` that copies one topic from alias `source` to alias `target`.
+def properties(filling: Pour, servers: Mapping[str, str], settings: Mapping[str, str]) -> str:
+    """`mm2.properties` that copies one topic from the first alias in `servers` to the second.
 
     `settings` are those of `TUNED` or none; MirrorMaker 2 has one task per partition, at most `TASKS_MAX`.
     """
+    source, target = servers
     flow = f"{source}->{target}"
     text = {
         "clusters": f"{source},{target}",
-        f"{source}.bootstrap.servers": filling.bootstrap_servers,
-        f"{target}.bootstrap.servers": target_servers,
+        **{f"{alias}.bootstrap.servers": at for alias, at in servers.items()},
         f"{flow}.enabled": "true",
         f"{flow}.topics": filling.topic,
         f"{target}->{source}.enabled": "false",

@@ -6,16 +6,22 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from bench.cases import Far
+from bench.contenders import Copy
 from bench.pouring import Pour, pour
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.cluster import Cluster
+from tests.faults.proxy import HOST, Proxy, behind_proxy
 
 HEAP_MB: Final = 1024
+DELAY_S: Final = 0.025
+"""How long every byte to or from a side that is far takes."""
 _TERM_S: Final = 30.0
 _PROPERTIES: Final = {
     # Topics of earlier runs shall leave the disk soon.
@@ -27,14 +33,19 @@ _PROPERTIES: Final = {
 class Side:
     """One of the two clusters."""
 
-    def __init__(self, local: LocalCluster) -> None:
+    def __init__(self, local: LocalCluster, proxy: Proxy) -> None:
         self.local = local
         self.bootstrap_servers = local.bootstrap_servers
+        self._far_servers = f"{HOST}:{proxy.port}"
         self._known: set[str] = set()
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def cluster(self) -> Cluster:
         return self.local.cluster()
+
+    def servers(self, *, is_far: bool) -> str:
+        """The bootstrap servers of a copier, which reaches the cluster directly or from far away."""
+        return self._far_servers if is_far else self.bootstrap_servers
 
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until it can be written to.
@@ -102,7 +113,17 @@ class Rig:
     def up(cls) -> Iterator[Self]:
         """Start both clusters and end them with the block."""
         with (
-            LocalCluster.start("bench-a", brokers=1, heap_mb=HEAP_MB, fast_start=False, properties=_PROPERTIES) as a,
-            LocalCluster.start("bench-b", brokers=1, heap_mb=HEAP_MB, fast_start=False, properties=_PROPERTIES) as b,
+            behind_proxy("bench-a", delay_s=DELAY_S, heap_mb=HEAP_MB, fast_start=False, properties=_PROPERTIES) as a,
+            behind_proxy("bench-b", delay_s=DELAY_S, heap_mb=HEAP_MB, fast_start=False, properties=_PROPERTIES) as b,
         ):
-            yield cls(Side(a), Side(b))
+            yield cls(Side(*a), Side(*b))
+
+    def copy(self, filling: Pour, *, label: str, folder: Path, far: Far = "") -> Copy:
+        """A copy to be made from the source to the target, one of which may be far away."""
+        return Copy(
+            filling=filling,
+            source_servers=self.source.servers(is_far=far == "source"),
+            target_servers=self.target.servers(is_far=far == "target"),
+            label=label,
+            folder=folder,
+        )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.cases import Case, CopyCase, IdleCase, LatencyCase
-from bench.contenders import Ceiling, Contender, Copy, Isthmus, MirrorMaker
+from bench.contenders import Ceiling, Contender, Isthmus, MirrorMaker
 from bench.copying import copy_once
 from bench.figures import Figures
 from bench.idle import idle_cost_of
@@ -77,7 +77,7 @@ def _warm_up(rig: Rig, folder: Path, rounds: int, note: Note) -> None:
         asyncio.run(_fetch_often(filling))
         for name in ("ceiling", "isthmus"):
             label = f"warm{number}{name}"
-            copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
+            copy = rig.copy(filling, label=label, folder=folder)
             copy_once(rig, CONTENDERS[name], copy)
     rig.source.drop([filling.topic])
 
@@ -143,5 +143,5 @@ def _run(rig: Rig, name: str, case: Case, filling: Pour | None, folder: Path, la
         raise InvariantError(f"case {case.name} has nothing to copy")
     if isinstance(case, IdleCase):
         return idle_cost_of(rig, contender, case, filling, folder, label)
-    copy = Copy(filling=filling, target_servers=rig.target.bootstrap_servers, label=label, folder=folder)
+    copy = rig.copy(filling, label=label, folder=folder, far=case.far)
     return copy_once(rig, contender, copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,6 +11,11 @@ import pytest
 from isthmus.cluster.local import LocalCluster
 
 HEAP_MB = 256
+
+
+def pytest_configure() -> None:
+    """A shell that starts the tests in the background has them ignore Ctrl-C, and what they start would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A TCP proxy that can cut a network: in both directions, in one, or by resetting connections in mid-frame.
+"""A TCP proxy that is a network: a long one, or one that is cut in both directions, in one, or in mid-frame.
 
 It runs in a thread and event loop of its own, so that it goes on whatever the test does.
 """
@@ -11,14 +11,18 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Self
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
 
 HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 64 << 10
 _PULSE_S: Final = 0.05
 _RESET: Final = struct.pack("ii", 1, 0)
+_NONE: Final[Mapping[str, str]] = {}
 
 
 class Weather(enum.Enum):
@@ -32,10 +36,11 @@ class Weather(enum.Enum):
 
 
 class Proxy:
-    """Listens on `port` and connects to `upstream_port`, both on loopback."""
+    """Listens on `port` and connects to `upstream_port`, both on loopback; every byte is `delay_s` on its way."""
 
-    def __init__(self, port: int, upstream_port: int) -> None:
+    def __init__(self, port: int, upstream_port: int, *, delay_s: float = 0.0) -> None:
         self.port = port
+        self._delay_s = delay_s
         self.lost_bytes = 0
         self.resets = 0
         self._upstream_port = upstream_port
@@ -115,7 +120,7 @@ class Proxy:
     async def _pass(
         self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
     ) -> None:
-        while chunk := await reader.read(_CHUNK_BYTES):
+        async for chunk in _later(reader, self._delay_s):
             while self._weather is Weather.CUT:
                 await asyncio.sleep(_PULSE_S)
             if is_answer and (link.is_torn or self._weather is Weather.DEAF):
@@ -141,6 +146,70 @@ class Proxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _later(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterator[bytes]:
+    """What is read, each part so much later."""
+    loop = asyncio.get_running_loop()
+    coming: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+    async def take() -> None:
+        try:
+            while chunk := await reader.read(_CHUNK_BYTES):
+                coming.put_nowait((loop.time() + delay_s, chunk))
+        finally:
+            coming.put_nowait((0.0, b""))
+
+    taking = asyncio.create_task(take())
+    try:
+        while (arrival := await coming.get())[1]:
+            due, chunk = arrival
+            await asyncio.sleep(max(due - loop.time(), 0))
+            yield chunk
+    finally:
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+
+
+@contextmanager
+def behind_proxy(
+    name: str,
+    *,
+    delay_s: float = 0.0,
+    heap_mb: int = 256,
+    fast_start: bool = True,
+    properties: Mapping[str, str] = _NONE,
+) -> Iterator[tuple[LocalCluster, Proxy]]:
+    """A cluster of one broker with a second listener, which is advertised as the proxy's port."""
+    base_port, proxied, port = _ports()
+    (ports,) = choose_ports(1, base_port, secure=False, mutual_tls=False)
+    listeners = {"PLAINTEXT": ports.plaintext, "PROXIED": proxied, "CONTROLLER": ports.controller}
+
+    def written(**changed: int) -> str:
+        return ",".join(f"{listener}://{HOST}:{at}" for listener, at in {**listeners, **changed}.items())
+
+    cluster = LocalCluster.start(
+        name,
+        brokers=1,
+        base_port=base_port,
+        heap_mb=heap_mb,
+        fast_start=fast_start,
+        properties={
+            **properties,
+            "listeners": written(),
+            "advertised.listeners": written(PROXIED=port),
+            "listener.security.protocol.map": ",".join(f"{listener}:PLAINTEXT" for listener in listeners),
+        },
+    )
+    with cluster, Proxy(port, proxied, delay_s=delay_s) as proxy:
+        yield cluster, proxy
+
+
+def _ports() -> tuple[int, int, int]:
+    while True:
+        base_port, proxied, port = free_ports(3)
+        if all(is_free(p) for ports in choose_ports(1, base_port, secure=False, mutual_tls=False) for p in ports.all):
+            return base_port, proxied, port
 
 
 class _Link:

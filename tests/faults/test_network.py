@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneState
-from tests.faults.proxy import HOST, Proxy, Weather
+from tests.faults.proxy import HOST, Proxy, Weather, behind_proxy
 from tests.faults.stream import DAY_MS, Stream
 from tests.faults.witness import until_all_advance, until_told
 from tests.integration.lane import topics
@@ -40,44 +37,11 @@ class Remote(NamedTuple):
 @pytest.fixture(scope="module")
 def remote() -> Iterator[Remote]:
     """Both clusters reach Isthmus through a proxy only; whoever produces or looks goes straight to them."""
-    with ExitStack() as stack:
-        (source, here), (target, there) = (_behind_proxy(stack, alias) for alias in ("near", "far"))
-        logins = (
+    with behind_proxy("near") as (source, here), behind_proxy("far") as (target, there):
+        source_login, target_login = (
             Cluster(alias=c.name, bootstrap_servers=(f"{HOST}:{p.port}",)) for c, p in ((source, here), (target, there))
         )
-        source_login, target_login = logins
         yield Remote(Mirror(source, target, source_login=source_login, target_login=target_login), here, there)
-
-
-def _behind_proxy(stack: ExitStack, name: str) -> tuple[LocalCluster, Proxy]:
-    """A cluster with a second listener that is advertised as the proxy's port."""
-    base_port, proxied, port = _ports()
-    (ports,) = choose_ports(1, base_port, secure=False, mutual_tls=False)
-    listeners = {"PLAINTEXT": ports.plaintext, "PROXIED": proxied, "CONTROLLER": ports.controller}
-
-    def written(**changed: int) -> str:
-        return ",".join(f"{listener}://{HOST}:{at}" for listener, at in {**listeners, **changed}.items())
-
-    cluster = LocalCluster.start(
-        name,
-        brokers=1,
-        base_port=base_port,
-        heap_mb=256,
-        properties={
-            "listeners": written(),
-            "advertised.listeners": written(PROXIED=port),
-            "listener.security.protocol.map": ",".join(f"{listener}:PLAINTEXT" for listener in listeners),
-        },
-    )
-    stack.enter_context(cluster)
-    return cluster, stack.enter_context(Proxy(port, proxied))
-
-
-def _ports() -> tuple[int, int, int]:
-    while True:
-        base_port, proxied, port = free_ports(3)
-        if all(is_free(p) for ports in choose_ports(1, base_port, secure=False, mutual_tls=False) for p in ports.all):
-            return base_port, proxied, port
 
 
 @pytest.fixture

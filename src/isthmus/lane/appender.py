@@ -3,6 +3,9 @@
 A broker works on one request of a connection at a time, and a request costs it more than the bytes in it. So one
 connection sends as many lanes together as are ready, and makes up the next request while the broker works on this one.
 A second connection helps out where there is enough for both, or where the first one waits for replicas.
+
+A target that is far away, or waits long for its replicas, would have us wait instead: there batches are joined, and
+requests of other lanes follow while answers are on their way.
 """
 
 from __future__ import annotations
@@ -29,9 +32,16 @@ CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20
 HELP_AFTER_S: Final = 0.001
 """How long a few ready lanes wait for the first connection before the second one takes them."""
+FAR_S: Final = 0.005
+"""A target is far if no answer comes sooner, with nothing before it on the connection."""
+WORTH_BYTES_PER_S: Final = 50_000_000
+"""What a far target shall get without waiting: requests grow to so much for the time an answer takes."""
 PRODUCE_TIMEOUT_MS: Final = 10_000
 _ANSWER_S: Final = 15.0
 _RETRY_S: Final = 0.1
+_SAMPLES_MIN: Final = 8
+_SAMPLES_MAX: Final = 16
+_SAMPLE_EVERY_S: Final = 5.0
 
 
 class Writing(Protocol):
@@ -62,10 +72,12 @@ class Request(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """A request that was sent, and the future of its answer."""
+    """A request that was sent, and the future of its answer. `is_alone`: none was in flight before it."""
 
     request: Request
     answer: asyncio.Future[Any]
+    posted_at: float
+    is_alone: bool
 
 
 Told = tuple[Parcel, Verdict, produce.Appended]
@@ -82,6 +94,9 @@ class TargetAppender:
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
         self._flying: dict[Connection, deque[Flight]] = {}
+        self._answers_s: deque[float] = deque(maxlen=_SAMPLES_MAX)
+        self._sampled_at = 0.0
+        self._far_s = 0.0
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -162,14 +177,7 @@ class TargetAppender:
         try:
             self._post(connection, self._request(connection, self._collect(())))
             while flying:
-                # The broker is at work: what comes behind is made ready meanwhile, unless others wait for their turn,
-                # or a helper would keep a few lanes from going with the others.
-                last = flying[-1].request
-                keeps = not self._ready and (is_first or last.frame.size_bytes >= FAT_REQUEST_BYTES)
-                ahead = self._request(connection, self._behind(last) if keeps else [])
-                has_room = len(flying) < DEPTH and last.frame.size_bytes < REQUEST_BYTES
-                if has_room and ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
-                    continue
+                ahead = self._fill(connection, is_first=is_first)
                 told, throttle_ms = await self._told(flying)
                 # The next request leaves before anything else is done: the broker shall not wait.
                 if not throttle_ms:
@@ -188,6 +196,29 @@ class TargetAppender:
                 for parcel in flight.request.parcels:
                     parcel.run.writer.abandon()
             del self._flying[connection]
+
+    def _fill(self, connection: Connection, *, is_first: bool) -> Request:
+        """The broker is at work: send what may follow at once, and make ready what comes behind."""
+        flying = self._flying[connection]
+        while True:
+            last = flying[-1].request
+            # Not if others wait for their turn, or a helper would keep a few lanes from going with the others.
+            keeps = not self._ready and (is_first or last.frame.size_bytes >= FAT_REQUEST_BYTES)
+            ahead = self._request(connection, self._behind(last) if keeps else [])
+            if not self._has_room(flying):
+                return ahead
+            if ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
+                continue
+            if not self._far_s or not self._post(connection, self._request(connection, self._collect(()))):
+                return ahead
+
+    def _has_room(self, flying: deque[Flight]) -> bool:
+        """Whether one more request may be in flight. Now and then none may: only one that is alone tells how far away
+        the target is.
+        """
+        if len(self._answers_s) < _SAMPLES_MIN or time.monotonic() - self._sampled_at > _SAMPLE_EVERY_S:
+            return False
+        return len(flying) < DEPTH and (self._far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES)
 
     def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
         appends = [parcel.append for parcel in parcels]
@@ -221,7 +252,8 @@ class TargetAppender:
         )
         for run, batch, *_ in request.parcels:
             run.writer.sent(batch.record_count, batch.max_timestamp)
-        self._flying[connection].append(Flight(request, answer))
+        flying = self._flying[connection]
+        flying.append(Flight(request, answer, time.monotonic(), is_alone=not flying))
         return True
 
     async def _told(self, flying: deque[Flight]) -> tuple[list[Told], int]:
@@ -230,12 +262,26 @@ class TargetAppender:
         :raises ClusterError: It does not answer.
         """
         answers, throttle_ms = await flying[0].answer
-        request = flying.popleft().request
+        request, _, posted_at, is_alone = flying.popleft()
+        if is_alone:
+            self._sample(posted_at)
         told = []
         for parcel, key in zip(request.parcels, request.keys, strict=True):
             said = answers[key]
             told.append((parcel, parcel.run.writer.answered(said.error_code, said.base_offset), said))
         return told, throttle_ms
+
+    def _sample(self, posted_at: float) -> None:
+        """An answer came to a request that was alone."""
+        self._sampled_at = time.monotonic()
+        self._answers_s.append(self._sampled_at - posted_at)
+        nearest_s = min(self._answers_s)
+        self._far_s = nearest_s if nearest_s > FAR_S and len(self._answers_s) >= _SAMPLES_MIN else 0.0
+
+    @property
+    def _worth_bytes(self) -> int:
+        """What a request is worth joining batches for: nothing at a target that is near."""
+        return int(self._far_s * WORTH_BYTES_PER_S)
 
     @property
     def _ready_bytes(self) -> int:
@@ -267,7 +313,7 @@ class TargetAppender:
         first = run.pending[0]
         if first.is_plain and first.batch.base_offset == run.writer.position:
             try:
-                return head(run, self._engine.producer, lanes=lanes)
+                return head(run, self._engine.producer, lanes=lanes, worth_bytes=self._worth_bytes)
             except ValueError:
                 # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
                 run.pending[0] = first._replace(is_plain=False)
@@ -277,7 +323,8 @@ class TargetAppender:
     def _behind(self, last: Request) -> list[Parcel]:
         """What the lanes of the last request send next."""
         producer, lanes = self._engine.producer, len(last.parcels)
-        following = [behind(parcel, producer, lanes=lanes) for parcel in last.parcels]
+        worth_bytes = self._worth_bytes
+        following = [behind(parcel, producer, lanes=lanes, worth_bytes=worth_bytes) for parcel in last.parcels]
         return [parcel for parcel in following if parcel is not None]
 
 

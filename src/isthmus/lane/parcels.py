@@ -17,6 +17,10 @@ FAT_REQUEST_BYTES: Final = 128 << 10
 JOIN_BELOW_BYTES: Final = 32 << 10
 JOIN_BELOW_RECORDS: Final = 32
 JOIN_UP_TO_BYTES: Final = 512 << 10
+JOIN_UP_TO_RECORDS: Final = 10_000
+_GZIP: Final = 1
+_GZIP_COST: Final = 8
+"""How much longer than with other codecs it takes to join batches."""
 
 
 class Parcel(NamedTuple):
@@ -43,16 +47,18 @@ class Parcel(NamedTuple):
         )
 
 
-def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int) -> Parcel:
+def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel:
     """What a lane sends next; `lanes` of them make up the request. The lane's first piece has to be plain.
+
+    A request of `worth_bytes` is worth waiting for its answer; see `_taken`.
 
     :raises ValueError: A run of tiny batches cannot be decoded.
     """
     sequence = run.writer.sequence
-    return _parcel(run, 0, sequence, producer, lanes)
+    return _parcel(run, 0, sequence, producer, worth_bytes // lanes, lanes)
 
 
-def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int) -> Parcel | None:
+def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel | None:
     """What the lane sends behind `sent`, its last one; None if that is not known yet."""
     run = sent.run
     skip = sent.pieces_end - run.taken
@@ -63,55 +69,62 @@ def behind(sent: Parcel, producer: ProducerIdentity, *, lanes: int) -> Parcel | 
         return None
     sequence = (sent.sequence + sent.batch.record_count) & SEQUENCE_MASK
     try:
-        return _parcel(run, skip, sequence, producer, lanes)
+        return _parcel(run, skip, sequence, producer, worth_bytes // lanes, lanes)
     except ValueError:
         # Told when it is the lane's first piece.
         return None
 
 
-def _parcel(run: LaneRun, skip: int, sequence: int, producer: ProducerIdentity, lanes: int) -> Parcel:
-    batch, pieces = _taken(run, skip, lanes)
+def _parcel(run: LaneRun, skip: int, sequence: int, producer: ProducerIdentity, worth_bytes: int, lanes: int) -> Parcel:
+    batch, pieces = _taken(run, skip, worth_bytes, lanes)
     header = stamp(batch, producer.producer_id, producer.epoch, sequence)
     topic, topic_id, partition = run.target_append
     append = Append(topic, topic_id, partition, header, batch.view[HEADER_BYTES:])
     return Parcel(run, batch, pieces, run.taken + skip + pieces, sequence, append)
 
 
-def _taken(run: LaneRun, skip: int, lanes: int) -> tuple[Batch, int]:
+def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch, int]:
     """The batch made of pending pieces from `skip` on, and of how many.
 
     Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
     and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
-    certainly where the heads of `lanes` lanes make a fat request together.
+    certainly where the heads of `lanes` lanes make a fat request together. Unless the target is far away or slow: then
+    we would wait for the answers most of the time, and joining up to `worth_bytes` costs nothing.
     """
     first = run.pending[skip]
+    bytes_max, piece_bytes_max = JOIN_UP_TO_BYTES, JOIN_BELOW_BYTES
     if first.stored == 1:
         batch = first.batch
-        is_small = batch.record_count < JOIN_BELOW_RECORDS and batch.size_bytes * lanes < FAT_REQUEST_BYTES
-        if not is_small or len(run.pending) == skip + 1:
+        if len(run.pending) == skip + 1:
             return batch, 1
-    batches = _joinable(
-        first.batch, islice(run.pending, skip, None), min(JOIN_UP_TO_BYTES, run.lane.batch_bytes_max // 2)
-    )
+        if batch.record_count >= JOIN_BELOW_RECORDS or batch.size_bytes * lanes >= FAT_REQUEST_BYTES:
+            worth_bytes //= _GZIP_COST if batch.codec == _GZIP else 1
+            bytes_max = piece_bytes_max = min(bytes_max, worth_bytes)
+            if batch.size_bytes * 2 > bytes_max:
+                return batch, 1
+    bytes_max = min(bytes_max, run.lane.batch_bytes_max // 2)
+    batches = _joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max)
     if len(batches) > 1 or first.stored > 1:
         return join(batches or [first.batch]), max(len(batches), 1)
     return first.batch, 1
 
 
-def _joinable(first: Batch, pieces: Iterator[Piece], bytes_max: int) -> list[Batch]:
+def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes_max: int) -> list[Batch]:
     batches: list[Batch] = []
-    end, codec, size = first.base_offset, first.codec, 0
+    end, codec, size, records = first.base_offset, first.codec, 0, 0
     for piece in pieces:
         batch = piece.batch
         size += len(batch.view)
+        records += batch.record_count
         if (
             not piece.is_plain
             or batch.base_offset != end
             or batch.codec != codec
             # Records without a timestamp would get that of another in the batch they are joined to.
             or batch.base_timestamp < 0
-            or len(batch.view) >= (JOIN_BELOW_BYTES if piece.stored == 1 else bytes_max)
+            or len(batch.view) >= (piece_bytes_max if piece.stored == 1 else bytes_max)
             or size > bytes_max
+            or records > JOIN_UP_TO_RECORDS
         ):
             break
         batches.append(batch)

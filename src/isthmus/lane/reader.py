@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -22,6 +23,11 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
 RESPONSE_BYTES: Final = 1 << 20
+RESPONSE_BYTES_FAR: Final = 8 << 20
+"""How large answers grow to where they take long to come: there is one on its way at a time (KIP-227)."""
+_FAR_S: Final = 0.015
+_SLOW_S: Final = 1.0
+_NEAR_BYTES_PER_S: Final = 200_000_000
 PAUSE_BYTES: Final = 256 << 10
 """After so much of an answer was taken apart others get their turn: the target shall not be left with nothing to do."""
 LANE_BYTES_MAX: Final = 8 << 20
@@ -56,6 +62,7 @@ class SourceReader:
         self._nameless: set[LaneRun] = set()
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
+        self._response_bytes = RESPONSE_BYTES
 
     def __contains__(self, run: LaneRun) -> bool:
         return run.source in self._lanes
@@ -136,11 +143,13 @@ class SourceReader:
         request = self._session.request(
             # A lane that gets room, or a new one, must not wait behind the long poll of the others.
             max_wait_ms=SHORT_POLL_MS if self._full else LONG_POLL_MS,
-            bytes_max=RESPONSE_BYTES,
-            partition_bytes_max=RESPONSE_BYTES,
+            bytes_max=self._response_bytes,
+            partition_bytes_max=self._response_bytes,
             by_topic_id=not self._nameless,
         )
+        asked_at = time.monotonic()
         answer = await connection.call(request, timeout_s=_ANSWER_S)
+        answered_at = time.monotonic()
         if answer.throttle_time_ms:
             await asyncio.sleep(answer.throttle_time_ms / 1000)
         if self._session.answered(answer) != codes.NONE:
@@ -156,6 +165,8 @@ class SourceReader:
                 if size >= pause_at:
                     pause_at = size + PAUSE_BYTES
                     await asyncio.sleep(0)
+        if size >= self._response_bytes // 2:
+            self._response_bytes = next_bytes(self._response_bytes, size, answered_at - asked_at)
         return size
 
     def _take(self, run: LaneRun, fetched: Fetched) -> int:
@@ -213,6 +224,16 @@ class SourceReader:
             raise ValueError("an incomplete batch")
         aborted = [AbortedTransaction(*transaction) for transaction in fetched.aborted]
         return run.offer(pieces(batches, aborted, bytes_max=run.lane.batch_bytes_max))
+
+
+def next_bytes(bytes_max: int, size_bytes: int, took_s: float) -> int:
+    """How large the next answer may be, after one that was well filled and took so long."""
+    waited_s = took_s - size_bytes / _NEAR_BYTES_PER_S
+    if waited_s < _FAR_S / 2 or took_s > _SLOW_S * 2:
+        return max(bytes_max // 2, RESPONSE_BYTES)
+    if waited_s > _FAR_S and took_s < _SLOW_S:
+        return min(bytes_max * 2, RESPONSE_BYTES_FAR)
+    return bytes_max
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:

@@ -25,7 +25,6 @@ from isthmus.wire.frames import decode_response, encode_request
 from isthmus.wire.security import sasl_mechanism, tls_context, uses_sasl, uses_tls
 
 DIAL_TIMEOUT_S: Final = 5.0
-_SOCKET_BUFFER_BYTES: Final = 1 << 20
 _TCP_USER_TIMEOUT_MS: Final = 30_000
 _SIZE: Final = struct.Struct(">i")
 _HANDSHAKE_BYTES_MAX: Final = 1 << 20
@@ -90,7 +89,6 @@ def _set_options(sock: socket.socket, cluster: Cluster, where: str) -> None:
         raise Unreachable(f"{where} does not answer: the port connects to itself", cluster=cluster.alias)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
 

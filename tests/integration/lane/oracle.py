@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
 from tests.integration.lane.topics import Brokers
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
+_BATCH: Final = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+)")
 _SILENCE_S: Final = 30.0
 _ADMIN_S: Final = 10.0
 
@@ -90,6 +93,15 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
         ask(OffsetSpec.latest, IsolationLevel.READ_COMMITTED),
         ask(OffsetSpec.latest, IsolationLevel.READ_UNCOMMITTED),
     )
+
+
+def batches(cluster: LocalCluster, topic: str, partition: int = 0) -> list[tuple[int, int, int]]:
+    """First offset, last offset and record count of every batch, as Kafka's own tool reads them off broker 1's disk."""
+    folder = cluster.broker(1).folder / "data" / f"{topic}-{partition}"
+    files = ",".join(str(file) for file in sorted(folder.glob("*.log")))
+    result = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", files)
+    found = [tuple(map(int, match.groups())) for match in _BATCH.finditer(result.stdout)]
+    return sorted({(first, last, count) for first, last, count in found})
 
 
 def assert_same(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,7 +11,6 @@ from typing import Final
 import pytest
 
 from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.model.lane import LaneState
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are
@@ -24,7 +22,6 @@ pytestmark = pytest.mark.integration
 TopicNamer = Callable[[str], str]
 SEGMENT_MS: Final = 1000
 _TERM_S: Final = 30.0
-_BATCH: Final = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+)")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,11 +68,7 @@ class Compacted:
 
     def stored(self) -> list[tuple[int, int, int]]:
         """First offset, last offset and record count of every batch, as Kafka's own tool reads them off the disk."""
-        folder = self.cluster.broker(1).folder / "data" / f"{self.name}-0"
-        files = ",".join(str(file) for file in sorted(folder.glob("*.log")))
-        result = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", files)
-        found = [tuple(map(int, match.groups())) for match in _BATCH.finditer(result.stdout)]
-        return sorted({(first, last, count) for first, last, count in found})
+        return oracle.batches(self.cluster, self.name)
 
 
 def keys(prefix: str, count: int) -> list[bytes]:

@@ -44,6 +44,7 @@ def test_batches_of_one_record_are_joined(mirror: Mirror, topic: TopicNamer, cha
     mirror.copy(name)
 
     assert oracle.assert_same(mirror.source, mirror.target, name) == 2000
+    assert len(oracle.batches(mirror.target, name)) < 2000 / 10
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -1,0 +1,112 @@
+"""A target or a source far away: what waiting costs is saved, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.cluster import Cluster
+from tests.faults.proxy import HOST, behind_proxy
+from tests.faults.stream import DAY_MS
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.faults
+
+TopicNamer = Callable[[str], str]
+DELAY_S: Final = 0.02
+BATCHES: Final = 120
+BATCH_RECORDS: Final = 40
+PARTITIONS: Final = 2
+
+
+class Distant:
+    """A cluster, and how to log in to it from far away."""
+
+    def __init__(self, cluster: LocalCluster, port: int) -> None:
+        self.cluster = cluster
+        self.login = Cluster(alias=cluster.name, bootstrap_servers=(f"{HOST}:{port}",))
+
+
+@pytest.fixture(scope="module")
+def distant() -> Iterator[Distant]:
+    """A cluster whose answers take `DELAY_S` there and as much back."""
+    with behind_proxy("distant", delay_s=DELAY_S) as (cluster, proxy):
+        yield Distant(cluster, proxy.port)
+
+
+def filled(mirror: Mirror, name: str, chance: random.Random, *, age_ms: int, codec: str = "none") -> None:
+    """A topic on both sides; the source holds batches of `BATCH_RECORDS`, too many to be joined for being small."""
+    topics.create_both(mirror.source, mirror.target, name, partitions=PARTITIONS)
+    stamp = int(time.time() * 1000) - age_ms
+    for partition in range(PARTITIONS):
+        given = [Given(b"%d" % n, chance.randbytes(150), [], stamp + n) for n in range(BATCHES * BATCH_RECORDS)]
+        settings = {"batch_num_messages": BATCH_RECORDS, "linger_ms": 50, "compression_type": codec}
+        topics.produce(mirror.source, name, given, partition=partition, **settings)
+
+
+@pytest.mark.parametrize(("age_ms", "codec"), [(0, "none"), (3 * DAY_MS, "lz4"), (3 * DAY_MS, "gzip")])
+def test_a_far_target_gets_larger_batches(
+    distant: Distant, east: LocalCluster, topic: TopicNamer, chance: random.Random, age_ms: int, codec: str
+) -> None:
+    """Ordinary batches are joined where answers take long, whether several requests may be in flight or one."""
+    name = topic("joined")
+    mirror = Mirror(east, distant.cluster, target_login=distant.login)
+    filled(mirror, name, chance, age_ms=age_ms, codec=codec)
+
+    mirror.copy(name)
+
+    assert (
+        oracle.assert_same(east, distant.cluster, name, partitions=PARTITIONS) == PARTITIONS * BATCHES * BATCH_RECORDS
+    )
+    here, there = (oracle.batches(cluster, name) for cluster in (east, distant.cluster))
+    assert len(there) < len(here) / 2
+
+
+@pytest.mark.parametrize("age_ms", [0, 3 * DAY_MS])
+@pytest.mark.parametrize("chance", [1, 2], indirect=True)
+def test_crashes_far_from_the_target(
+    distant: Distant, east: LocalCluster, topic: TopicNamer, chance: random.Random, age_ms: int
+) -> None:
+    """Whatever was on its long way when an engine was cut off, every record stands once at its offset."""
+    name = topic("crashed")
+    mirror = Mirror(east, distant.cluster, target_login=distant.login)
+    filled(mirror, name, chance, age_ms=age_ms)
+
+    mirror.copy_with_crashes(name, chance, crashes=3)
+
+    assert (
+        oracle.assert_same(east, distant.cluster, name, partitions=PARTITIONS) == PARTITIONS * BATCHES * BATCH_RECORDS
+    )
+
+
+def test_a_near_target_gets_the_batches_of_the_source(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """Where answers come soon ordinary batches travel as they are."""
+    name = topic("near")
+    mirror = Mirror(east, west)
+    filled(mirror, name, chance, age_ms=0)
+
+    mirror.copy(name)
+
+    assert oracle.batches(west, name) == oracle.batches(east, name)
+
+
+def test_a_far_source(distant: Distant, west: LocalCluster, topic: TopicNamer, chance: random.Random) -> None:
+    """What is read from far away is the same."""
+    name = topic("read")
+    mirror = Mirror(distant.cluster, west, source_login=distant.login)
+    filled(mirror, name, chance, age_ms=0, codec="lz4")
+
+    mirror.copy(name)
+
+    assert (
+        oracle.assert_same(distant.cluster, west, name, partitions=PARTITIONS) == PARTITIONS * BATCHES * BATCH_RECORDS
+    )

@@ -1,0 +1,91 @@
+"""What a lane sends in one request: batches as they are, or joined where that is worth it."""
+
+from __future__ import annotations
+
+import uuid
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus.lane.parcels import JOIN_UP_TO_BYTES, Parcel, behind, head
+from isthmus.lane.pieces import Piece
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.rebatch import records_of
+from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Writer
+from isthmus.model.lane import Lane
+from tests.unit.wire.stored import PLAIN, one, stored
+
+PRODUCER = ProducerIdentity(producer_id=7, marker_producer_id=8)
+RECORD = PLAIN._replace(value=bytes(200))
+FAR = 50_000_000
+"""So many bytes a request is worth whose answer takes a second."""
+
+
+def lane_of(*counts: int, codec: int = 0, batch_bytes_max: int = 1 << 20) -> LaneRun:
+    """A lane that holds batches of so many records."""
+    lane = Lane(
+        source_topic="a",
+        source_topic_id=uuid.uuid4(),
+        target_topic="a",
+        target_topic_id=uuid.uuid4(),
+        partition=0,
+        batch_bytes_max=batch_bytes_max,
+    )
+    run = LaneRun(lane, Writer(abandoned=False), read_offset=0)
+    run.writer.position = 0
+    offset = 0
+    for count in counts:
+        run.offer(iter([Piece(one(stored(offset, [RECORD] * count, codec=codec)), is_plain=True, is_aborted=False)]))
+        offset += count
+    return run
+
+
+def sent(run: LaneRun, *, worth_bytes: int, lanes: int = 1) -> list[Parcel]:
+    """Everything the lane holds, parcel by parcel."""
+    found = [head(run, PRODUCER, lanes=lanes, worth_bytes=worth_bytes)]
+    while (following := behind(found[-1], PRODUCER, lanes=lanes, worth_bytes=worth_bytes)) is not None:
+        found.append(following)
+    return found
+
+
+@settings(deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 80), min_size=1, max_size=12),
+    codec=st.integers(0, 4),
+    worth_bytes=st.integers(0, FAR),
+    lanes=st.integers(1, 20),
+)
+def test_whatever_is_joined_the_records_stay(counts: list[int], codec: int, worth_bytes: int, lanes: int) -> None:
+    """Parcels follow one another without a gap, carry every piece once, and number every record by its offset."""
+    run = lane_of(*counts, codec=codec)
+
+    parcels = sent(run, worth_bytes=worth_bytes, lanes=lanes)
+
+    assert [p.pieces_end for p in parcels][-1] == sum(p.pieces for p in parcels) == len(counts)
+    assert [r.offset for p in parcels for r in records_of(p.batch)] == list(range(sum(counts)))
+    assert [p.sequence for p in parcels] == [p.batch.base_offset for p in parcels]
+    assert {r.value for p in parcels for r in records_of(p.batch)} == {RECORD.value}
+
+
+def test_near_targets_get_ordinary_batches_as_they_are() -> None:
+    """Where an answer comes soon nothing is joined but batches of few records."""
+    ordinary, small = lane_of(40, 40, 40), lane_of(3, 3, 3)
+    assert [p.pieces for p in sent(ordinary, worth_bytes=0)] == [1, 1, 1]
+    assert [p.pieces for p in sent(small, worth_bytes=0)] == [3]
+
+
+def test_far_targets_get_what_the_wait_is_worth() -> None:
+    """Lanes share what a request is worth; gzip is worth less; half of what the topic takes is the limit."""
+    counts = [40] * 60
+    size = lane_of(40).pending_bytes
+
+    def largest(run: LaneRun, *, worth_bytes: int, lanes: int = 1) -> int:
+        return max(p.pieces for p in sent(run, worth_bytes=worth_bytes, lanes=lanes))
+
+    assert largest(lane_of(*counts), worth_bytes=FAR) == min(JOIN_UP_TO_BYTES // size, 60)
+    assert largest(lane_of(*counts), worth_bytes=40 * size) == 40
+    assert largest(lane_of(*counts), worth_bytes=40 * size, lanes=4) == 10
+    assert largest(lane_of(*counts, batch_bytes_max=20 * size), worth_bytes=FAR) == 10
+    squeezed = lane_of(40, codec=1).pending_bytes
+    assert largest(lane_of(*counts, codec=1), worth_bytes=40 * squeezed) == 5
