@@ -14,7 +14,7 @@ HEAP_MB = 256
 
 
 def pytest_configure() -> None:
-    """A shell that starts the tests in the background has them ignore Ctrl-C, and what they start would inherit that."""
+    """A shell that starts the tests in the background has them ignore Ctrl-C, which what they start inherits."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

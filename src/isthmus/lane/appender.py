@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.distance import TargetDistance
 from isthmus.lane.faults import Faults
 from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
 from isthmus.lane.producer import ProducerIdentity
@@ -32,16 +33,9 @@ CONNECTIONS: Final = 2
 REQUEST_BYTES: Final = 1 << 20
 HELP_AFTER_S: Final = 0.001
 """How long a few ready lanes wait for the first connection before the second one takes them."""
-FAR_S: Final = 0.005
-"""A target is far if no answer comes sooner, with nothing before it on the connection."""
-WORTH_BYTES_PER_S: Final = 50_000_000
-"""What a far target shall get without waiting: requests grow to so much for the time an answer takes."""
 PRODUCE_TIMEOUT_MS: Final = 10_000
 _ANSWER_S: Final = 15.0
 _RETRY_S: Final = 0.1
-_SAMPLES_MIN: Final = 8
-_SAMPLES_MAX: Final = 16
-_SAMPLE_EVERY_S: Final = 5.0
 
 
 class Writing(Protocol):
@@ -94,9 +88,7 @@ class TargetAppender:
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
         self._flying: dict[Connection, deque[Flight]] = {}
-        self._answers_s: deque[float] = deque(maxlen=_SAMPLES_MAX)
-        self._sampled_at = 0.0
-        self._far_s = 0.0
+        self._distance = TargetDistance()
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -209,16 +201,16 @@ class TargetAppender:
                 return ahead
             if ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
                 continue
-            if not self._far_s or not self._post(connection, self._request(connection, self._collect(()))):
+            if not self._distance.far_s or not self._post(connection, self._request(connection, self._collect(()))):
                 return ahead
 
     def _has_room(self, flying: deque[Flight]) -> bool:
         """Whether one more request may be in flight. Now and then none may: only one that is alone tells how far away
         the target is.
         """
-        if len(self._answers_s) < _SAMPLES_MIN or time.monotonic() - self._sampled_at > _SAMPLE_EVERY_S:
+        if len(flying) >= DEPTH or self._distance.is_unsure(time.monotonic()):
             return False
-        return len(flying) < DEPTH and (self._far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES)
+        return self._distance.far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES
 
     def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
         appends = [parcel.append for parcel in parcels]
@@ -264,24 +256,13 @@ class TargetAppender:
         answers, throttle_ms = await flying[0].answer
         request, _, posted_at, is_alone = flying.popleft()
         if is_alone:
-            self._sample(posted_at)
+            now_s = time.monotonic()
+            self._distance.answered(now_s - posted_at, request.frame.size_bytes, now_s)
         told = []
         for parcel, key in zip(request.parcels, request.keys, strict=True):
             said = answers[key]
             told.append((parcel, parcel.run.writer.answered(said.error_code, said.base_offset), said))
         return told, throttle_ms
-
-    def _sample(self, posted_at: float) -> None:
-        """An answer came to a request that was alone."""
-        self._sampled_at = time.monotonic()
-        self._answers_s.append(self._sampled_at - posted_at)
-        nearest_s = min(self._answers_s)
-        self._far_s = nearest_s if nearest_s > FAR_S and len(self._answers_s) >= _SAMPLES_MIN else 0.0
-
-    @property
-    def _worth_bytes(self) -> int:
-        """What a request is worth joining batches for: nothing at a target that is near."""
-        return int(self._far_s * WORTH_BYTES_PER_S)
 
     @property
     def _ready_bytes(self) -> int:
@@ -313,7 +294,7 @@ class TargetAppender:
         first = run.pending[0]
         if first.is_plain and first.batch.base_offset == run.writer.position:
             try:
-                return head(run, self._engine.producer, lanes=lanes, worth_bytes=self._worth_bytes)
+                return head(run, self._engine.producer, lanes=lanes, worth_bytes=self._distance.worth_bytes)
             except ValueError:
                 # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
                 run.pending[0] = first._replace(is_plain=False)
@@ -323,7 +304,7 @@ class TargetAppender:
     def _behind(self, last: Request) -> list[Parcel]:
         """What the lanes of the last request send next."""
         producer, lanes = self._engine.producer, len(last.parcels)
-        worth_bytes = self._worth_bytes
+        worth_bytes = self._distance.worth_bytes
         following = [behind(parcel, producer, lanes=lanes, worth_bytes=worth_bytes) for parcel in last.parcels]
         return [parcel for parcel in following if parcel is not None]
 

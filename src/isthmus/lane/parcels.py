@@ -1,4 +1,4 @@
-"""What one lane sends in one request: a batch as it is, or several small ones joined."""
+"""What one lane sends in one request: a batch as it is, or several joined."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from isthmus.errors import ClusterError
+from isthmus.lane.distance import RESPONSE_BYTES, next_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.pieces import AbortedTransaction, pieces
 from isthmus.lane.rebatch import dense
@@ -22,12 +23,6 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
-RESPONSE_BYTES: Final = 1 << 20
-RESPONSE_BYTES_FAR: Final = 8 << 20
-"""How large answers grow to where they take long to come: there is one on its way at a time (KIP-227)."""
-_FAR_S: Final = 0.015
-_SLOW_S: Final = 1.0
-_NEAR_BYTES_PER_S: Final = 200_000_000
 PAUSE_BYTES: Final = 256 << 10
 """After so much of an answer was taken apart others get their turn: the target shall not be left with nothing to do."""
 LANE_BYTES_MAX: Final = 8 << 20
@@ -224,16 +219,6 @@ class SourceReader:
             raise ValueError("an incomplete batch")
         aborted = [AbortedTransaction(*transaction) for transaction in fetched.aborted]
         return run.offer(pieces(batches, aborted, bytes_max=run.lane.batch_bytes_max))
-
-
-def next_bytes(bytes_max: int, size_bytes: int, took_s: float) -> int:
-    """How large the next answer may be, after one that was well filled and took so long."""
-    waited_s = took_s - size_bytes / _NEAR_BYTES_PER_S
-    if waited_s < _FAR_S / 2 or took_s > _SLOW_S * 2:
-        return max(bytes_max // 2, RESPONSE_BYTES)
-    if waited_s > _FAR_S and took_s < _SLOW_S:
-        return min(bytes_max * 2, RESPONSE_BYTES_FAR)
-    return bytes_max
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:
