@@ -50,7 +50,7 @@ class Parcel(NamedTuple):
 def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel:
     """What a lane sends next; `lanes` of them make up the request. The lane's first piece has to be plain.
 
-    A request of `worth_bytes` is worth waiting for its answer; see `_taken`.
+    Up to `worth_bytes` in the request joining ordinary batches pays: see `TargetDistance`.
 
     :raises ValueError: A run of tiny batches cannot be decoded.
     """
@@ -88,8 +88,8 @@ def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch
 
     Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
     and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
-    certainly where the heads of `lanes` lanes make a fat request together. Unless the target is far away or slow: then
-    we would wait for the answers most of the time, and joining up to `worth_bytes` costs nothing.
+    certainly where the heads of `lanes` lanes make a fat request together. Unless the target is far away: then we
+    would wait for answers most of the time, and joining up to `worth_bytes` of a lane costs less.
     """
     first = run.pending[skip]
     bytes_max, piece_bytes_max = JOIN_UP_TO_BYTES, JOIN_BELOW_BYTES
