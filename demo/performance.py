@@ -59,7 +59,10 @@ class Performance:
             self._say(f"the live producer stopped after {self._traffic.sent:,} records")
 
     def is_over(self, links: Sequence[LinkProgress]) -> bool:
-        """Whether the run may end: the producer has stopped, and what it sent last is copied."""
+        """Whether the run may end: all that was sent is copied, or a partition has stopped for good."""
+        partitions = [partition for link in links for topic in link.topics for partition in topic.partitions]
+        if any(partition.state.is_terminal for partition in partitions):
+            return True
         live = [topic for link in links for topic in link.topics if topic.topic == LIVE.name]
         return self._traffic.is_stopped and sum(_copied(topic) for topic in live) == self._traffic.sent
 
