@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,23 +40,27 @@ def act(_verbose: VerboseOption = False) -> None:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts the command in a process of its own; `body` is what its command `act` does."""
+    with contextlib.ExitStack() as started:
 
-    def _start(
-        *arguments: str, body: str = "pass", stdout: int = subprocess.PIPE, **environment: str
-    ) -> subprocess.Popen[str]:
-        (tmp_path / "acting.py").write_text(ACTING + textwrap.indent(body, "    "))
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            cwd=tmp_path,
-            env={"PYTHONPATH": f"{SOURCE}:{tmp_path}", "PATH": os.environ["PATH"], **environment},
-            text=True,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-        )
+        def _start(
+            *arguments: str, body: str = "pass", stdout: int = subprocess.PIPE, **environment: str
+        ) -> subprocess.Popen[str]:
+            (tmp_path / "acting.py").write_text(ACTING + textwrap.indent(body, "    "))
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, *arguments],
+                cwd=tmp_path,
+                env={"PYTHONPATH": f"{SOURCE}:{tmp_path}", "PATH": os.environ["PATH"], **environment},
+                text=True,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+            )
+            started.enter_context(process)
+            started.callback(process.kill)
+            return process
 
-    return _start
+        yield _start
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -150,7 +155,9 @@ def test_signal_stops_a_command_in_an_orderly_way(start: Start, number: signal.S
         body="""\
 try:
     print("ready", flush=True)
-    time.sleep(30)
+    # A signal that comes just before a sleep begins is heard of when it ends: a long one would miss it.
+    while True:
+        time.sleep(0.01)
 finally:
     print("cleaned up")
 """,

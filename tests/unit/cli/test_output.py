@@ -108,7 +108,7 @@ def test_printable_text_has_no_control_characters(text: str) -> None:
 
 
 # Wide rows are laid out in a time that depends on the machine, so there is no deadline.
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(st.text(), st.none() | st.booleans() | st.text(), max_size=4), max_size=8))
 def test_any_rows_can_be_rendered(capsys: Capture, rows: list[dict[str, object]]) -> None:
     """Rows need not have the same keys, and keys and values may be any text."""

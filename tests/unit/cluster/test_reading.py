@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.reading import OffsetRange, committed_view, modern
@@ -69,7 +69,6 @@ def steps() -> st.SearchStrategy[list[Step]]:
 
 
 @given(steps(), st.data())
-@settings(deadline=None)
 def test_aborted_transactions_are_seen(log: list[Step], data: st.DataObject) -> None:
     """From any point of the log on, exactly the batches of aborted transactions are told to be that."""
     batches, aborted, expected = log_of(log)

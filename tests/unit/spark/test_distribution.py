@@ -204,4 +204,4 @@ class OneWriter(RuleBasedStateMachine):
 
 
 TestOneWriter = OneWriter.TestCase
-TestOneWriter.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TestOneWriter.settings = settings(max_examples=60, stateful_step_count=40, derandomize=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
@@ -50,7 +50,6 @@ records = st.tuples(maybe_bytes, maybe_bytes, st.lists(st.tuples(st.text(max_siz
 
 
 @given(records, records)
-@settings(deadline=None)
 def test_records_have_the_same_digest_only_if_they_are_equal(one: Fields, other: Fields) -> None:
     """Null is not empty, headers have an order, and no byte may move from one field to another."""
     assert (digest_of(one) == digest_of(other)) == (one == other)

@@ -91,7 +91,7 @@ class BrokerSession(RuleBasedStateMachine):
 
 
 TestBrokerSession = BrokerSession.TestCase
-TestBrokerSession.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+TestBrokerSession.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_epochs_wrap() -> None:

@@ -46,7 +46,7 @@ def theirs(appends: list[Append], version: int, correlation: int, client_id: str
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     appends=appends(),
     correlation=st.integers(0, 2**31 - 1),
@@ -144,7 +144,7 @@ def answers(draw: st.DrawFn) -> ProduceResponse:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(answer=answers())
 def test_answers_read_as_kafka_python_reads_them(version: int, answer: ProduceResponse) -> None:
     """Every version and every answer, well or not, gives the same values."""

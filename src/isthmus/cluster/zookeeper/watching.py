@@ -22,6 +22,8 @@ _GATHER_S: Final = 0.05
 """Changes come in flocks: when a broker goes, all partitions it led get new states."""
 _AWAY_S: Final = SESSION_S
 """How long ZooKeeper may be away: it keeps a session no longer itself."""
+_HEED_S: Final = 1.0
+"""A signal that comes just before a wait begins is heard of when it ends, so that none is endless."""
 
 
 class _Event(enum.Enum):
@@ -83,8 +85,10 @@ class _Watch:
         is_away = False
         while True:
             try:
-                event = self._events.get(timeout=None if until is None else max(until - time.monotonic(), 0))
+                event = self._events.get(timeout=_HEED_S if until is None else max(until - time.monotonic(), 0))
             except queue.Empty:
+                if until is None:
+                    continue
                 if is_away:
                     raise self._lost() from None
                 return
