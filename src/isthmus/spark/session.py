@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from isthmus.cluster.local.java import find_java
+from isthmus.cluster.local.java import Java, find_java
 from isthmus.errors import ConfigError, HostError, PlanRefused
 from isthmus.model.configuration import SparkSettings
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 APPLICATION: Final = "isthmus"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SPECULATION: Final = "spark.speculation"
 _LOOPBACK: Final = "127.0.0.1"
 _CONF: Final = {
@@ -61,6 +62,10 @@ def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = 
     java = find_java()
     if settings.master.startswith("local"):
         _share_python()
+        archive = class_archive(java)
+        if JVM_OPTIONS not in settings.conf and archive.exists():
+            # One that does not fit (any more) is left aside by the JVM without a word.
+            conf[JVM_OPTIONS] += f" {archive_options('SharedArchiveFile', archive)}"
     os.environ["JAVA_HOME"] = str(java.executable.resolve().parent.parent)
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -91,11 +96,24 @@ def conf_for(settings: SparkSettings, *, leases_min: int = 1) -> dict[str, str]:
     conf = {**_CONF, "spark.master": settings.master}
     if settings.master.startswith("local"):
         conf |= _LOCAL_CONF
-        conf |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+        conf |= {JVM_OPTIONS: f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
     if settings.master == "local[*]":
         slots = settings.slots or os.cpu_count() or 1
         conf["spark.master"] = f"local[{max(slots, leases_min + 1)}]"
     return {**conf, **settings.conf}
+
+
+def class_archive(java: Java) -> Path:
+    """Where the classes of an embedded Spark are kept as the JVM wants them in memory (AppCDS), see `training`.
+
+    They belong to the environment: the JVM takes them only for the very jars they were made of.
+    """
+    return Path(sys.prefix, "share", "isthmus", f"spark-{java.build.replace('/', '_')}.jsa")
+
+
+def archive_options(flag: str, archive: Path) -> str:
+    """The options of a JVM that reads or writes an archive, as `flag` says, and keeps silent about it."""
+    return f'"-XX:{flag}={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 
 def adopted(spark: SparkSession) -> SparkSession:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import gc
 import resource
 import time
 from collections.abc import Coroutine, Iterable, Iterator
@@ -23,6 +25,11 @@ from isthmus.wire.client import Client
 PROGRESS_S: Final = 1.0
 _FULL_EVERY: Final = 10
 _TICK_S: Final = 0.2
+_GARBAGE_OBJECTS: Final = 20_000
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_KEPT_BYTES: Final = 32 << 20
+"""As much as glibc allows for the second of these (mallopt(3))."""
 _RELEASE_TERM_S: Final = 2.0
 
 
@@ -36,7 +43,27 @@ def lease_task(spec: LeaseSpec, rows: Iterable[object]) -> Iterator[Receipt]:
         # The driver alone decides when a lease is started again; this one would be a second writer.
         yield Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.RETRIED)
     else:
+        _tune_memory()
         yield asyncio.run(LeaseTask(spec).run())
+
+
+def _tune_memory() -> None:
+    """Have Python and libc do less about memory, once a worker.
+
+    The garbage collector goes through the modules and through what is merely on its way: some 3 % of the time, and
+    almost 30 ms at once. What makes cycles (tasks, errors) is little. And libc hands back what a large batch has left,
+    so that the next one's has to be zeroed again, page by page: a fifth of the time with batches of 260 KiB.
+    """
+    if gc.get_freeze_count():
+        return
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_OBJECTS)
+    # Other libcs than glibc have no such function.
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 class LeaseTask:

@@ -191,7 +191,7 @@ def test_paused_workers_are_replaced_when_they_cannot_write_any_more(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may wake up at any time, so their successor writes only when the rules of the ledger allow it."""
-    monkeypatch.setattr(leases, "_STALL_S", 12.0)
+    monkeypatch.setattr(leases, "_STALL_S", 8.0)
     orders = topic("orders")
     topics.create_both(east, west, orders)
 
