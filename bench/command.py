@@ -1,4 +1,4 @@
-"""The command line: `python bench [--quick] [--case NAME]... [--repeat N] [-o table|json]`."""
+"""The command line: `python bench [--quick] [--case NAME]... [--contender NAME]... [--repeat N] [-o table|json]`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from bench.cases import CASES
+from bench.cases import CASES, COPYING
 from bench.copying import CopyFailed
 from bench.report import as_json, document, print_table
 from bench.session import measure
@@ -20,9 +21,15 @@ _WARM_UPS: Final = 8
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; 0 when every copy was complete, 1 when one was not."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
     chosen = [case for case in CASES if not given.case or case.name in given.case]
     cases = [case.quick() for case in chosen] if given.quick else chosen
+    if given.contender:
+        cases = [replace(case, contenders=_only(given.contender, case.contenders)) for case in cases]
+        cases = [case for case in cases if case.contenders]
+        if not cases:
+            parser.error("none of these contenders takes part in these cases")
     repetitions = given.repeat or (1 if given.quick else _REPETITIONS)
     try:
         outcomes = measure(cases, repetitions, _note, warm_ups=1 if given.quick else _WARM_UPS)
@@ -37,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _only(wanted: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in wanted)
+
+
 def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -47,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--case", action="append", choices=[case.name for case in CASES], help="only this case (may be repeated)"
     )
+    parser.add_argument("--contender", action="append", choices=COPYING, help="only this one (may be repeated)")
     parser.add_argument("--repeat", type=int, metavar="N", help=f"how often (default {_REPETITIONS}, with --quick 1)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     return parser

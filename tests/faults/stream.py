@@ -22,7 +22,10 @@ _FLUSH_S: Final = 60.0
 class Stream:
     """Writes to all partitions of some topics in turn. The value of a record is its number in its partition.
 
-    `ages_ms` are the topics, each with how old its records claim to be.
+    `ages_ms` are the topics, each with how old its records claim to be. While brokers of the source fail a record may
+    stand there twice: leaders forget a producer whose records are old, and librdkafka begins a new epoch when one does
+    not know it, which undoes the idempotence of all that it has in flight (its issue 4953). What stands there once it
+    is all written is what has to be copied.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Stream:
         self.sent: dict[tuple[str, int], int] = defaultdict(int)
         self.delivered = 0
         self.failures: list[str] = []
+        self._ends: dict[tuple[str, int], int] = {}
         self._records_per_s = records_per_s
         self._over = threading.Event()
 
@@ -47,6 +51,8 @@ class Stream:
         finally:
             self._over.set()
             thread.join()
+        servers = self.cluster.admin_bootstrap_servers
+        self._ends = {place: oracle.ends(servers, *place).high for place in self.sent}
 
     def _produce(self) -> None:
         producer = topics.producer(
@@ -83,17 +89,19 @@ class Stream:
             self.failures.append(str(error))
 
     def is_copied(self, reports: Reports) -> bool:
-        """Whether all that was sent is at the target, as the lanes say."""
-        return all(reports[LaneKey(*place)].position >= count for place, count in self.sent.items())
+        """Whether all that stands at the source is at the target, as the lanes say. Asked when the stream has ended."""
+        assert self._ends
+        return all(reports[LaneKey(*place)].position >= end for place, end in self._ends.items())
 
     def assert_mirrored(self, target: LocalCluster) -> None:
-        """Every record stands once and in order at the source, and both logs are the same."""
+        """Every record stands at the source, and both logs are the same."""
         assert not self.failures, self.failures[:3]
         assert self.delivered == sum(self.sent.values()) > 0
         for name in self.ages_ms:
             servers = self.cluster.admin_bootstrap_servers
             seen = oracle.records(servers, name, "read_uncommitted", partitions=self.partitions)
             for partition, records in enumerate(seen):
-                wanted = [b"%d" % number for number in range(self.sent[name, partition])]
-                assert [record.value for record in records] == wanted, f"{name}-{partition} at the source"
+                missing = {b"%d" % number for number in range(self.sent[name, partition])}
+                missing.difference_update(record.value for record in records)
+                assert not missing, f"{name}-{partition} at the source lacks {sorted(missing)[:3]}"
             oracle.assert_same(self.cluster, target, name, partitions=self.partitions, isolations=["read_uncommitted"])

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
     AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
     ResourceType,
 )
+from kafka.protocol.admin import ListTransactionsRequest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Limits
+from isthmus.wire.client import Client
 from tests.faults.stream import Stream
 from tests.faults.witness import assert_told, until_all_advance, until_told
+from tests.integration.acls import denied
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
+from tests.integration.lane.topics import Given
+from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.faults
 
@@ -38,22 +39,22 @@ RIGHTS: Final = {"source": AclOperation.READ, "target": AclOperation.WRITE}
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: TopicNamer, side: str) -> None:
     """A topic we may no longer use says so, the other goes on; granted again, it goes on by itself."""
-    denied, other = topic("denied"), topic("other")
+    refused, other = topic("refused"), topic("other")
     if side == "source":
         mirror = Mirror(secured, east, source_login=secured.cluster())
     else:
         mirror = Mirror(east, secured, target_login=secured.cluster())
-    for name in (denied, other):
+    for name in (refused, other):
         topics.create_both(mirror.source, mirror.target, name)
-    stream = Stream(mirror.source, {denied: 0, other: 0})
-    key, beside = LaneKey(denied, 0), [LaneKey(other, 0)]
+    stream = Stream(mirror.source, {refused: 0, other: 0})
+    key, beside = LaneKey(refused, 0), [LaneKey(other, 0)]
 
     async def scenario() -> None:
-        async with mirror.running(denied, other) as running:
+        async with mirror.running(refused, other) as running:
             with stream.flowing():
                 await until_all_advance(running)
-                with _denied(secured, denied, RIGHTS[side]):
-                    await until_told(running, key, LaneState.NOT_AUTHORIZED, denied, side)
+                with denied(secured, ResourceType.TOPIC, refused, RIGHTS[side]):
+                    await until_told(running, key, LaneState.NOT_AUTHORIZED, refused, side)
                     await until_all_advance(running, beside)
                     assert running.reports[key].state is LaneState.NOT_AUTHORIZED
                 await until_all_advance(running)
@@ -62,20 +63,6 @@ def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: Topi
     asyncio.run(scenario())
 
     stream.assert_mirrored(mirror.target)
-
-
-@contextmanager
-def _denied(cluster: LocalCluster, name: str, operation: AclOperation) -> Iterator[None]:
-    """Take a right on a topic away from Isthmus for a while."""
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    about = (ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:isthmus", "*", operation)
-    rule = AclBinding(*about, AclPermissionType.DENY)
-    admin.create_acls([rule])[rule].result(TERM_S)
-    try:
-        yield
-    finally:
-        same = AclBindingFilter(*about, AclPermissionType.DENY)
-        assert len(admin.delete_acls([same])[same].result(TERM_S)) == 1
 
 
 def test_target_topic_deleted(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
@@ -163,16 +150,24 @@ def test_records_deleted_while_they_are_copied(
         oracle.assert_equal(kept[gap.offset_begin :], wanted, name)
 
 
-def test_corrupt_batch(east: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random) -> None:
-    """A batch the disk has spoilt is not copied and not skipped; whole again, the lane goes on by itself."""
+@pytest.mark.parametrize("size", [5, 500])
+def test_corrupt_batch(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random, size: int
+) -> None:
+    """A batch the disk has spoilt is not copied and not skipped; whole again, the lane goes on by itself.
+
+    A tiny one is found when it comes, one that passes as the bytes it is by the target, which refuses it.
+    """
     name, beside = topic("spoilt"), topic("other")
     for each in (name, beside):
         topics.create_both(east, west, each)
-    before = topics.some(20, chance)
-    topics.produce(east, name, before)
+    before, after = [fresh(100, chance) for _ in range(12)], [fresh(100, chance) for _ in range(12)]
+    for records in before:
+        topics.produce(east, name, records)
     (file,) = _segments(east, name)
-    spoilt_at = file.stat().st_size + 100
-    topics.produce(east, name, topics.some(50, chance))
+    spoilt_at, begin = file.stat().st_size + 100, 1200
+    for records in (fresh(size, chance), *after):
+        topics.produce(east, name, records)
     stream = Stream(east, {beside: 0})
     key = LaneKey(name, 0)
 
@@ -180,16 +175,51 @@ def test_corrupt_batch(east: LocalCluster, west: LocalCluster, topic: TopicNamer
         _flip(file, spoilt_at)
         async with Mirror(east, west).running(name, beside) as running:
             with stream.flowing():
-                await running.until(lambda reports: reports[key].position == len(before))
-                await until_told(running, key, LaneState.BLOCKED, "corrupt", f"offset {len(before)}")
+                await running.until(lambda reports: reports[key].position == begin)
+                await until_told(running, key, LaneState.BLOCKED, "corrupt", f"offset {begin}")
                 await until_all_advance(running, [LaneKey(beside, 0)])
-                assert running.reports[key].position == len(before)
+                assert running.reports[key].position == begin
                 _flip(file, spoilt_at)
-                await running.until(lambda reports: reports[key].position == 70)
+                await running.until(lambda reports: reports[key].position == begin + size + 1200)
 
     asyncio.run(scenario())
 
     oracle.assert_same(east, west, name)
+
+
+def test_corrupt_batch_of_an_aborted_transaction(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """It is found before a transaction is begun for it at the target; whole again, the lane goes on by itself."""
+    name = topic("spoilt")
+    topics.create_both(east, west, name)
+    topics.produce(east, name, fresh(100, chance))
+    (file,) = _segments(east, name)
+    spoilt_at = file.stat().st_size + 100
+    aborting = TransactionalProducer(east, name)
+    aborting.send(name, fresh(100, chance))
+    aborting.end(commit=False)
+    topics.produce(east, name, fresh(100, chance))
+    key = LaneKey(name, 0)
+
+    async def scenario() -> None:
+        _flip(file, spoilt_at)
+        async with Mirror(east, west).running(name) as running:
+            await until_told(running, key, LaneState.BLOCKED, "corrupt", "offset 100")
+            async with Client(west.admin_cluster()) as client:
+                known = await client.any(ListTransactionsRequest(state_filters=[], producer_id_filters=[]))
+            assert not [each for each in known.transaction_states if name in each.transactional_id]
+            _flip(file, spoilt_at)
+            await running.until(lambda reports: reports[key].position == 301)
+
+    asyncio.run(scenario())
+
+    oracle.assert_same(east, west, name)
+
+
+def fresh(count: int, chance: random.Random) -> list[Given]:
+    """Records of now: several requests of them are in flight at once."""
+    return [record._replace(timestamp=int(time.time() * 1000)) for record in topics.some(count, chance)]
 
 
 def _segments(cluster: LocalCluster, name: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -111,16 +112,11 @@ def test_signals_at_any_moment(scene: Scene, chance: random.Random, number: sign
 
 def test_driver_killed(scene: Scene) -> None:
     """A driver that is killed takes everything it started with it; the next run carries on exactly."""
-    with scene.stream.flowing():
-        with scene.run() as driver:
-            scene.until_copied(driver)
-            driver.process.kill()
-            assert driver.wait() == -signal.SIGKILL
-            driver.assert_alone(term_s=20.0)
-        with scene.run(log="second") as driver:
-            scene.until_copied(driver)
-            driver.interrupt()
-            assert driver.wait() == 128 + signal.SIGINT
+    with scene.stream.flowing(), scene.run() as driver:
+        scene.until_copied(driver)
+        driver.process.kill()
+        assert driver.wait() == -signal.SIGKILL
+        driver.assert_alone(term_s=20.0)
     scene.finish()
 
 
@@ -138,16 +134,16 @@ def test_jvm_killed(scene: Scene) -> None:
 
 def test_two_runs_of_the_same_links(scene: Scene) -> None:
     """The younger run takes over; the older one ends with a code of its own and says why."""
-    with scene.stream.flowing(), scene.run(log="older") as older:
-        scene.until_copied(older)
-        with scene.run(log="younger") as younger:
+    with scene.run(log="older") as older, contextlib.ExitStack() as later:
+        with scene.stream.flowing():
+            scene.until_copied(older)
+            younger = later.enter_context(scene.run(log="younger"))
             assert older.wait() == 15, older.said
             assert "another controller" in older.said.lower()
             older.assert_alone()
             scene.until_copied(younger)
-            younger.interrupt()
-            assert younger.wait() == 128 + signal.SIGINT
-    scene.finish()
+        younger.wait_for(lambda: scene.has_copied(scene.stream.sent[scene.name, 0], 0))
+    scene.stream.assert_mirrored(scene.target)
 
 
 def test_partitions_added(scene: Scene) -> None:

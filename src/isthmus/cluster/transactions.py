@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from isthmus.cluster.ages import record_times
+from isthmus.cluster.producers import active_producers
 from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.model.partitions import PartitionState
-from isthmus.model.transactions import OpenTransaction, TransactionState
+from isthmus.model.transactions import OpenTransaction, TransactionState, is_lone
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -104,6 +104,8 @@ def _transaction(
     coordinated = coordinators.known.get(holder.producer_id)
     if _is_coordinated(holder, coordinators):
         state = TransactionState.OPEN
+    elif is_lone(holder.producer_id):
+        state = TransactionState.MIRRORED
     else:
         state = TransactionState.UNKNOWN if coordinators.silent else TransactionState.HANGING
     return OpenTransaction(
@@ -124,53 +126,15 @@ def _transaction(
 
 
 async def _holders(client: Client, held: Mapping[PartitionKey, PartitionState]) -> tuple[list[_Holder], dict[str, str]]:
-    by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for (topic, number), partition in held.items():
-        by_leader[partition.leader][topic].append(number)
-    answers = await asyncio.gather(
-        *(_ask_leader(client, leader, topics) for leader, topics in by_leader.items()), return_exceptions=True
-    )
-    holders: list[_Holder] = []
-    not_told: dict[str, str] = {}
-    for answer in answers:
-        if isinstance(answer, ClusterError):
-            not_told["producers"] = _untold(answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            holders.extend(answer[0])
-            not_told.update(answer[1])
-    return holders, not_told
-
-
-async def _ask_leader(
-    client: Client, leader: int, topics: Mapping[str, list[int]]
-) -> tuple[list[_Holder], dict[str, str]]:
-    wanted = DescribeProducersRequest.TopicRequest
-    request = DescribeProducersRequest(
-        topics=[wanted(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
-    )
-    answer = await client.broker(leader, request)
-    holders: list[_Holder] = []
-    not_told: dict[str, str] = {}
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                what = f"describing the producers of {topic.name}-{partition.partition_index}"
-                error = codes.error_for(partition.error_code, what, cluster=client.cluster.alias)
-                not_told["producers"] = error.message
-            holders.extend(
-                _Holder(
-                    (topic.name, partition.partition_index),
-                    producer.producer_id,
-                    producer.producer_epoch,
-                    producer.coordinator_epoch,
-                    producer.current_txn_start_offset,
-                )
-                for producer in partition.active_producers
-                if producer.current_txn_start_offset > _NOT_STARTED
-            )
-    return holders, not_told
+    producers = await active_producers(client, {key: partition.leader for key, partition in held.items()})
+    holders = [
+        _Holder(key, each.producer_id, each.producer_epoch, each.coordinator_epoch, each.transaction_start)
+        for key, found in producers.values.items()
+        for each in found
+        if each.transaction_start > _NOT_STARTED
+    ]
+    not_told = [_untold(error) for error in producers.errors.values()]
+    return holders, {"producers": not_told[0]} if not_told else {}
 
 
 async def _coordinators(client: Client, producer_ids: Collection[int]) -> _Coordinators:

@@ -11,7 +11,8 @@ from typing import Final
 from isthmus.control.claims import Claims
 from isthmus.control.identity import cluster_ids, producer_identity
 from isthmus.control.neighbours import neighbouring_claims
-from isthmus.control.observation import expiration_ms, problem_of
+from isthmus.control.observation import problem_of
+from isthmus.control.precautions import precautions
 from isthmus.control.progress import LinkProgress, LinkState, topics_of
 from isthmus.control.session import Session
 from isthmus.control.workers import Workers
@@ -105,7 +106,7 @@ class LinkRun:
                     target=link.target,
                     producer=producer,
                     limits=link.limits,
-                    expiration_ms=await expiration_ms(target) or 0,
+                    expiration_ms=(await precautions(target)).expiration_ms or 0,
                 )
                 session = Session(
                     context, link, source, target, ledger=ledger, claims=self._claims, has_claimed=self.has_claimed

@@ -9,10 +9,11 @@ from typing import Final
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.changes import NewTopic, create_topics
-from isthmus.cluster.configs import Configs, describe_broker_configs
+from isthmus.cluster.configs import Configs
 from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.topics import TopicDescription, describe_topics, selected_topics
+from isthmus.control.precautions import precautions, transactional_topics
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.preflight import TopicPair, uncounted
 from isthmus.model.lane import Problem
@@ -30,7 +31,9 @@ class ObservedLink:
     """Both sides of a link. A topic is in `pairs` when it could be observed, else in `problems`.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
-    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `verified` are topics
+    written in transactions of late, if the target's brokers ask a coordinator before they take a transaction's records;
+    none if they do not.
     """
 
     link: Link
@@ -41,6 +44,7 @@ class ObservedLink:
     defaults: Mapping[str, Configs] = field(default_factory=dict)
     problems: Mapping[str, Problem] = field(default_factory=dict)
     expiration_ms: int | None = None
+    verified: frozenset[str] = frozenset()
 
 
 async def observe(link: Link, source: Client, target: Client, *, topics: Collection[str] | None = None) -> ObservedLink:
@@ -60,12 +64,14 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
     found = await (selected_topics(source, link.topics) if topics is None else source.metadata(topics))
     view = await _Sides.look(source, target, found)
     pairs = await _with_ranges(source, target, view.pairs())
+    taken = await precautions(target)
     return replace(
         seen,
         pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
         defaults=view.defaults,
         problems=view.problems,
-        expiration_ms=await expiration_ms(target),
+        expiration_ms=taken.expiration_ms,
+        verified=await transactional_topics(source, found, pairs) if taken.verifies_transactions else frozenset(),
     )
 
 
@@ -175,20 +181,3 @@ async def _with_holes(
 
     done = await asyncio.gather(*(complete(name, pair) for name, pair in pairs.items()))
     return {name: pair for name, pair in done if name not in problems}
-
-
-async def expiration_ms(target: Client) -> int | None:
-    """The target's `producer.id.expiration.ms`, the smallest of its brokers; `None` where one does not tell.
-
-    :raises ClusterError: The cluster did not answer.
-    """
-    found = []
-    for node_id in (await target.metadata()).brokers:
-        try:
-            entry = (await describe_broker_configs(target, node_id)).get("producer.id.expiration.ms")
-        except ClusterError:
-            return None
-        if entry is None or entry.value is None:
-            return None
-        found.append(int(entry.value))
-    return min(found, default=None)

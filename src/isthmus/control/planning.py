@@ -26,6 +26,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 EXPIRATION_MS_MAX: Final = 2**31 - 1
 """The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
 _DAY_MS: Final = 86_400_000
+_NAMED_MAX: Final = 10
 _START_ANEW: Final = (
     "Decide which data is right. To mirror from the beginning, delete the target topic if it is "
     "there, and start isthmus run again."
@@ -181,6 +182,11 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision) -> Iterator[Lan
 def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
     """What would make the link safer or faster, but is the operator's to decide."""
     copied = [topic.topic for topic in topics if not topic.reasons]
+    yield from _longer_memory(observed, copied)
+    yield from _own_ends(observed, copied)
+
+
+def _longer_memory(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
     current = observed.expiration_ms
     if current is None or not copied:
         return
@@ -193,6 +199,20 @@ def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> I
         f"Set producer.id.expiration.ms={wanted} on the target's brokers (dynamic, all brokers). "
         "Then the brokers themselves refuse a repeated or late write of old records too, on top of "
         "the waiting that protects them now.",
+    )
+
+
+def _own_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
+    topics = sorted(observed.verified.intersection(copied))
+    if not topics:
+        return
+    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    yield Problem(
+        f"{', '.join(topics[:_NAMED_MAX])}{more} are written in transactions. Coordinators of "
+        f"{observed.link.target.alias} write the ends of aborted ones, and may write one twice when a broker fails: "
+        "that partition stops then",
+        "Set transaction.partition.verification.enable=false on the target's brokers (dynamic, all brokers), and grant "
+        "ALTER on the cluster. Then Isthmus writes the ends itself, exactly once.",
     )
 
 

@@ -67,8 +67,8 @@ TARGET_CLUSTER: Final = (
     Need(
         operation=Operation.ALTER,
         level=Level.WARN,
-        purpose="write control records for transactions and holes directly; without it each takes "
-        "an empty transaction, which is slower",
+        purpose="write control records for transactions and holes itself, exactly once; without it coordinators do, "
+        "more slowly and sometimes twice",
     ),
 )
 

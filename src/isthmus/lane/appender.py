@@ -45,7 +45,7 @@ class Writing(Protocol):
     faults: Faults
 
     def may_write(self) -> bool: ...
-    def appended(self, parcel: Parcel, verdict: Verdict, answer: produce.Appended, now_ms: float) -> None: ...
+    def appended(self, told: list[Told], now_ms: float) -> None: ...
     def needs_care(self, run: LaneRun) -> None: ...
 
 
@@ -74,6 +74,7 @@ class Flight(NamedTuple):
     is_alone: bool
 
 
+_NOTHING: Final = Request([], [], 0, Frame([], 0))
 Told = tuple[Parcel, Verdict, produce.Appended]
 """A parcel, what the lane's writer makes of the answer to it, and the answer."""
 
@@ -174,9 +175,7 @@ class TargetAppender:
                 # The next request leaves before anything else is done: the broker shall not wait.
                 if not throttle_ms:
                     self._post(connection, self._following(connection, ahead))
-                now_ms = time.time() * 1000
-                for parcel, verdict, said in told:
-                    self._engine.appended(parcel, verdict, said, now_ms)
+                self._engine.appended(told, time.time() * 1000)
                 if throttle_ms:
                     await asyncio.sleep(throttle_ms / 1000)
         except ClusterError as error:
@@ -213,6 +212,8 @@ class TargetAppender:
         return self._distance.far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES
 
     def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
+        if not parcels:
+            return _NOTHING
         appends = [parcel.append for parcel in parcels]
         version = version_for(connection, appends)
         frame = produce.encode(
@@ -242,8 +243,9 @@ class TargetAppender:
         answer = connection.post_frame(
             request.frame, partial(produce.decode, version=request.version), timeout_s=_ANSWER_S, what="Produce"
         )
-        for run, batch, *_ in request.parcels:
-            run.writer.sent(batch.record_count, batch.max_timestamp)
+        for parcel in request.parcels:
+            batch = parcel.batch
+            parcel.run.writer.sent(batch.record_count, batch.max_timestamp)
         flying = self._flying[connection]
         flying.append(Flight(request, answer, time.monotonic(), is_alone=not flying))
         return True

@@ -7,37 +7,30 @@ here is tried again blindly: after a failure the log is asked first.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import DeleteRecordsRequest
-from kafka.protocol.producer import WriteTxnMarkersRequest
 
-from isthmus.errors import ClusterError, NotAuthorized, Unreachable
+from isthmus.errors import ClusterError
 from isthmus.lane import rebatch
+from isthmus.lane.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.lane.faults import Faults
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
+from isthmus.lane.markers import Markers, Refused
 from isthmus.lane.pieces import COMMIT, Piece, control_type, passes
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.routes import Leader, Routes
+from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
-from isthmus.lane.transaction import NO_PRODUCER, Transactions
+from isthmus.lane.transaction import Transaction
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
-from isthmus.wire.client import Client
-from isthmus.wire.connection import Connection
-from isthmus.wire.offsets import log_ends
+from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, scan, stamp
 
-MARKERS_AT_ONCE: Final = 500
 _TXN_PRODUCE_VERSION: Final = 11
 _TIMEOUT_S: Final = 15.0
 _PRODUCE_TIMEOUT_MS: Final = 10_000
-_ARRIVAL_S: Final = 10.0
-_ARRIVAL_PAUSE_S: Final = 0.002
-_WRITE_TXN_MARKERS: Final = 27
 
 
 class Careful(Protocol):
@@ -52,19 +45,14 @@ class Careful(Protocol):
     def grown(self, size_bytes: int) -> None: ...
 
 
-class Refused(Exception):
-    """The lane cannot go on; `state` and the reason were set on its run."""
-
-
 class Detour:
     """Takes lanes past what the fast path cannot carry."""
 
-    def __init__(self, engine: Careful, target: Client, routes: Routes) -> None:
+    def __init__(self, engine: Careful, routes: Routes) -> None:
         self._engine = engine
-        self._target = target
         self._routes = routes
-        self._transactions = Transactions(target, routes, engine.link)
-        self._may_write_markers = True
+        self._aborts = Aborts(routes, engine.link)
+        self._markers = Markers(engine, routes, self._aborts)
 
     async def take(self, run: LaneRun) -> None:
         """Go on until the head of the lane is plain again, nothing is pending, or writes are not allowed.
@@ -78,11 +66,13 @@ class Detour:
     async def _step(self, run: LaneRun) -> bool:
         """Take what comes next; False when the fast path may go on."""
         position = run.writer.position
-        if run.prefix_end > position or run.prefix_undeleted:
+        if run.ending:
+            await self._markers.confirm(run)
+        elif run.prefix_end > position or run.prefix_undeleted:
             await self._prefix(run)
         elif run.gap_end > position:
             # Deleted at the source and passed as configured: no limit holds here.
-            await self._write_markers_to(run, run.gap_end)
+            await self._markers.fill(run, run.gap_end)
         elif run.pending:
             return await self._head(run, run.pending[0])
         else:
@@ -109,7 +99,7 @@ class Detour:
 
     def forget(self, run: LaneRun) -> None:
         """The lane was looked at anew: what is known of its transactions may be wrong now."""
-        self._transactions.forget(run)
+        self._aborts.forget(run)
 
     # Batches that have to be taken apart
 
@@ -127,13 +117,7 @@ class Detour:
                 batches = rebatch.dense(batch, begin=run.writer.position)
             _check_complete(batch, batches, run.writer.position)
         except ValueError as error:
-            run.fail(
-                LaneState.BLOCKED,
-                str(error),
-                "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus tries again "
-                "every few seconds.",
-            )
-            raise Refused from error
+            raise self._damaged(run, error) from error
         # Aborted data is told apart by its producer, which a new batch does not have by itself.
         batches = [part._replace(producer_id=batch.producer_id) for part in batches]
         pieces = [Piece(part, not piece.is_aborted, piece.is_aborted) for part in batches]
@@ -143,6 +127,11 @@ class Detour:
         elif pieces[-1].batch.offset_end < batch.offset_end:
             pieces.append(Piece(_empty(batch), False, False))
         self._engine.grown(run.replace_head(pieces))
+
+    def _damaged(self, run: LaneRun, error: ValueError) -> Refused:
+        run.is_spoilt = True
+        self._engine.faults.damaged(run, run.writer.position, str(error))
+        return Refused()
 
     # Holes and control records
 
@@ -156,123 +145,42 @@ class Detour:
             )
             raise Refused
         run.holes += size
-        await self._write_markers_to(run, hole_end)
-
-    async def _write_markers_to(self, run: LaneRun, end: int) -> None:
-        while run.writer.position < end and self._engine.may_write():
-            await self._write_markers(run, min(end - run.writer.position, MARKERS_AT_ONCE), commit=False)
+        await self._markers.fill(run, hole_end)
 
     async def _marker(self, run: LaneRun, batch: Batch) -> None:
         commit = control_type(batch) == COMMIT
-        transaction = None if commit else await self._transactions.find(run, batch.producer_id)
+        transaction = None if commit else await self._aborted_transaction(run, batch)
         if transaction is not None and transaction.is_open:
-            position = run.writer.position
-            run.writer.sent()
-            try:
-                await transaction.end(commit=False)
-            except ClusterError:
-                run.writer.abandon()
-                raise
-            await self._arrived(run, position + 1)
+            await self._markers.end(run, batch.producer_id, transaction)
         else:
-            await self._write_markers(run, batch.offset_end - run.writer.position, commit=commit)
-
-    async def _write_markers(self, run: LaneRun, count: int, *, commit: bool) -> None:
-        """Append `count` control records that belong to no transaction: they take offsets and nobody sees them.
-
-        Fewer when writes are forbidden meanwhile.
-        """
-        _, connection = await self._leader(run)
-        if self._may_write_markers and _WRITE_TXN_MARKERS in connection.api_versions:
-            try:
-                return await self._write_markers_directly(run, connection, count, commit=commit)
-            except NotAuthorized:
-                # CLUSTER ALTER is much to ask for; empty transactions do the same, a few milliseconds each.
-                self._may_write_markers = False
-        end = run.writer.position + count
-        while run.writer.position < end and self._engine.may_write():
-            await self._empty_transaction(run, commit=commit)
-        return None
-
-    async def _write_markers_directly(self, run: LaneRun, connection: Connection, count: int, *, commit: bool) -> None:
-        marker_class: Any = WriteTxnMarkersRequest.WritableTxnMarker
-        marker = marker_class(
-            producer_id=self._engine.producer.marker_producer_id,
-            producer_epoch=self._engine.producer.epoch,
-            transaction_result=commit,
-            topics=[marker_class.WritableTxnMarkerTopic(name=run.target[0], partition_indexes=[run.target[1]])],
-            coordinator_epoch=0,
-            transaction_version=0,
-        )
-        run.writer.sent()
-        try:
-            answer = await connection.call(WriteTxnMarkersRequest(markers=[marker] * count), timeout_s=_TIMEOUT_S)
-        except ClusterError:
-            run.writer.abandon()
-            raise
-        results = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
-        failed = next((code for code in results if code != codes.NONE), codes.NONE)
-        if failed in codes.AUTHORIZATION:
-            run.writer.refused()
-            raise codes.error_for(failed, "writing transaction markers", cluster=self._target.cluster.alias)
-        if failed != codes.NONE or not results:
-            run.writer.abandon()
-            raise codes.error_for(failed or -1, "writing transaction markers", cluster=self._target.cluster.alias)
-        if count == 1:
-            run.writer.advanced_unsequenced(count)
-        else:
-            # The broker answers once for all markers of a producer id, with what became of the last one.
-            await self._arrived(run, run.writer.position + count)
-
-    async def _empty_transaction(self, run: LaneRun, *, commit: bool) -> None:
-        transaction = await self._transactions.find(run, NO_PRODUCER)
-        await self._transactions.open(run, transaction)
-        position = run.writer.position
-        run.writer.sent()
-        try:
-            await transaction.end(commit=commit)
-        except ClusterError:
-            run.writer.abandon()
-            raise
-        await self._arrived(run, position + 1)
-
-    async def _arrived(self, run: LaneRun, end: int) -> None:
-        """Wait until the coordinator's control record is in the log, where nothing else may be."""
-        leader, connection = await self._leader(run)
-        deadline = time.monotonic() + _ARRIVAL_S
-        while time.monotonic() < deadline:
-            answer = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
-            if answer.error_code == codes.NONE and answer.offset == end:
-                run.writer.advanced_unsequenced(end - run.writer.position)
-                return
-            if answer.error_code == codes.NONE and answer.offset > end:
-                run.writer.refused()
-                run.fail(
-                    LaneState.FOREIGN_WRITE,
-                    f"the target's log ends at {answer.offset} where {end} was expected: a control record was written "
-                    "twice (the coordinator does so when a leader dies) or somebody else writes to the partition",
-                    "Delete the target topic and run again. Granting ALTER on the cluster avoids the doubled records.",
-                )
-                raise Refused
-            await asyncio.sleep(_ARRIVAL_PAUSE_S)
-        run.writer.abandon()
-        raise Unreachable(
-            f"the end of a transaction did not reach {run.lane.key} in {_ARRIVAL_S:g} s",
-            cluster=self._target.cluster.alias,
-        )
+            await self._markers.write(run, batch.offset_end - run.writer.position, commit=commit)
 
     # Aborted transactions
 
+    async def _aborted_transaction(self, run: LaneRun, batch: Batch) -> Transaction | LoneTransaction:
+        may_be_alone = await self._markers.are_allowed(run)
+        return await self._aborts.find(run, batch.producer_id, may_be_alone=may_be_alone)
+
     async def _aborted(self, run: LaneRun, batch: Batch) -> None:
-        transaction = await self._transactions.find(run, batch.producer_id)
-        await self._transactions.open(run, transaction)
+        try:
+            # The target would tell, but a transaction that was begun in vain runs out, and its end costs an offset.
+            checked(batch)
+        except ValueError as error:
+            raise self._damaged(run, error) from error
+        transaction = await self._aborted_transaction(run, batch)
+        await self._aborts.open(run, transaction)
         header = stamp(batch, transaction.producer_id, transaction.epoch, transaction.sequence, transactional=True)
         append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
         code, message = await self._append(run, batch, append, transaction.transactional_id)
+        if code in UNVERIFIED and isinstance(transaction, LoneTransaction) and not transaction.is_open:
+            run.writer.refused()
+            self._aborts.verified()
+            return
         if code != codes.NONE:
             self._engine.faults.judged(run, run.writer.answered(code, -1), code, message, batch)
             raise Refused
-        transaction.sequence += batch.record_count
+        transaction.is_open = True
+        transaction.sequence = (transaction.sequence + batch.record_count) & SEQUENCE_MASK
         run.writer.advanced_unsequenced(batch.record_count)
         self._engine.advanced(run, 1, run.pending[0].batch.record_count)
 
@@ -306,10 +214,10 @@ class Detour:
             ],
             timeout_ms=_PRODUCE_TIMEOUT_MS,
         )
-        _, connection = await self._leader(run)
+        _, connection = await self._routes.reach(*run.target)
         answer = await connection.call(request, timeout_s=_TIMEOUT_S)
         code = answer.topics[0].partitions[0].error_code
-        codes.raise_for_code(code, f"deleting the fillers of {run.lane.key}", cluster=self._target.cluster.alias)
+        codes.raise_for_code(code, f"deleting the fillers of {run.lane.key}", cluster=self._routes.client.cluster.alias)
         run.prefix_end = -1
         run.prefix_undeleted = False
         run.heal()
@@ -328,7 +236,7 @@ class Detour:
     async def _append_at(
         self, run: LaneRun, batch: Batch, append: produce.Append, transactional_id: str | None
     ) -> tuple[int, str | None, int]:
-        _, connection = await self._leader(run)
+        _, connection = await self._routes.reach(*run.target)
         version = produce.version_for(connection.api_versions)
         if transactional_id is not None:
             version = min(version, _TXN_PRODUCE_VERSION)
@@ -349,10 +257,6 @@ class Detour:
             raise
         answer = answers[produce.answer_key(append, version)]
         return answer.error_code, answer.error_message, answer.base_offset
-
-    async def _leader(self, run: LaneRun) -> tuple[Leader, Connection]:
-        leader = self._routes.require(*run.target)
-        return leader, await self._target.connection(leader.node_id)
 
 
 def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:

@@ -19,10 +19,10 @@ from functools import partial
 from typing import Any, Final
 
 from isthmus.errors import ClusterError
-from isthmus.lane.appender import TargetAppender
-from isthmus.lane.detour import Detour, Refused
+from isthmus.lane.appender import TargetAppender, Told
+from isthmus.lane.detour import Detour
 from isthmus.lane.faults import Faults
-from isthmus.lane.parcels import Parcel
+from isthmus.lane.markers import Refused
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
 from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
@@ -33,7 +33,6 @@ from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
 from isthmus.wire.client import Client
-from isthmus.wire.produce import Appended
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class Engine:
         self._expiration_ms = expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
-        self._detour = Detour(self, target, self._target_routes)
+        self._detour = Detour(self, self._target_routes)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self._runs: dict[LaneKey, LaneRun] = {}
         self._by_source: dict[tuple[str, int], LaneRun] = {}
@@ -272,13 +271,13 @@ class Engine:
         truncated_from = run.writer.truncated_from
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
-        if head is None or head.base_offset > position or truncated_from is not None:
-            run.is_cut = False
+        if head is None or head.base_offset > position or truncated_from is not None or run.is_spoilt:
+            run.is_cut = run.is_spoilt = False
             self._shrunk(run, run.read_from(begin))
             self.stop_reading(run)
         if not run.is_cut and not any(run in reader for reader in self._readers.values()):
             self.reroute(run)
-        if run.prefix_end >= 0 or run.gap_end > position:
+        if run.prefix_end >= 0 or run.gap_end > position or run.ending:
             self.needs_care(run)
         self._offer(run)
 
@@ -308,15 +307,16 @@ class Engine:
             return
         self._appender(leader.node_id).offer(run)
 
-    def appended(self, parcel: Parcel, verdict: Verdict, answer: Appended, now_ms: float) -> None:
-        """A leader has answered an append of the fast path. The lane may have its next one in flight already."""
-        run, batch = parcel.run, parcel.batch
-        if verdict is Verdict.ADVANCED:
-            self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
-            self.advanced(run, parcel.pieces, batch.record_count)
-            self._offer(run)
-        else:
-            self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
+    def appended(self, told: list[Told], now_ms: float) -> None:
+        """A leader has answered a request of the fast path. Its lanes may have their next one in flight already."""
+        for parcel, verdict, answer in told:
+            run, batch = parcel.run, parcel.batch
+            if verdict is Verdict.ADVANCED:
+                self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
+                self.advanced(run, parcel.pieces, batch.record_count)
+                self._offer(run)
+            else:
+                self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """The first pieces of the lane, `records` together, are durable."""

@@ -15,7 +15,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import Gap, LaneState
 from isthmus.wire import codes
-from isthmus.wire.batch import Batch
+from isthmus.wire.batch import Batch, crc_ok
 from isthmus.wire.fetch import SESSION_LOST, Fetched
 
 
@@ -54,13 +54,7 @@ class Faults:
         elif code == codes.OFFSET_OUT_OF_RANGE:
             self._out_of_range(run, fetched)
         elif code == codes.CORRUPT_MESSAGE:
-            if run.state is not LaneState.BLOCKED:
-                run.fail(
-                    LaneState.BLOCKED,
-                    f"the source cannot read its own log at offset {run.read_offset}: CORRUPT_MESSAGE",
-                    "Check the source broker's disk; Isthmus goes on by itself when the batch can be read.",
-                )
-            self._resolver.add(run, DENIED_RETRY_S)
+            self.unreadable(run, "its broker says CORRUPT_MESSAGE")
         elif code in codes.AUTHORIZATION:
             run.fail(
                 LaneState.NOT_AUTHORIZED,
@@ -87,6 +81,25 @@ class Faults:
         else:
             # Either end of the source's log may be the reason; looking at both logs tells which.
             self._resolver.add(run, RETRY_S)
+
+    def unreadable(self, run: LaneRun, what: str) -> None:
+        """What the source delivers at `read_offset` is damaged."""
+        self._engine.stop_reading(run)
+        if run.pending:
+            # What was read before it can still be written.
+            run.is_cut = True
+        else:
+            self.damaged(run, run.read_offset, what)
+            self._resolver.add(run, DENIED_RETRY_S)
+
+    def damaged(self, run: LaneRun, offset: int, what: str) -> None:
+        """Bytes of the source are damaged."""
+        run.fail(
+            LaneState.BLOCKED,
+            f"the source delivers corrupt bytes at offset {offset}: {what}",
+            "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus reads again "
+            "every few seconds and goes on when the bytes are whole.",
+        )
 
     def source_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
         """A source broker does not answer."""
@@ -121,6 +134,10 @@ class Faults:
                 self._resolver.add(run, DENIED_RETRY_S)
             case Verdict.TOO_LARGE:
                 self._too_large(run, said, sent)
+            case Verdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
+                run.is_spoilt = True
+                self.damaged(run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong")
+                self._resolver.add(run, DENIED_RETRY_S)
             case Verdict.REFUSED:
                 run.fail(
                     LaneState.BLOCKED,

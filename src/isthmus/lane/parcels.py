@@ -10,7 +10,7 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import join
 from isthmus.lane.run import LaneRun
-from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, stamp
+from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
 from isthmus.wire.produce import Append
 
 FAT_REQUEST_BYTES: Final = 128 << 10
@@ -89,7 +89,8 @@ def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch
     Joining costs about half a microsecond a record (one where it is compressed), sending a batch by itself some twenty,
     and a request a quarter of a millisecond. So batches of few records are joined; larger ones go as they are, and
     certainly where the heads of `lanes` lanes make a fat request together. Unless the target is far away: then we
-    would wait for answers most of the time, and joining up to `worth_bytes` of a lane costs less.
+    would wait for answers most of the time, and joining up to `worth_bytes` of a lane costs less. What cannot be joined
+    goes as it is.
     """
     first = run.pending[skip]
     bytes_max, piece_bytes_max = JOIN_UP_TO_BYTES, JOIN_BELOW_BYTES
@@ -98,19 +99,26 @@ def _taken(run: LaneRun, skip: int, worth_bytes: int, lanes: int) -> tuple[Batch
         if len(run.pending) == skip + 1:
             return batch, 1
         if batch.record_count >= JOIN_BELOW_RECORDS or batch.size_bytes * lanes >= FAT_REQUEST_BYTES:
+            if not worth_bytes:
+                return batch, 1
             worth_bytes //= _GZIP_COST if batch.codec == _GZIP else 1
             bytes_max = piece_bytes_max = min(bytes_max, worth_bytes)
             if batch.size_bytes * 2 > bytes_max:
                 return batch, 1
     bytes_max = min(bytes_max, run.lane.batch_bytes_max // 2)
-    batches = _joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max)
-    if len(batches) > 1 or first.stored > 1:
-        return join(batches or [first.batch]), max(len(batches), 1)
+    pieces = _joinable(first.batch, islice(run.pending, skip, None), piece_bytes_max, bytes_max) or [first]
+    if len(pieces) > 1 or first.stored > 1:
+        try:
+            # A single batch was not looked at when it came: by itself it would pass on as it is, checksum and all.
+            return join([piece.batch if piece.stored > 1 else checked(piece.batch) for piece in pieces]), len(pieces)
+        except ValueError:
+            if first.stored > 1:
+                raise
     return first.batch, 1
 
 
-def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes_max: int) -> list[Batch]:
-    batches: list[Batch] = []
+def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes_max: int) -> list[Piece]:
+    found: list[Piece] = []
     end, codec, size, records = first.base_offset, first.codec, 0, 0
     for piece in pieces:
         batch = piece.batch
@@ -127,6 +135,6 @@ def _joinable(first: Batch, pieces: Iterator[Piece], piece_bytes_max: int, bytes
             or records > JOIN_UP_TO_RECORDS
         ):
             break
-        batches.append(batch)
+        found.append(piece)
         end = batch.offset_end
-    return batches
+    return found

@@ -13,7 +13,6 @@ from isthmus.lane.faults import Faults
 from isthmus.lane.pieces import AbortedTransaction, pieces
 from isthmus.lane.rebatch import dense
 from isthmus.lane.run import LaneRun
-from isthmus.model.lane import LaneState
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, spans
 from isthmus.wire.client import SILENCE_S
@@ -179,13 +178,7 @@ class SourceReader:
             size = self._offer(run, fetched)
         except ValueError as error:
             self.remove(run)
-            run.fail(
-                LaneState.BLOCKED,
-                f"the source delivers corrupt bytes at offset {run.read_offset}: {error}",
-                "Check the source broker's disk (kafka-dump-log --deep-iteration names the batch). Isthmus reads again "
-                "every few seconds and goes on when the bytes are whole.",
-            )
-            self._engine.faults.misread(run, fetched._replace(error_code=codes.CORRUPT_MESSAGE))
+            self._engine.faults.unreadable(run, str(error))
             return 0
         if size:
             if run.pending_bytes >= LANE_BYTES_MAX:

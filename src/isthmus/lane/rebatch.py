@@ -17,7 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from aiokafka.record.memory_records import MemoryRecords
 
 from isthmus.lane.legacy import messages
-from isthmus.wire.batch import HEADER_BYTES, Batch, compressed, scan
+from isthmus.wire.batch import HEADER_BYTES, Batch, checked, compressed, scan
 
 Headers = list[tuple[str, bytes | None]]
 _BUILDER_BYTES: Final = 1 << 30
@@ -40,8 +40,9 @@ class Record(NamedTuple):
 def records_of(batch: Batch) -> list[Record]:
     """The records of a batch, of any magic and codec, in offset order.
 
-    :raises ValueError: The bytes cannot be decoded.
+    :raises ValueError: The checksum is wrong, or the bytes cannot be decoded.
     """
+    checked(batch)
     if batch.magic != _MAGIC:
         return _legacy_records(batch)
     try:

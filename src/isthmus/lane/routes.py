@@ -60,16 +60,16 @@ class Routes:
         """The leader as last heard, or None while the partition has none."""
         return self._leaders.get((topic, partition))
 
-    def require(self, topic: str, partition: int) -> Leader:
-        """The leader.
+    async def reach(self, topic: str, partition: int) -> tuple[Leader, Connection]:
+        """The leader, and the shared connection to it.
 
-        :raises Unreachable: The partition has none as far as is known.
+        :raises Unreachable: The partition has none as far as is known, or it does not answer.
         """
         leader = self.leader(topic, partition)
         if leader is None:
             alias = self.client.cluster.alias
             raise Unreachable(f"{topic}-{partition} has no leader at {alias}", cluster=alias)
-        return leader
+        return leader, await self.client.connection(leader.node_id)
 
     def forget(self, topic: str, partition: int) -> None:
         """This leader was wrong: do not use it again before a refresh."""

@@ -37,13 +37,14 @@ class LaneRun:
     """The mutable side of a lane, owned by one engine in one event loop.
 
     `pending` holds what was read and is not yet durable at the target, in offset order; `taken` counts the pieces that
-    have left it. `read_offset` is the next
-    offset to fetch, -1 until the target's log was looked at. `prefix_end` is where fillers end that stand for what the
-    source has deleted, -1 when there are none; `prefix_undeleted` that they are in the log. `is_placed` says that
-    the writer knows its place and the fast path may send, `is_busy` that the slow path owns it for the
-    moment, `is_cut` that the source has deleted what comes after `pending`, `is_full` that
-    nothing is read until some of `pending` is written. `tail_check` is what has still to be done
-    before the end of the target's log is believed to be ours.
+    have left it. `read_offset` is the next offset to fetch, -1 until the target's log was looked at. `prefix_end` is
+    where fillers end that stand for what the source has deleted, -1 when there are none; `prefix_undeleted` that they
+    are in the log. `is_placed` says that the writer knows its place and the fast path may send, `is_busy` that the slow
+    path owns it for the moment, `is_cut` that what comes after `pending` cannot be read (deleted, damaged), `is_full`
+    that nothing is read until some of `pending` is written, `is_spoilt` that `pending` is damaged and has to be read
+    again. `tail_check` is what has still to be done before the end of the target's log is believed to be ours. `ending`
+    holds the producers of the source whose transactions here a coordinator may still be ending: until it is done it may
+    write one more control record.
     """
 
     lane: Lane
@@ -62,7 +63,9 @@ class LaneRun:
     is_queued: bool = False
     is_cut: bool = False
     is_full: bool = False
+    is_spoilt: bool = False
     tail_check: TailCheck = TailCheck.CONTENT
+    ending: set[int] = field(default_factory=set)
     holes: int = 0
     prefix_end: int = -1
     prefix_undeleted: bool = False

@@ -11,12 +11,14 @@ from itertools import islice
 from typing import Any, Final
 
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT
 from isthmus.lane.filler import is_filler
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.model.lane import LaneState
+from isthmus.model.transactions import is_lone
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.connection import Connection
@@ -48,7 +50,7 @@ class Tails:
         compared = [run for run in doubted if not self._is_believed(run, tails[run.target])]
         wants = {run.source: Want(run.lane.source_topic_id, run.writer.position - 1, -1, -1) for run in compared}
         sources = await _batches(self._source, wants)
-        unsure = {run for run in compared if not _is_confirmed(run, tails[run.target], sources[run.source])}
+        unsure = {run for run in compared if not self._is_confirmed(run, tails[run.target], sources[run.source])}
         for run in runs:
             if run not in unsure:
                 run.tail_check = TailCheck.DONE
@@ -67,41 +69,39 @@ class Tails:
             return True
         return run.tail_check is TailCheck.PRODUCER and tail.producer_id in self._ours
 
-
-def _is_confirmed(run: LaneRun, tail: Found, source: Found) -> bool:
-    """Whether the last record of the target is the source's; if not, the lane is told why."""
-    if isinstance(tail, ClusterError):
-        run.fail(LaneState.TARGET_UNAVAILABLE, str(tail), tail.hint)
+    def _is_confirmed(self, run: LaneRun, tail: Found, source: Found) -> bool:
+        """Whether the last record of the target is the source's; if not, the lane is told why."""
+        if isinstance(tail, ClusterError):
+            run.fail(LaneState.TARGET_UNAVAILABLE, str(tail), tail.hint)
+            return False
+        if isinstance(source, ClusterError) or tail is None:
+            run.fail(LaneState.SOURCE_UNAVAILABLE, str(source), getattr(source, "hint", ""))
+            return False
+        offset = run.writer.position - 1
+        try:
+            if is_copy(tail, source, offset, is_compacted=run.lane.is_compacted):
+                if tail.is_control and tail.producer_id not in self._ours and not is_lone(tail.producer_id):
+                    # A coordinator wrote it, and may write it once more until it is heard that it need not.
+                    run.ending.update({NO_PRODUCER} if source is None else {NO_PRODUCER, source.producer_id})
+                return True
+        except ValueError as error:
+            run.fail(
+                LaneState.BLOCKED,
+                f"the end of the target's log cannot be compared with the source: {error}",
+                "Check the disks of the brokers (kafka-dump-log --deep-iteration names the batch).",
+            )
+            return False
+        if tail.is_control:
+            what = (
+                "a control record where the source has a record: a coordinator wrote the end of an aborted transaction "
+                "twice, or ended one that nobody went on with in time, or somebody else writes to the partition"
+            )
+            hint = ONCE_HINT
+        else:
+            what = f"not the source's record but one of producer {tail.producer_id}: somebody else writes to it"
+            hint = "Mirror into a topic of its own: delete the target topic, or exclude this one. Deny WRITE to others."
+        run.fail(LaneState.FOREIGN_WRITE, f"what the target has at offset {offset} is {what}", hint)
         return False
-    if isinstance(source, ClusterError) or tail is None:
-        run.fail(LaneState.SOURCE_UNAVAILABLE, str(source), getattr(source, "hint", ""))
-        return False
-    offset = run.writer.position - 1
-    try:
-        if is_copy(tail, source, offset, is_compacted=run.lane.is_compacted):
-            return True
-    except ValueError as error:
-        run.fail(
-            LaneState.BLOCKED,
-            f"the end of the target's log cannot be compared with the source: {error}",
-            "Check the disks of the brokers (kafka-dump-log --deep-iteration names the batch).",
-        )
-        return False
-    if tail.is_control:
-        what = (
-            "is a control record where the source has a record: its coordinator ended an aborted transaction that was "
-        )
-        what += "being copied, as nobody went on with it in time, or somebody else writes to the partition"
-    else:
-        what = (
-            f"is not the source's record but one of producer {tail.producer_id}: somebody else writes to the partition"
-        )
-    run.fail(
-        LaneState.FOREIGN_WRITE,
-        f"what the target has at offset {offset} {what}",
-        "Mirror into a topic of its own: delete the target topic, or exclude this one. Deny WRITE to others.",
-    )
-    return False
 
 
 def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool) -> bool:

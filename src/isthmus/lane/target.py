@@ -13,7 +13,7 @@ from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
 
-_DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_PRODUCERS: Final = 61
 _TIMEOUT_S: Final = 3.0
 
 
@@ -49,7 +49,7 @@ async def producer_states(
     connection: Connection, keys: Iterable[PartitionKey], producer_id: int
 ) -> dict[PartitionKey, ProducerState]:
     """What the leader keeps of `producer_id` in each partition; nothing where it keeps none or does not tell."""
-    if _DESCRIBE_PRODUCERS not in connection.api_versions:
+    if DESCRIBE_PRODUCERS not in connection.api_versions:
         return {}
     topics: dict[str, list[int]] = {}
     for topic, partition in keys:
@@ -62,7 +62,9 @@ async def producer_states(
     )
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
     return {
-        (topic.name, p.partition_index): ProducerState(state.producer_epoch, state.last_sequence)
+        (topic.name, p.partition_index): ProducerState(
+            state.producer_epoch, state.last_sequence, state.current_txn_start_offset
+        )
         for topic in answer.topics
         for p in topic.partitions
         for state in p.active_producers

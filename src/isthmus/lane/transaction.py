@@ -10,7 +10,6 @@ a transaction its predecessor left open and carries it on, where InitProducerId 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import Any, Final
 
@@ -21,20 +20,16 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
-from isthmus.errors import BrokerRefused, ClusterError, Unreachable, UnsupportedByBroker
-from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
-from isthmus.lane.target import producer_states
+from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.offsets import PartitionKey, log_ends
+from isthmus.wire.offsets import PartitionKey
 
 _TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
 _PATIENCE_S: Final = 30.0
-_PAUSE_S: Final = 0.02
+_PAUSE_S: Final = 0.005
 _NOT_FOUND: Final = 105
-NO_PRODUCER: Final = -1
 _AGAIN: Final = frozenset(
     {
         codes.CONCURRENT_TRANSACTIONS,
@@ -132,7 +127,7 @@ class Transaction:
         self.is_open = True
 
     async def end(self, *, commit: bool) -> None:
-        """End the transaction. The control record reaches the partition a little later: look at its log end.
+        """End the transaction. The control record reaches the partition a little later.
 
         :raises Unreachable: Whether it ended is unknown: only the log can tell.
         :raises ClusterError: It was refused.
@@ -146,6 +141,15 @@ class Transaction:
         )
         await self._ask(request, lambda a: a.error_code, "ending a transaction")
         self.is_open = False
+
+    async def ended(self, *, commit: bool) -> None:
+        """Wait until the coordinator has written the last control record of what was ended: none follows.
+
+        It answers CONCURRENT_TRANSACTIONS until then to whoever ends the transaction once more.
+
+        :raises ClusterError: As for `end`.
+        """
+        await self.end(commit=commit)
 
     async def _ask(self, request: Any, code_of: Any, what: str) -> Any:
         deadline = time.monotonic() + _PATIENCE_S
@@ -171,67 +175,3 @@ class Transaction:
 
     def _refused(self, code: int, what: str) -> ClusterError:
         return codes.error_for(code, f"{what} of {self.transactional_id}", cluster=self._client.cluster.alias)
-
-
-class Transactions:
-    """The transactions of all lanes: one for each producer of the source whose records are being aborted."""
-
-    def __init__(self, client: Client, routes: Routes, link: str) -> None:
-        self._client = client
-        self._routes = routes
-        self._link = link
-        self._known: dict[tuple[LaneRun, int], Transaction] = {}
-
-    def forget(self, run: LaneRun) -> None:
-        """The lane was looked at anew: what is known of its transactions may be wrong now."""
-        for key in [key for key in self._known if key[0] is run]:
-            del self._known[key]
-
-    async def find(self, run: LaneRun, source_producer_id: int) -> Transaction:
-        """The transaction for aborted records of a producer of the source; `NO_PRODUCER` for control records alone.
-
-        :raises ClusterError: The target does not answer, or the log has grown since it was looked at.
-        """
-        key = (run, source_producer_id)
-        transaction = self._known.get(key)
-        if transaction is None:
-            purpose = "marker" if source_producer_id == NO_PRODUCER else str(source_producer_id)
-            transaction = Transaction(self._client, f"isthmus.{self._link}.{run.lane.key}.{purpose}")
-            # Where brokers cannot tell, `initialize` aborts what was left, and the log's end shows it.
-            with contextlib.suppress(UnsupportedByBroker):
-                await transaction.find(run.target)
-            if transaction.is_open:
-                await self._carry_on(run, transaction)
-            await self._check_end(run)
-            self._known[key] = transaction
-        return transaction
-
-    async def open(self, run: LaneRun, transaction: Transaction) -> None:
-        """Open a transaction unless it is.
-
-        :raises ClusterError: As for `find`.
-        """
-        if transaction.is_open:
-            return
-        if transaction.producer_id < 0:
-            await transaction.initialize()
-            await self._check_end(run)
-        await transaction.begin(run.target)
-
-    async def _carry_on(self, run: LaneRun, transaction: Transaction) -> None:
-        connection = await self._client.connection(self._routes.require(*run.target).node_id)
-        state = (await producer_states(connection, [run.target], transaction.producer_id)).get(run.target)
-        # Sequences begin anew with every epoch, also in a transaction that holds no record yet.
-        is_begun = state is not None and state.epoch == transaction.epoch
-        transaction.sequence = state.last_sequence + 1 if state is not None and is_begun else 0
-
-    async def _check_end(self, run: LaneRun) -> None:
-        """An earlier owner's transaction may have ended, or been aborted, since the log was looked at."""
-        leader = self._routes.require(*run.target)
-        connection = await self._client.connection(leader.node_id)
-        end = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
-        if end.error_code != codes.NONE or end.offset != run.writer.position:
-            raise Unreachable(
-                f"the end of {run.lane.key} has to be looked up again: {codes.name_of(end.error_code)} at {end.offset}",
-                cluster=self._client.cluster.alias,
-            )

@@ -221,6 +221,15 @@ def transaction_findings(
                 f"--bootstrap-server ({cluster or subject}) abort --topic {transaction.topic} --partition "
                 f"{transaction.partition} --start-offset {transaction.first_offset}",
             )
+        elif transaction.state is TransactionState.MIRRORED:
+            yield Finding(
+                level=Level.WARN,
+                subject=where,
+                check="open transaction",
+                message=f"{held}: a link of Isthmus copies an aborted transaction of its source into it",
+                hint="The link ends it when it goes on. Do not abort it by hand: the mirror would have an offset too "
+                "many.",
+            )
         elif _is_overdue(transaction, now_ms):
             yield Finding(
                 level=Level.WARN,

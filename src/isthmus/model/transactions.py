@@ -3,7 +3,32 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_INDEX_AT: Final = 48
+_LONE: Final = 1 << 62
+"""Clusters count producer ids up from 0: they will never get there."""
+
+
+def lone_producer_id(source_producer_id: int) -> int:
+    """The producer under which a link writes aborted records of a producer of the source, unknown to any coordinator.
+
+    Mirrored once more it stays as it is.
+    """
+    return source_producer_id | _LONE
+
+
+def marker_producer_ids(producer_id: int, count: int) -> list[int]:
+    """`count` producers (at most 2^14) for control records that belong to no transaction, `producer_id` the first.
+
+    A broker answers once for each producer, so where every marker has one of its own each is answered.
+    """
+    return [producer_id, *(producer_id | _LONE | index << _INDEX_AT for index in range(1, count))]
+
+
+def is_lone(producer_id: int) -> bool:
+    """Whether a producer id is one that no coordinator gave: records and markers under it are the work of a link."""
+    return producer_id >= _LONE
 
 
 class TransactionState(enum.StrEnum):
@@ -13,6 +38,8 @@ class TransactionState(enum.StrEnum):
     """Its coordinator knows it and will end it, at the latest when it times out."""
     HANGING = "hanging"
     """No coordinator knows it: nobody will ever end it."""
+    MIRRORED = "mirrored"
+    """A link of ours copies an aborted transaction into it, and ends it; no coordinator knows it."""
     UNKNOWN = "unknown"
     """The coordinators did not tell: their version, our rights, or an election."""
 

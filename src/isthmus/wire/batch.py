@@ -1,7 +1,8 @@
 """Record batches as bytes: scanning, checking and stamping them without looking at a record.
 
 A batch of magic 2 starts with a header of 61 bytes (KIP-98); the CRC32C covers everything from `attributes` on. What
-a copier changes lies in the header alone, so the records behind it are passed on as the very bytes that were read.
+a copier changes lies in the header alone, so the records behind it are passed on as the very bytes that were read,
+and nobody has to look at them: the CRC of the new header and the old records follows from the old CRC.
 
     offset field            size    offset field           size    offset field             size
          0 baseOffset          8        21 attributes         2        43 producerId            8
@@ -19,6 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
+from isthmus.wire.checksum import changed
+
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
 RECORDS_BEGIN: Final = 57
@@ -27,8 +30,8 @@ _FRAME: Final = struct.Struct(">qiib")
 _FRAME_BYTES: Final = 12
 _CHECKED_BEGIN: Final = 21
 _CHECKED: Final = struct.Struct(">hiqqqhii")
-_CRC_AT: Final = 17
-_CRC: Final = struct.Struct(">I")
+_UNCHECKED: Final = struct.Struct(">qiibI")
+"""What stands before the checked part: the frame, the magic and the CRC."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -136,12 +139,15 @@ def scan(records: bytes | bytearray | memoryview) -> Iterator[Batch]:
 def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would double its cost
     records: bytes | bytearray | memoryview, *, tiny_bytes: int, span_bytes: int
 ) -> Iterator[tuple[Batch, int]]:
-    """The whole batches in a fetched record set, checked; runs of tiny ones count as a single `Batch`.
+    """The whole batches in a fetched record set; runs of tiny ones count as a single `Batch`.
 
     Yields batches and how many stored batches the view of each covers. Only batches of magic 2 below `tiny_bytes` that
     hold ordinary records, follow one another without a hole and share a codec and a leader epoch make a run; a run ends
     at `span_bytes`.
     A source of one-record batches would otherwise cost an object and several calls for every record.
+
+    Checksums are compared, but not those of ordinary batches of `tiny_bytes` or more: these may pass on as the bytes
+    they are, checksum and all (see `stamp`). Whoever does anything else with one has to have it `checked` first.
 
     :raises ValueError: A checksum is wrong, or the bytes cannot be record batches.
     """
@@ -156,11 +162,13 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
         size = length + _FRAME_BYTES
         if size > end - position or magic != 2:
             break
-        if size < HEADER_BYTES or crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc:
+        is_ordinary = base_timestamp >= 0 and not attributes & _NOT_ORDINARY and count == last_delta + 1
+        is_tiny = is_ordinary and size < tiny_bytes
+        passes = is_ordinary and not is_tiny
+        if size < HEADER_BYTES or (not passes and crc32c(view[position + _CHECKED_BEGIN : position + size]) != crc):
             # Told below, when what is whole before it has been handed out.
             break
-        is_ordinary = base_timestamp >= 0 and not attributes & _NOT_ORDINARY and count == last_delta + 1
-        if is_ordinary and size < tiny_bytes:
+        if is_tiny:
             follows = parts and base == run_end and epoch == run[2] and attributes & CODEC_MASK == codec
             if follows and position - begin < span_bytes:
                 parts += 1
@@ -182,9 +190,7 @@ def spans(  # noqa: C901  # one loop on purpose: a call per stored batch would d
     if parts:
         yield _span(run, run_end, run_max, run_count, view[begin:position]), parts
     for batch in scan(view[position:]):
-        if batch.magic == 2 and not crc_ok(batch):
-            raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
-        yield batch, 1
+        yield checked(batch), 1
 
 
 def _span(fields: Any, offset_end: int, max_timestamp: int, count: int, view: memoryview) -> Batch:
@@ -219,10 +225,20 @@ def crc_ok(batch: Batch) -> bool:
     return bool(crc32c(batch.view[_CHECKED_BEGIN:]) == batch.crc)
 
 
+def checked(batch: Batch) -> Batch:
+    """The batch, if its checksum is right; those of magic 0 and 1 are the decoder's to check.
+
+    :raises ValueError: It is wrong.
+    """
+    if batch.magic == 2 and not crc_ok(batch):
+        raise ValueError(f"the checksum of the batch at offset {batch.base_offset} is wrong")
+    return batch
+
+
 def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
     """An uncompressed batch with `records` (its own, compressed) behind a header that says so."""
     attributes = batch.attributes & ~CODEC_MASK | codec
-    checked = _CHECKED.pack(
+    front = _CHECKED.pack(
         attributes,
         batch.record_count - 1,
         batch.base_timestamp,
@@ -232,9 +248,10 @@ def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
         batch.base_sequence,
         batch.record_count,
     )
-    crc = crc32c(records, crc32c(checked))
-    frame = _FRAME.pack(batch.base_offset, HEADER_BYTES - _FRAME_BYTES + len(records), batch.leader_epoch, 2)
-    view = memoryview(b"".join((frame, _CRC.pack(crc), checked, records)))
+    crc = crc32c(records, crc32c(front))
+    length = HEADER_BYTES - _FRAME_BYTES + len(records)
+    unchecked = _UNCHECKED.pack(batch.base_offset, length, batch.leader_epoch, 2, crc)
+    view = memoryview(b"".join((unchecked, front, records)))
     return batch._replace(attributes=attributes, crc=crc, view=view)
 
 
@@ -244,12 +261,15 @@ def stamp(batch: Batch, producer_id: int, producer_epoch: int, sequence: int, *,
     The base offset becomes 0 as the broker demands of clients. The bits for LogAppendTime and the delete horizon
     (KIP-534) belong to the source's log and are cleared, the transactional bit follows `transactional`. Send it
     followed by `batch.view[61:]`. `sequence` is taken modulo 2^31, the broker's own arithmetic.
+
+    The batch's checksum travels: the new one says what the old one did of the same records. A batch that was damaged
+    stays so, and brokers refuse it.
     """
     attributes = batch.attributes & CODEC_MASK
     if transactional:
         attributes |= TRANSACTIONAL
     count = batch.record_count
-    checked = _CHECKED.pack(
+    front = _CHECKED.pack(
         attributes,
         count - 1,
         batch.base_timestamp,
@@ -259,5 +279,7 @@ def stamp(batch: Batch, producer_id: int, producer_epoch: int, sequence: int, *,
         sequence & SEQUENCE_MASK,
         count,
     )
-    crc = crc32c(batch.view[HEADER_BYTES:], crc32c(checked))
-    return b"".join((_FRAME.pack(0, len(batch.view) - _FRAME_BYTES, -1, 2), _CRC.pack(crc), checked))
+    view = batch.view
+    size = len(view)
+    crc = changed(batch.crc, view[_CHECKED_BEGIN:HEADER_BYTES], front, size - HEADER_BYTES)
+    return _UNCHECKED.pack(0, size - _FRAME_BYTES, -1, 2, crc) + front

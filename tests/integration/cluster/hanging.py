@@ -24,29 +24,36 @@ _VERIFICATION: Final = "transaction.partition.verification.enable"
 # The last version in which a client says itself which partitions a transaction has (KIP-890).
 _PRODUCE_VERSION: Final = 11
 _TERM_S: Final = 30.0
+_PAUSE_S: Final = 0.02
 
 
 def leave_hanging(cluster: LocalCluster, name: str, records: int) -> int:
     """Write records of a transaction that its coordinator never hears of; the producer id."""
-    with _trusting(cluster):
+    with trusting(cluster):
         return asyncio.run(_leave(cluster, name, records))
 
 
 @contextmanager
-def _trusting(cluster: LocalCluster) -> Iterator[None]:
+def trusting(cluster: LocalCluster) -> Iterator[None]:
     """Meanwhile leaders do not ask coordinators whether a transaction exists."""
-    _set(cluster, ConfigEntry(_VERIFICATION, "false", incremental_operation=AlterConfigOpType.SET))
+    _set(cluster, ConfigEntry(_VERIFICATION, "false", incremental_operation=AlterConfigOpType.SET), "false")
     try:
         yield
     finally:
-        _set(cluster, ConfigEntry(_VERIFICATION, None, incremental_operation=AlterConfigOpType.DELETE))
+        _set(cluster, ConfigEntry(_VERIFICATION, None, incremental_operation=AlterConfigOpType.DELETE), "true")
 
 
-def _set(cluster: LocalCluster, entry: ConfigEntry) -> None:
+def _set(cluster: LocalCluster, entry: ConfigEntry, value: str) -> None:
+    """Change a broker config and wait until every broker has heard of it: the controller answers before."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(_TERM_S)
+    deadline = time.monotonic() + _TERM_S
+    for broker in cluster.brokers:
+        # librdkafka takes one broker a request.
+        resource = ConfigResource(ResourceType.BROKER, str(broker.node_id), incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(_TERM_S)
+        while admin.describe_configs([resource])[resource].result(_TERM_S)[_VERIFICATION].value != value:
+            assert time.monotonic() < deadline, f"{broker!r} has not heard of {entry!r}"
+            time.sleep(_PAUSE_S)
 
 
 async def _leave(cluster: LocalCluster, name: str, records: int) -> int:

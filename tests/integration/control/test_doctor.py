@@ -7,15 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
@@ -23,6 +15,7 @@ from isthmus.control.known import KnownCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState
+from tests.integration.acls import CLUSTER, denied, deny
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import topics
@@ -31,7 +24,6 @@ from tests.integration.lane.transactions import TransactionalProducer
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-_FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
 
 
 @pytest.fixture(scope="module")
@@ -39,30 +31,6 @@ def secured() -> Iterator[LocalCluster]:
     """A cluster with an authorizer, where `isthmus` has the rights a link needs."""
     with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
         yield cluster
-
-
-def deny(cluster: LocalCluster, name: str, *operations: AclOperation) -> None:
-    """Take rights on a topic from the user `isthmus`."""
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    rules = [
-        AclBinding(
-            ResourceType.TOPIC,
-            name,
-            ResourcePatternType.LITERAL,
-            "User:isthmus",
-            "*",
-            operation,
-            AclPermissionType.DENY,
-        )
-        for operation in operations
-    ]
-    for future in admin.create_acls(rules).values():
-        future.result(30)
-    # The controller knows them now; the brokers learn of them a moment later.
-    for rule in rules:
-        wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
-        while not admin.describe_acls(wanted).result(30):
-            time.sleep(0.02)
 
 
 def examined(source: Cluster, target: Cluster, *patterns: str) -> list[Finding]:
@@ -92,8 +60,8 @@ def test_missing_rights_at_the_source(secured: LocalCluster, west: LocalCluster,
     stem = topic("source")
     for name in ("a", "b", "c"):
         topics.create(secured, f"{stem}.{name}")
-    deny(secured, f"{stem}.a", AclOperation.READ)
-    deny(secured, f"{stem}.b", AclOperation.DESCRIBE_CONFIGS)
+    deny(secured, ResourceType.TOPIC, f"{stem}.a", AclOperation.READ)
+    deny(secured, ResourceType.TOPIC, f"{stem}.b", AclOperation.DESCRIBE_CONFIGS)
     findings = examined(secured.cluster(), west.cluster(), f"{stem}.*")
     told = errors(findings)
     assert any(f"READ is missing at secured on {stem}.a: needed to copy" in message for message in told)
@@ -107,8 +75,8 @@ def test_missing_rights_at_the_target(east: LocalCluster, secured: LocalCluster,
     for name in (there, missing):
         topics.create(east, name)
     topics.create(secured, there)
-    deny(secured, there, AclOperation.WRITE, AclOperation.ALTER)
-    deny(secured, missing, AclOperation.CREATE)
+    deny(secured, ResourceType.TOPIC, there, AclOperation.WRITE, AclOperation.ALTER)
+    deny(secured, ResourceType.TOPIC, missing, AclOperation.CREATE)
     findings = examined(east.cluster(), secured.cluster(), there, missing)
     told = errors(findings)
     assert any(f"WRITE is missing at secured on {there}" in message for message in told)
@@ -168,55 +136,27 @@ def test_hidden_transaction_is_not_called_hanging(secured: LocalCluster, west: L
     topics.create(secured, name)
     producer = TransactionalProducer(secured, f"{name}-id")
     producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
-    admin = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
-    rule = AclBinding(
-        ResourceType.TRANSACTIONAL_ID,
-        "*",
-        ResourcePatternType.LITERAL,
-        "User:isthmus",
-        "*",
-        AclOperation.DESCRIBE,
-        AclPermissionType.DENY,
-    )
-    admin.create_acls([rule])[rule].result(30)
     known = KnownCluster(secured.cluster())
-    try:
+    with denied(secured, ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE):
         deadline = time.monotonic() + 30
         while not (report := known.topics([name])).not_told:
             assert time.monotonic() < deadline
         assert [transaction.state for transaction in report.transactions] == [TransactionState.UNKNOWN]
         assert "DESCRIBE on all transactional ids is missing" in report.not_told["transactions"]
         assert not any(finding.check == "hanging transaction" for finding in report.findings)
-    finally:
-        wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
-        admin.delete_acls([wanted])[wanted].result(30)
-        producer.end(commit=True)
+    producer.end(commit=True)
 
 
 def test_missing_rights_leave_out_their_part_only(secured: LocalCluster, topic: TopicNamer) -> None:
     """Without DESCRIBE on the cluster the controllers are not told, without DESCRIBE_CONFIGS min.insync.replicas."""
     name = topic("partly")
     topics.create(secured, name, min_insync_replicas=1)
-    deny(secured, name, AclOperation.DESCRIBE_CONFIGS)
-    rule = AclBinding(
-        ResourceType.BROKER,
-        "kafka-cluster",
-        ResourcePatternType.LITERAL,
-        "User:isthmus",
-        "*",
-        AclOperation.DESCRIBE,
-        AclPermissionType.DENY,
-    )
-    admin = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
-    admin.create_acls([rule])[rule].result(30)
+    deny(secured, ResourceType.TOPIC, name, AclOperation.DESCRIBE_CONFIGS)
     known = KnownCluster(secured.cluster())
-    try:
+    with denied(secured, *CLUSTER, AclOperation.DESCRIBE):
         deadline = time.monotonic() + 30
         while (report := known.describe()).quorum is not None:
             assert time.monotonic() < deadline
-    finally:
-        wanted = AclBindingFilter(*(getattr(rule, field) for field in _FIELDS))
-        admin.delete_acls([wanted])[wanted].result(30)
     assert "quorum" in report.not_told["quorum"]
     assert "min.insync.replicas" in report.not_told
     assert [broker.node_id for broker in report.brokers] == [1]

@@ -20,8 +20,8 @@ from isthmus.cluster.groups import OFFSETS_TOPIC, committed_offsets
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
 from isthmus.wire.client import Client
+from tests.integration.acls import denied
 from tests.integration.groups import consumers
-from tests.integration.groups.acls import deny, permit
 from tests.integration.lane.topics import SEPTEMBER, Given, create, produce
 
 pytestmark = pytest.mark.integration
@@ -160,7 +160,6 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
     name, group = topic("polled"), topic("polled")
     create(secured, name)
     consumers.commit(secured, {group: {(name, 0): 3}})
-    rules = [deny(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ)]
 
     async def scenario() -> None:
         async with Client(secured.cluster()) as client:
@@ -179,7 +178,5 @@ def test_polling_where_the_log_may_not_be_read(secured: LocalCluster, topic: Top
             assert source.positions[group][name, 0].offset == 4
             await source.aclose()
 
-    try:
+    with denied(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ):
         asyncio.run(scenario())
-    finally:
-        permit(secured, rules)

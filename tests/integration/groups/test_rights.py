@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -14,8 +15,8 @@ from isthmus.control.doctor import examine
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
+from tests.integration.acls import CLUSTER, denied, deny
 from tests.integration.groups import consumers
-from tests.integration.groups.acls import deny, permit
 from tests.integration.groups.carrying import carrying, link_of
 from tests.integration.groups.test_carrying import filled
 from tests.integration.lane.topics import as_admin, create
@@ -64,22 +65,21 @@ def test_a_group_that_may_be_read_later(
     free = f"{group}-free"
     filled(secured, east, name, 10, partitions=2)
     consumers.commit(secured, {group: {(name, 0): 4, (name, 1): 5}, free: {(name, 0): 1}})
-    rules = [deny(secured, ResourceType.GROUP, group, AclOperation.DESCRIBE)]
-    if not is_listed:
-        rules.append(deny(secured, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE))
+    rules = ExitStack()
     link = link_of(secured.cluster(), as_admin(east), [name], [f"{group}*"], name=f"{name}-late")
 
     async def scenario() -> None:
         async with carrying(link) as running:
             await running.until_at(free, {0: 1})
             await running.until(lambda: running.standing(group) is Standing.NOT_AUTHORIZED)
-            await asyncio.to_thread(permit, secured, rules)
+            await asyncio.to_thread(rules.close)
             await running.until_at(group, {0: 4, 1: 5})
 
-    try:
+    with rules:
+        rules.enter_context(denied(secured, ResourceType.GROUP, group, AclOperation.DESCRIBE))
+        if not is_listed:
+            rules.enter_context(denied(secured, *CLUSTER, AclOperation.DESCRIBE))
         asyncio.run(scenario())
-    finally:
-        permit(secured, rules)
 
 
 def test_without_the_log_no_group_is_deleted(secured: LocalCluster, east: LocalCluster, topic: TopicNamer) -> None:
@@ -87,7 +87,6 @@ def test_without_the_log_no_group_is_deleted(secured: LocalCluster, east: LocalC
     name, group = topic("kept"), topic("kept")
     filled(secured, east, name, 10)
     consumers.commit(secured, {group: {(name, 0): 4}})
-    rules = [deny(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ)]
     link = link_of(secured.cluster(), as_admin(east), [name], [group], name=name, delete_at_target=True)
 
     async def scenario() -> None:
@@ -101,10 +100,8 @@ def test_without_the_log_no_group_is_deleted(secured: LocalCluster, east: LocalC
             assert OFFSETS_TOPIC in found.problem.hint
             assert await running.offsets(group) == {0: 4}
 
-    try:
+    with denied(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ):
         asyncio.run(scenario())
-    finally:
-        permit(secured, rules)
 
 
 def test_without_transactions_the_guard_is_weaker_and_says_so(

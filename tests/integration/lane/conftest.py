@@ -7,16 +7,10 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation
 
 from isthmus.cluster.local import LocalCluster
+from tests.integration.acls import CLUSTER, deny
 from tests.integration.lane.mirror import Mirror
 
 
@@ -38,15 +32,5 @@ def chance() -> random.Random:
 def guarded() -> Iterator[LocalCluster]:
     """A secured cluster that does not let Isthmus write transaction markers (CLUSTER ALTER)."""
     with LocalCluster.start("guarded", brokers=1, secure=True, heap_mb=256) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-        right = AclBindingFilter(
-            ResourceType.BROKER,
-            "kafka-cluster",
-            ResourcePatternType.LITERAL,
-            "User:isthmus",
-            "*",
-            AclOperation.ALTER,
-            AclPermissionType.ALLOW,
-        )
-        assert len(admin.delete_acls([right])[right].result(10)) == 1
+        deny(cluster, *CLUSTER, AclOperation.ALTER)
         yield cluster

@@ -35,6 +35,11 @@ def all_are(state: LaneState) -> Callable[[Reports], bool]:
     return lambda reports: all(report.state is state for report in reports.values())
 
 
+def reached(offset: int) -> Callable[[Reports], bool]:
+    """Every lane has copied what lies before this offset."""
+    return lambda reports: all(report.position >= offset for report in reports.values())
+
+
 class Running:
     """An engine at work."""
 

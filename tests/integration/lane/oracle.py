@@ -16,6 +16,7 @@ from tests.integration.lane.topics import Brokers
 Isolation = Literal["read_committed", "read_uncommitted"]
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
 _BATCH: Final = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+)")
+_PRODUCER: Final = re.compile(r"producerId: (-?\d+)")
 _SILENCE_S: Final = 30.0
 _ADMIN_S: Final = 10.0
 
@@ -97,11 +98,19 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
 
 def batches(cluster: LocalCluster, topic: str, partition: int = 0) -> list[tuple[int, int, int]]:
     """First offset, last offset and record count of every batch, as Kafka's own tool reads them off broker 1's disk."""
+    found = [tuple(map(int, match.groups())) for match in _BATCH.finditer(_dumped(cluster, topic, partition))]
+    return sorted({(first, last, count) for first, last, count in found})
+
+
+def producer_ids(cluster: LocalCluster, topic: str, partition: int = 0) -> set[int]:
+    """Who wrote the batches on broker 1's disk, as Kafka's own tool tells; -1 for those of no such producer."""
+    return {int(found) for found in _PRODUCER.findall(_dumped(cluster, topic, partition))}
+
+
+def _dumped(cluster: LocalCluster, topic: str, partition: int) -> str:
     folder = cluster.broker(1).folder / "data" / f"{topic}-{partition}"
     files = ",".join(str(file) for file in sorted(folder.glob("*.log")))
-    result = kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", files)
-    found = [tuple(map(int, match.groups())) for match in _BATCH.finditer(result.stdout)]
-    return sorted({(first, last, count) for first, last, count in found})
+    return kafka_tool("org.apache.kafka.tools.DumpLogSegments", "--files", files).stdout
 
 
 def assert_same(

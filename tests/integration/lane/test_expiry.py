@@ -86,4 +86,4 @@ def test_transaction_ended_by_its_coordinator(
         settings = {"abandoned": abandoned, "expiration_ms": EXPIRATION_MS}
         (report,) = mirror.copy(name, engine=settings, until=all_are(LaneState.FOREIGN_WRITE)).values()
         assert report.problem is not None
-        assert "its coordinator ended" in report.problem.message
+        assert "ended one that nobody went on with in time" in report.problem.message

@@ -7,18 +7,11 @@ import random
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
+from tests.integration.acls import denied
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are
 from tests.integration.lane.transactions import TransactionalProducer
@@ -99,16 +92,11 @@ def test_fillers_are_deleted_by_the_next_owner(
     topics.create_both(east, guarded, name)
     topics.produce(east, name, topics.some(50, chance))
     topics.delete_records(east, name, 30)
-    admin = AdminClient({"bootstrap.servers": guarded.admin_bootstrap_servers})
-    where = (ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:isthmus")
-    refusal = AclBinding(*where, "*", AclOperation.DELETE, AclPermissionType.DENY)
-    admin.create_acls([refusal])[refusal].result(20)
     mirror = Mirror(east, guarded)
 
-    reports = mirror.copy(name, until=all_are(LaneState.NOT_AUTHORIZED))
+    with denied(guarded, ResourceType.TOPIC, name, AclOperation.DELETE):
+        reports = mirror.copy(name, until=all_are(LaneState.NOT_AUTHORIZED))
     assert reports[LaneKey(name, 0)].position == 30
-    refusals = AclBindingFilter(*where, "*", AclOperation.DELETE, AclPermissionType.DENY)
-    admin.delete_acls([refusals])[refusals].result(20)
     mirror.forget()
     mirror.copy(name)
 

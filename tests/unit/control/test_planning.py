@@ -158,6 +158,16 @@ def test_expiration_is_recommended_by_the_age_of_records() -> None:
     assert recommendation(plan_link(unseen, Claims())) == ""
 
 
+def test_transactions_ended_by_coordinators_are_advised_against() -> None:
+    """Where brokers verify transactions and a copied topic has some, the setting that lets us end them is named."""
+    pair = TopicPair(source=topic(), target=None)
+    assert "verification" not in recommendation(plan_link(observed(pair), Claims()))
+    verified = observed(pair, verified=frozenset({"orders", "left-out"}))
+    (problem,) = plan_link(verified, Claims()).recommendations
+    assert problem.message.startswith("orders are written in transactions")
+    assert "transaction.partition.verification.enable=false" in problem.hint
+
+
 configs = st.fixed_dictionaries(
     {},
     optional={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.lane.parcels import JOIN_UP_TO_BYTES, Parcel, behind, head
@@ -14,6 +14,7 @@ from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Writer
 from isthmus.model.lane import Lane
+from isthmus.wire.batch import crc_ok
 from tests.unit.wire.stored import PLAIN, one, stored
 
 PRODUCER = ProducerIdentity(producer_id=7, marker_producer_id=8)
@@ -49,7 +50,6 @@ def sent(run: LaneRun, *, worth_bytes: int, lanes: int = 1) -> list[Parcel]:
     return found
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(1, 80), min_size=1, max_size=12),
     codec=st.integers(0, 4),
@@ -66,6 +66,19 @@ def test_whatever_is_joined_the_records_stay(counts: list[int], codec: int, wort
     assert [r.offset for p in parcels for r in records_of(p.batch)] == list(range(sum(counts)))
     assert [p.sequence for p in parcels] == [p.batch.base_offset for p in parcels]
     assert {r.value for p in parcels for r in records_of(p.batch)} == {RECORD.value}
+
+
+def test_what_is_damaged_is_not_joined() -> None:
+    """It goes by itself with the checksum it had, for the target to refuse; so does what it would be joined to."""
+    run = lane_of(3, 3, 3, 3)
+    spoilt = bytearray(run.pending[1].batch.view)
+    spoilt[-5] ^= 1
+    run.pending[1] = Piece(one(bytes(spoilt)), is_plain=True, is_aborted=False)
+
+    parcels = sent(run, worth_bytes=FAR)
+
+    assert [p.pieces for p in parcels] == [1, 1, 2]
+    assert [crc_ok(one(p.append.header + bytes(p.append.records))) for p in parcels] == [True, False, True]
 
 
 def test_near_targets_get_ordinary_batches_as_they_are() -> None:

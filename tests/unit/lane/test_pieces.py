@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.lane.pieces import ABORT, COMMIT, AbortedTransaction, control_type, passes, pieces
@@ -57,7 +57,6 @@ def logs(draw: st.DrawFn) -> Log:
     return Log(list(scan(data)), hidden, aborted)
 
 
-@settings(deadline=None)
 @given(log=logs(), ends=st.tuples(st.integers(0, 40), st.integers(0, 40)), shuffle=st.randoms())
 def test_aborted_batches_are_told_wherever_a_fetch_begins(log: Log, ends: tuple[int, int], shuffle: object) -> None:
     """Any stretch of a log, with the transactions that overlap it, gives the truth for each of its batches."""

@@ -261,7 +261,7 @@ def is_control(offset: int) -> bool:
 
 
 TestLane = Lane.TestCase
-TestLane.settings = settings(deadline=None, max_examples=500, stateful_step_count=40)
+TestLane.settings = settings(max_examples=500, stateful_step_count=40)
 
 
 class Hasty(Lane):
@@ -274,9 +274,7 @@ class Hasty(Lane):
 def test_model_is_not_blind() -> None:
     """Without settling the model finds what is doubled: it would find it in the writer too."""
     # It ends at the first find, most often within some hundred examples.
-    options = settings(
-        deadline=None, max_examples=20_000, stateful_step_count=40, phases=[Phase.generate], database=None
-    )
+    options = settings(max_examples=20_000, stateful_step_count=40, phases=[Phase.generate], database=None)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Hasty, settings=options)
 

@@ -13,15 +13,12 @@ import pytest
 import trustme
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
-    ResourcePatternType,
     ResourceType,
 )
 
@@ -29,6 +26,7 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.model.cluster import Cluster, SaslMechanism, Secret, Security, Tls
 from isthmus.wire.client import Client
+from tests.integration.acls import deny
 
 pytestmark = pytest.mark.integration
 
@@ -118,17 +116,7 @@ def test_rights_are_what_is_granted(secured: LocalCluster, topic: Callable[[str]
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
         ordinary.incremental_alter_configs([broker])[broker].result()
 
-    everybody = AdminClient({"bootstrap.servers": secured.admin_bootstrap_servers})
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        denied,
-        ResourcePatternType.LITERAL,
-        "User:isthmus",
-        "*",
-        AclOperation.ALL,
-        AclPermissionType.DENY,
-    )
-    everybody.create_acls([rule])[rule].result()
+    deny(secured, ResourceType.TOPIC, denied, AclOperation.ALL)
     deadline = time.monotonic() + 10
     while may_create(ordinary, denied):  # a rule reaches the brokers a moment after it is made
         assert time.monotonic() < deadline

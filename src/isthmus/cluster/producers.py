@@ -1,0 +1,85 @@
+"""The producers whose state the leaders of partitions keep (DescribeProducers, KIP-664)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafka.protocol.admin import DescribeProducersRequest
+
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_NONE: Final = -1
+
+
+class ActiveProducer(NamedTuple):
+    """A producer as a leader knows it. `transaction_start` is where the transaction begins that it has open, -1 without
+    one; `coordinator_epoch` is that of the last end of one, -1 if there was none.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    transaction_start: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.coordinator_epoch > _NONE or self.transaction_start > _NONE
+
+
+async def active_producers(
+    client: Client, leaders: Mapping[PartitionKey, int]
+) -> Outcomes[PartitionKey, tuple[ActiveProducer, ...]]:
+    """The active producers of partitions, asked of the leaders given. Needs READ on the topics, and Kafka 3.0."""
+    by_leader: dict[int, list[PartitionKey]] = defaultdict(list)
+    for key, leader in leaders.items():
+        by_leader[leader].append(key)
+    answers = await asyncio.gather(
+        *(_ask(client, leader, keys) for leader, keys in by_leader.items()), return_exceptions=True
+    )
+    values: dict[PartitionKey, tuple[ActiveProducer, ...]] = {}
+    errors: dict[PartitionKey, ClusterError] = {}
+    for keys, answer in zip(by_leader.values(), answers, strict=True):
+        if isinstance(answer, ClusterError):
+            errors |= dict.fromkeys(keys, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            values |= answer.values
+            errors |= answer.errors
+    return Outcomes(values, errors)
+
+
+async def _ask(
+    client: Client, leader: int, keys: Iterable[PartitionKey]
+) -> Outcomes[PartitionKey, tuple[ActiveProducer, ...]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in keys:
+        topics[topic].append(partition)
+    wanted = DescribeProducersRequest.TopicRequest
+    request = DescribeProducersRequest(
+        topics=[wanted(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
+    )
+    answer = await client.broker(leader, request)
+    values: dict[PartitionKey, tuple[ActiveProducer, ...]] = {}
+    errors: dict[PartitionKey, ClusterError] = {}
+    for topic in answer.topics:
+        for told in topic.partitions:
+            key = (topic.name, told.partition_index)
+            if told.error_code:
+                what = f"describing the producers of {key[0]}-{key[1]}"
+                errors[key] = codes.error_for(told.error_code, what, cluster=client.cluster.alias)
+                continue
+            values[key] = tuple(
+                ActiveProducer(
+                    each.producer_id, each.producer_epoch, each.coordinator_epoch, each.current_txn_start_offset
+                )
+                for each in told.active_producers
+            )
+    return Outcomes(values, errors)

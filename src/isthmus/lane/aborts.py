@@ -1,0 +1,146 @@
+"""Aborted transactions of the source, as they are at the target: whoever reads committed records only sees none of it.
+
+Alone, or with a coordinator. *Alone*, the records carry a producer id made of the source's, and a control record we
+write ends them. No coordinator knows of it, so nobody but us writes to the partition, and it may stay open for as long
+as need be. That takes ALTER on the cluster, and brokers that tell what they know of a producer (3.0) and do not ask a
+coordinator before they take such records: those before 3.6, and newer ones where
+`transaction.partition.verification.enable` is false (KIP-890).
+
+Otherwise it is a transaction of our own whose *coordinator* writes the control record: a second time if a leader goes
+before it has heard of the first, and unasked when the transaction runs out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.errors import Unreachable, UnsupportedByBroker
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.target import DESCRIBE_PRODUCERS, producer_states
+from isthmus.lane.transaction import Transaction
+from isthmus.lane.writer import ProducerState
+from isthmus.model.transactions import lone_producer_id
+from isthmus.wire import codes
+from isthmus.wire.batch import SEQUENCE_MASK
+from isthmus.wire.offsets import log_ends
+
+NO_PRODUCER: Final = -1
+"""Stands for the producer of a control record that belongs to no transaction."""
+UNVERIFIED: Final = frozenset(
+    {codes.INVALID_TXN_STATE, codes.INVALID_PRODUCER_ID_MAPPING, codes.PRODUCER_FENCED, codes.TRANSACTION_ABORTABLE}
+)
+"""Answers of a broker that asked a coordinator, which knows nothing of the transaction: nothing was appended."""
+ONCE_HINT: Final = (
+    "Delete the target topic and run again. With transaction.partition.verification.enable=false on the target's "
+    "brokers and ALTER on the cluster Isthmus ends transactions itself, exactly once (docs/guarantees.md)."
+)
+"""What to do about a control record too many."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LoneTransaction:
+    """A transaction that no coordinator knows of; its first record opens it.
+
+    `sequence` is the next sequence of its producer in the partition.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int = 0
+    sequence: int = 0
+    is_open: bool = False
+
+
+class Aborts:
+    """The transactions of all lanes: one for each producer of the source whose records are being aborted."""
+
+    def __init__(self, routes: Routes, link: str) -> None:
+        self._routes = routes
+        self._link = link
+        self._known: dict[tuple[LaneRun, int], Transaction | LoneTransaction] = {}
+        self._is_verified = False
+
+    def forget(self, run: LaneRun) -> None:
+        """The lane was looked at anew: what is known of its transactions may be wrong now."""
+        for key in [key for key in self._known if key[0] is run]:
+            del self._known[key]
+
+    def verified(self) -> None:
+        """A broker asked a coordinator before it took a record: none is written without one from now on."""
+        self._is_verified = True
+        unopened = [key for key, each in self._known.items() if isinstance(each, LoneTransaction) and not each.is_open]
+        for key in unopened:
+            del self._known[key]
+
+    async def find(self, run: LaneRun, source_producer_id: int, *, may_be_alone: bool) -> Transaction | LoneTransaction:
+        """The transaction for aborted records of a producer of the source; open if an earlier owner left it so.
+
+        While a coordinator ends it this waits.
+
+        :raises ClusterError: The target does not answer, or the log has grown since it was looked at.
+        """
+        key = (run, source_producer_id)
+        transaction = self._known.get(key)
+        if transaction is None:
+            transaction = await self._look_for(run, source_producer_id, may_be_alone=may_be_alone)
+            await self._check_end(run)
+            self._known[key] = transaction
+        return transaction
+
+    async def open(self, run: LaneRun, transaction: Transaction | LoneTransaction) -> None:
+        """Make ready for records, or for an end without any.
+
+        :raises ClusterError: As for `find`.
+        """
+        if transaction.is_open or isinstance(transaction, LoneTransaction):
+            return
+        if transaction.producer_id < 0:
+            await transaction.initialize()
+            await self._check_end(run)
+        await transaction.begin(run.target)
+
+    async def _look_for(
+        self, run: LaneRun, source_producer_id: int, *, may_be_alone: bool
+    ) -> Transaction | LoneTransaction:
+        purpose = "marker" if source_producer_id == NO_PRODUCER else str(source_producer_id)
+        transaction = Transaction(self._routes.client, f"isthmus.{self._link}.{run.lane.key}.{purpose}")
+        # Where brokers cannot tell, `initialize` aborts what was left, and the log's end shows it.
+        with contextlib.suppress(UnsupportedByBroker):
+            await transaction.find(run.target)
+        if transaction.is_open:
+            # Sequences begin anew with every epoch, also in a transaction that holds no record yet.
+            state = await self._state(run, transaction.producer_id)
+            transaction.sequence = _next(state) if state is not None and state.epoch == transaction.epoch else 0
+            return transaction
+        if source_producer_id == NO_PRODUCER:
+            return transaction
+        alone = LoneTransaction(
+            transactional_id=transaction.transactional_id, producer_id=lone_producer_id(source_producer_id)
+        )
+        _, connection = await self._routes.reach(*run.target)
+        state = await self._state(run, alone.producer_id)
+        if state is not None:
+            alone.sequence, alone.is_open = _next(state), state.transaction_start >= 0
+        is_tellable = DESCRIBE_PRODUCERS in connection.api_versions
+        return alone if alone.is_open or (may_be_alone and is_tellable and not self._is_verified) else transaction
+
+    async def _state(self, run: LaneRun, producer_id: int) -> ProducerState | None:
+        _, connection = await self._routes.reach(*run.target)
+        return (await producer_states(connection, [run.target], producer_id)).get(run.target)
+
+    async def _check_end(self, run: LaneRun) -> None:
+        """An earlier owner's transaction may have ended, or been aborted, since the log was looked at."""
+        leader, connection = await self._routes.reach(*run.target)
+        end = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
+        if end.error_code != codes.NONE or end.offset != run.writer.position:
+            raise Unreachable(
+                f"the end of {run.lane.key} has to be looked up again: {codes.name_of(end.error_code)} at {end.offset}",
+                cluster=self._routes.client.cluster.alias,
+            )
+
+
+def _next(state: ProducerState) -> int:
+    return (state.last_sequence + 1) & SEQUENCE_MASK

@@ -1,0 +1,201 @@
+"""Control records at the target: ends of aborted transactions, and offsets that hold no record nobody may see anyway.
+
+With ALTER on the cluster they are written directly (WriteTxnMarkers), each as surely once as a record: nothing is sent
+again before the log was asked. Without it the coordinator of an empty transaction writes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from kafka.protocol.producer import WriteTxnMarkersRequest
+
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.transaction import Transaction
+from isthmus.model.lane import LaneState
+from isthmus.model.transactions import marker_producer_ids
+from isthmus.wire import codes
+from isthmus.wire.connection import Connection
+from isthmus.wire.offsets import LATEST, PartitionKey, list_offsets, log_ends
+
+AT_ONCE: Final = 500
+_FEW: Final = 16
+"""So many markers get producers of their own: a leader remembers each for a day, but a look at the log is saved."""
+_WRITE_TXN_MARKERS: Final = 27
+_TIMEOUT_S: Final = 15.0
+_ARRIVAL_S: Final = 10.0
+_ARRIVAL_PAUSE_S: Final = 0.002
+_NO_PARTITION: Final = (1 << 31) - 1
+
+
+class Marking(Protocol):
+    """What the markers need of their engine."""
+
+    producer: ProducerIdentity
+
+    def may_write(self) -> bool: ...
+
+
+class Refused(Exception):
+    """The lane cannot go on; `state` and the reason were set on its run."""
+
+
+class Markers:
+    """Writes control records for one lane at a time, one request at a time.
+
+    All of it raises `ClusterError` when a request failed, so that the log has to be looked at, and `Refused`.
+    """
+
+    def __init__(self, engine: Marking, routes: Routes, aborts: Aborts) -> None:
+        self._engine = engine
+        self._routes = routes
+        self._aborts = aborts
+        self._are_allowed: bool | None = None
+
+    async def are_allowed(self, run: LaneRun) -> bool:
+        """Whether the target lets us write control records directly: asked with one for a partition no topic has."""
+        if self._are_allowed is None:
+            _, connection = await self._routes.reach(*run.target)
+            nowhere = (run.target[0], _NO_PARTITION)
+            self._are_allowed = _WRITE_TXN_MARKERS in connection.api_versions and (
+                await self._post(connection, nowhere, [self._engine.producer.marker_producer_id])
+                not in codes.AUTHORIZATION
+            )
+        return self._are_allowed
+
+    async def fill(self, run: LaneRun, end: int) -> None:
+        """Take the offsets up to `end`; fewer when writes are forbidden meanwhile."""
+        while run.writer.position < end and self._engine.may_write():
+            await self.write(run, min(end - run.writer.position, AT_ONCE), commit=False)
+
+    async def write(self, run: LaneRun, count: int, *, commit: bool) -> None:
+        """Append `count` control records that belong to no transaction: they take offsets and nobody sees them.
+
+        Fewer when writes are forbidden meanwhile.
+        """
+        if await self.are_allowed(run):
+            producer_id = self._engine.producer.marker_producer_id
+            is_few = count <= _FEW
+            ids = marker_producer_ids(producer_id, count) if is_few else [producer_id] * count
+            await self._append(run, ids, commit=commit)
+            return
+        end = run.writer.position + count
+        while run.writer.position < end and self._engine.may_write():
+            transaction = await self._aborts.find(run, NO_PRODUCER, may_be_alone=False)
+            await self._aborts.open(run, transaction)
+            await self.end(run, NO_PRODUCER, transaction, commit=commit)
+
+    async def end(
+        self,
+        run: LaneRun,
+        source_producer_id: int,
+        transaction: Transaction | LoneTransaction,
+        *,
+        commit: bool = False,
+    ) -> None:
+        """End a transaction, by one control record."""
+        if isinstance(transaction, LoneTransaction):
+            await self._append(run, [transaction.producer_id], commit=commit)
+            transaction.is_open = False
+            return
+        end = run.writer.position + 1
+        run.ending.add(source_producer_id)
+        with _in_doubt(run):
+            await transaction.end(commit=commit)
+            await transaction.ended(commit=commit)
+            await self._arrived(run, end)
+        run.ending.discard(source_producer_id)
+
+    async def confirm(self, run: LaneRun) -> None:
+        """Wait for coordinators that may still be ending transactions: nothing is written as long as they may."""
+        for source_producer_id in list(run.ending):
+            await self._aborts.find(run, source_producer_id, may_be_alone=False)
+        self._aborts.forget(run)
+        run.ending.clear()
+
+    async def _append(self, run: LaneRun, producer_ids: Sequence[int], *, commit: bool) -> None:
+        _, connection = await self._routes.reach(*run.target)
+        count = len(producer_ids)
+        with _in_doubt(run):
+            code = await self._post(connection, run.target, producer_ids, commit=commit)
+            if code in codes.AUTHORIZATION:
+                run.writer.refused()
+                self._are_allowed = None
+            codes.raise_for_code(code, "writing transaction markers", cluster=self._routes.client.cluster.alias)
+            if len(set(producer_ids)) == count:
+                run.writer.advanced_unsequenced(count)
+            else:
+                # The broker answers once for all markers of a producer id, with what became of the last one.
+                await self._arrived(run, run.writer.position + count)
+
+    async def _post(
+        self, connection: Connection, key: PartitionKey, producer_ids: Sequence[int], *, commit: bool = False
+    ) -> int:
+        """Ask a leader for a control record of each producer; the error code it answers, of any of them."""
+        marker_class: Any = WriteTxnMarkersRequest.WritableTxnMarker
+        markers = [
+            marker_class(
+                producer_id=producer_id,
+                producer_epoch=self._engine.producer.epoch,
+                transaction_result=commit,
+                topics=[marker_class.WritableTxnMarkerTopic(name=key[0], partition_indexes=[key[1]])],
+                coordinator_epoch=0,
+                transaction_version=0,
+            )
+            for producer_id in producer_ids
+        ]
+        answer = await connection.call(WriteTxnMarkersRequest(markers=markers), timeout_s=_TIMEOUT_S)
+        results = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
+        is_answered = len(results) == len(set(producer_ids))
+        return next((code for code in results if code != codes.NONE), codes.NONE if is_answered else -1)
+
+    async def _arrived(self, run: LaneRun, end: int) -> None:
+        """Wait until control records are in the log, replicated, where nothing else may be."""
+        leader, connection = await self._routes.reach(*run.target)
+        epochs = {run.target: leader.epoch}
+        deadline = time.monotonic() + _ARRIVAL_S
+        while time.monotonic() < deadline:
+            # In this order: a high watermark read before the end could be that of less.
+            ends, marks = await asyncio.gather(log_ends(connection, epochs), list_offsets(connection, epochs, LATEST))
+            log_end, mark = ends[run.target], marks[run.target]
+            if log_end.error_code == mark.error_code == codes.NONE:
+                if log_end.offset > end:
+                    self._doubled(run, log_end.offset, end)
+                if mark.offset >= log_end.offset == end:
+                    run.writer.advanced_unsequenced(end - run.writer.position)
+                    return
+            await asyncio.sleep(_ARRIVAL_PAUSE_S)
+        raise Unreachable(
+            f"the end of a transaction did not reach {run.lane.key} in {_ARRIVAL_S:g} s",
+            cluster=self._routes.client.cluster.alias,
+        )
+
+    def _doubled(self, run: LaneRun, log_end: int, end: int) -> None:
+        run.writer.refused()
+        run.fail(
+            LaneState.FOREIGN_WRITE,
+            f"the target's log ends at {log_end} where {end} was expected: a control record was written twice (the "
+            "coordinator does so when a leader goes) or somebody else writes to the partition",
+            ONCE_HINT,
+        )
+        raise Refused
+
+
+@contextmanager
+def _in_doubt(run: LaneRun) -> Iterator[None]:
+    """What is sent now and fails may be in the log or not."""
+    run.writer.sent()
+    try:
+        yield
+    except ClusterError:
+        if run.writer.in_flight:
+            run.writer.abandon()
+        raise

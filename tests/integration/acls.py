@@ -1,0 +1,56 @@
+"""Rights taken from the user `isthmus`, and given back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from isthmus.cluster.local import LocalCluster
+
+CLUSTER: Final = (ResourceType.BROKER, "kafka-cluster")
+_TERM_S: Final = 30.0
+
+
+def deny(cluster: LocalCluster, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+    """Take rights away. The controller knows of it afterwards, the brokers learn of it a moment later."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    for future in admin.create_acls([AclBinding(*each) for each in _rules(kind, name, operations)]).values():
+        future.result(_TERM_S)
+    for wanted in _rules(kind, name, operations):
+        while not admin.describe_acls(AclBindingFilter(*wanted)).result(_TERM_S):
+            time.sleep(0.02)
+
+
+def permit(cluster: LocalCluster, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+    """Give rights back that were taken away."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    filters = [AclBindingFilter(*each) for each in _rules(kind, name, operations)]
+    for future in admin.delete_acls(filters).values():
+        assert len(future.result(_TERM_S)) == 1
+
+
+@contextmanager
+def denied(cluster: LocalCluster, kind: ResourceType, name: str, *operations: AclOperation) -> Iterator[None]:
+    """Take rights away for a while."""
+    deny(cluster, kind, name, *operations)
+    try:
+        yield
+    finally:
+        permit(cluster, kind, name, *operations)
+
+
+def _rules(kind: ResourceType, name: str, operations: tuple[AclOperation, ...]) -> list[tuple[Any, ...]]:
+    about = (kind, name, ResourcePatternType.LITERAL, "User:isthmus", "*")
+    return [(*about, operation, AclPermissionType.DENY) for operation in operations]
