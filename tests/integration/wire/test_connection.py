@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from isthmus.cluster.changes import NewTopic, create_topics
@@ -81,16 +82,23 @@ def test_a_broker_that_answers_one_by_one(east: LocalCluster, topic: TopicNamer)
             await create_topics(client, [NewTopic(name=name, partition_count=1)])
             topic_id = (await client.metadata([name])).topics[name].topic_id
             connection = await client.connection(1)
-            # Nothing is there to fetch, so each takes its 300 ms, and the next one begins after that.
             session = FetchSession(incremental=False)
-            slow = []
-            for _ in range(5):
+
+            def empty(max_wait_ms: int) -> FetchRequest:
                 session.want((name, 0), Want(topic_id, 0, -1, -1))
-                slow.append(
-                    session.request(max_wait_ms=300, bytes_max=1, partition_bytes_max=1, by_topic_id=True),
-                )
+                return session.request(max_wait_ms=max_wait_ms, bytes_max=1, partition_bytes_max=1, by_topic_id=True)
+
+            def is_served(answer: FetchResponse) -> bool:
+                return not any(fetched.error_code for fetched in session.partitions(answer))
+
+            # Metadata names a new leader before it serves; until then an answer does not wait for records.
+            while not is_served(await connection.call(empty(0))):
+                await asyncio.sleep(0.01)
+            # Nothing is there to fetch, so each takes its 300 ms, and the next one begins after that.
+            slow = [empty(300) for _ in range(5)]
             begun = time.monotonic()
-            await asyncio.gather(*(connection.post(request, timeout_s=1.2) for request in slow))
+            answers = await asyncio.gather(*(connection.post(request, timeout_s=1.2) for request in slow))
+            assert all(is_served(answer) for answer in answers)
             assert time.monotonic() - begun > 1.2
 
     asyncio.run(scenario())
