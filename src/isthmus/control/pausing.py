@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from isthmus.control.recollection import now_ms
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import PauseDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion
-from isthmus.ledger.topic import ensure_topic
+from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
@@ -42,9 +44,9 @@ def _document(link: Link, topic: str | None) -> PauseDocument:
 
 async def _write(link: Link, change: Change, ledger: LedgerSettings) -> None:
     async with Client(link.target) as target:
-        await ensure_topic(target, replication_factor=ledger.replication_factor)
         writer = LedgerWriter(target)
         try:
-            await writer.append([change])
+            append = partial(writer.append, [change])
+            await on_topic(target, append, replication_factor=ledger.replication_factor)
         finally:
             writer.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
 
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import (
@@ -22,12 +23,12 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Change, Entry
-from isthmus.ledger.topic import ensure_topic, is_missing
+from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.wire.client import Client
 
 BEAT_S: Final = 2.0
-_CREATION_S: Final = 20.0
 Listener = Callable[[str, Document | None], None]
+_T = TypeVar("_T")
 
 
 async def read_documents(client: Client) -> dict[str, Document]:
@@ -93,14 +94,13 @@ class LinkLedger:
         return self._tail
 
     async def open(self) -> None:
-        """Create the topic if need be, fence the controller before, read what there is, and say that we are there.
+        """Fence the controller before, read what there is, and say that we are there; create the topic if need be.
 
         :raises PlanRefused: A newer Isthmus wrote the ledger.
         :raises ClusterError: The ledger cannot be read or written.
         """
-        await ensure_topic(self._client, replication_factor=self._replication_factor)
         await self._writer.take_over()
-        self.documents = newest(await self._tail.read_to_end(), self.link)
+        self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
         self.was_lost = self._writer.is_later and not self.documents
         await self.write(self._beaten())
         self.opened_at = time.monotonic()
@@ -123,25 +123,15 @@ class LinkLedger:
         :raises ClusterError: It was refused or did not succeed in a minute.
         """
         async with self._writing:
-            await self._append(changes)
+            await self._on_topic(partial(self._writer.append, changes))
         for change in changes:
             if isinstance(change, Document):
                 self.documents[change.key] = change
             else:
                 self.documents.pop(change.key, None)
 
-    async def _append(self, changes: tuple[Change, ...]) -> None:
-        deadline = time.monotonic() + _CREATION_S
-        while True:
-            try:
-                await self._writer.append(changes)
-                return
-            except ClusterError as error:
-                if not is_missing(error) or time.monotonic() > deadline:
-                    raise
-            # A topic that was just created is not known to every broker at once.
-            await ensure_topic(self._client, replication_factor=self._replication_factor)
-            await asyncio.sleep(RETRY_S)
+    async def _on_topic(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        return await on_topic(self._client, work, replication_factor=self._replication_factor)
 
     async def run(self) -> None:
         """Follow the ledger and say every two seconds that the controller is alive, until cancelled.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
 
 from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
@@ -24,8 +25,11 @@ _CONFIGS: Final = {
 }
 _INVALID_CONFIG: Final = 40
 _POLICY_VIOLATION: Final = 44
+_CREATION_S: Final = 20.0
 _LEADER_TERM_S: Final = 10.0
 _PAUSE_S: Final = 0.05
+_RETRY_S: Final = 0.1
+_T = TypeVar("_T")
 
 
 class Place(NamedTuple):
@@ -51,6 +55,24 @@ async def ensure_topic(client: Client, *, replication_factor: int | None = None)
         error = None
     if error is not None:
         raise error
+
+
+async def on_topic(client: Client, work: Callable[[], Awaitable[_T]], *, replication_factor: int | None = None) -> _T:
+    """What `work` returns, done with the ledger's topic there: where it is missing, it is created and waited for.
+
+    A topic that was just created, by whomever, is not known to every broker at once.
+
+    :raises ClusterError: It cannot be created or `work` fails for another reason.
+    """
+    deadline = time.monotonic() + _CREATION_S
+    while True:
+        try:
+            return await work()
+        except ClusterError as error:
+            if not is_missing(error) or time.monotonic() > deadline:
+                raise
+        await ensure_topic(client, replication_factor=replication_factor)
+        await asyncio.sleep(_RETRY_S)
 
 
 async def _create(client: Client, replication_factor: int | None, configs: dict[str, str]) -> ClusterError | None:

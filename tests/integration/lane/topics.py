@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
 
+from isthmus.cluster.local.probe import ask
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
 from isthmus.model.cluster import Cluster
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import LATEST
 from isthmus.wire.produce import Append, post, version_for
 
 _TERM_S: Final = 30.0
@@ -46,12 +51,59 @@ def as_admin(cluster: Brokers) -> Cluster:
     return Cluster(alias="local", bootstrap_servers=tuple(cluster.admin_bootstrap_servers.split(",")))
 
 
-def create(cluster: Brokers, name: str, *, partitions: int = 1, replicas: int = 1, **configs: object) -> None:
-    """Create a topic; the dots of a config's name are written as underscores."""
+def create(
+    cluster: Brokers,
+    name: str,
+    *,
+    partitions: int = 1,
+    replicas: int = 1,
+    assigned: Sequence[list[int]] = (),
+    **configs: object,
+) -> None:
+    """Create a topic; the dots of a config's name are written as underscores.
+
+    `assigned` names the replicas of each partition, instead of how many there are.
+    """
     # The records' timestamps are long past: nothing may be deleted for its age.
     settings = {"retention.ms": "-1", **{key.replace("_", "."): str(value) for key, value in configs.items()}}
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(_TERM_S)
+    if assigned:
+        new = NewTopic(name, len(assigned), replica_assignment=list(assigned), config=settings)
+    else:
+        new = NewTopic(name, partitions, replicas, config=settings)
+    admin.create_topics([new])[name].result(_TERM_S)
+    await_served(cluster, name)
+
+
+def await_served(cluster: Brokers, name: str) -> None:
+    """Wait until all brokers know the topic and its leaders serve it: they hear of it after the controller, and a
+    broker names a new leader before that one takes requests.
+    """
+    ports = [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
+    deadline = time.monotonic() + _TERM_S
+    for port in ports:
+        while not _is_served(port, name):
+            assert time.monotonic() < deadline, f"{name} is not served"
+            time.sleep(0.01)
+
+
+def _is_served(port: int, name: str) -> bool:
+    """Whether one broker knows the topic, and serves what it leads of it."""
+    wanted = MetadataRequest.MetadataRequestTopic(topic_id=None, name=name)
+    told = ask(port, MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), cluster="local")
+    (known,) = told.topics
+    if known.error_code or any(partition.error_code for partition in known.partitions):
+        return False
+    ports = {broker.node_id: broker.port for broker in told.brokers}
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    led = [
+        topic.ListOffsetsPartition(partition_index=p.partition_index, current_leader_epoch=-1, timestamp=LATEST)
+        for p in known.partitions
+        if ports.get(p.leader_id) == port
+    ]
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic(name=name, partitions=led)])
+    answers = ask(port, request, cluster="local").topics
+    return not any(answer.error_code for each in answers for answer in each.partitions)
 
 
 def create_both(
@@ -59,7 +111,7 @@ def create_both(
 ) -> None:
     """Create a topic alike on both sides."""
     for cluster in (source, target):
-        create(cluster, name, partitions=partitions, replicas=replicas, **configs)
+        create(cluster, name, partitions=partitions, replicas=replicas, assigned=(), **configs)
 
 
 def delete(cluster: Brokers, name: str) -> None:

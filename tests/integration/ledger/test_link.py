@@ -11,12 +11,16 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus.cluster.local import LocalCluster
-from isthmus.errors import ClusterError, Fenced
+from isthmus.control.pausing import pause
+from isthmus.errors import BrokerRefused, ClusterError, Fenced
 from isthmus.ledger.documents import ControllerDocument, Document, LinkDocument, PauseDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
-from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic
+from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, locate
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.model.topics import TopicFilter
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -163,12 +167,9 @@ def test_a_deleted_ledger_is_written_again(west: LocalCluster, topic: Callable[[
         tail = LedgerTail(client)
         await tail.read_to_end()
         running = asyncio.create_task(ledger.run())
-        other_log = asyncio.create_task(until_other_log(tail))
-        name = DeleteTopicsRequest.DeleteTopicState
-        state = name(name=LEDGER_TOPIC, topic_id=NO_TOPIC_ID)
-        await client.controller(DeleteTopicsRequest(topics=[state], topic_names=[LEDGER_TOPIC], timeout_ms=10_000))
-        keys = await asyncio.wait_for(other_log, 10)
-        assert f"link/{link}" in keys
+        other_log = asyncio.create_task(until_written_again(tail, f"link/{link}"))
+        await delete_ledger(client)
+        await asyncio.wait_for(other_log, 30)
         await eventually(lambda: ledger.problem is None)
         assert (await read_documents(client))[f"link/{link}"] == link_document(link)
         running.cancel()
@@ -178,20 +179,60 @@ def test_a_deleted_ledger_is_written_again(west: LocalCluster, topic: Callable[[
     run(work, west)
 
 
-async def until_other_log(tail: LedgerTail) -> set[str]:
-    """Follow until the log is another one and has something in it; its keys."""
-    keys: set[str] = set()
+async def delete_ledger(client: Client) -> None:
+    """Delete the topic under everybody's hands."""
+    name = DeleteTopicsRequest.DeleteTopicState
+    state = name(name=LEDGER_TOPIC, topic_id=NO_TOPIC_ID)
+    await client.controller(DeleteTopicsRequest(topics=[state], topic_names=[LEDGER_TOPIC], timeout_ms=10_000))
+
+
+async def until_written_again(tail: LedgerTail, key: str) -> None:
+    """Follow until the log is another one and has the key in it."""
     seen = False
-    while not seen or not keys:
+    while True:
         try:
             poll = await tail.poll()
         except ClusterError:
             await asyncio.sleep(0.05)
             continue
         seen = seen or poll.is_other_log
-        if seen:
-            keys |= {entry.key for entry in poll.entries}
-    return keys
+        if seen and any(entry.key == key for entry in poll.entries):
+            return
+
+
+def test_a_missing_ledger_is_created_by_whoever_needs_it(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """A controller that opens it finds it empty; a command that writes to it succeeds."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        for needs in (opened, paused):
+            await ensure_topic(client)
+            await delete_ledger(client)
+            while await is_there(client):
+                await asyncio.sleep(0.05)
+            await needs(client)
+            assert {key.split("/")[1] for key in await read_documents(client)} == {link}
+
+    async def opened(client: Client) -> None:
+        ledger = LinkLedger(client, link)
+        await ledger.open()
+        ledger.close()
+
+    async def paused(client: Client) -> None:
+        await pause(
+            Link(name=link, source=west.cluster(), target=west.cluster(), topics=TopicFilter()), None, LedgerSettings()
+        )
+
+    run(work, west)
+
+
+async def is_there(client: Client) -> bool:
+    """Whether the brokers know of a ledger."""
+    try:
+        await locate(client)
+    except BrokerRefused:
+        return False
+    return True
 
 
 def test_the_ledger_goes_on_without_its_leader(west3: LocalCluster, topic: Callable[[str], str]) -> None:

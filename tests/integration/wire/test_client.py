@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from tests.integration.lane.topics import create
 
 pytestmark = pytest.mark.integration
 
@@ -24,10 +24,10 @@ TopicNamer = Callable[[str], str]
 def test_metadata(east: LocalCluster, topic: TopicNamer) -> None:
     """Cluster id, brokers, topics with ids and leaders; a topic that is not there is said so and not created."""
     name, missing = topic("there"), topic("missing")
+    create(east, name, partitions=3)
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:
-            await create_topics(client, [NewTopic(name=name, partition_count=3)])
             seen = await client.metadata([name, missing])
             assert seen.cluster_id == east.cluster_id
             assert seen.brokers[1].port == east.broker(1).port
@@ -64,11 +64,14 @@ def test_coordinators_are_found_and_remembered(east: LocalCluster, topic: TopicN
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:
+            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False, max_version=7)
+            async with asyncio.timeout(30):
+                # It is found before it has read its partition.
+                while (await client.coordinator("group", group, request)).error_code in codes.COORDINATOR_MOVED:
+                    await asyncio.sleep(0.1)
             for _ in range(2):
-                request = OffsetFetchRequest(group_id=group, topics=None, require_stable=False, max_version=7)
-                answer = await client.coordinator("group", group, request)
-                assert answer.error_code == codes.NONE
                 client.forget_coordinator("group", group)
+                assert (await client.coordinator("group", group, request)).error_code == codes.NONE
             assert await client.find_coordinator("transaction", group) == 1
 
     asyncio.run(scenario())

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import Unreachable
@@ -21,6 +19,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import FetchSession, Want
+from tests.integration.lane.topics import create
 
 pytestmark = pytest.mark.integration
 
@@ -76,30 +75,22 @@ def test_requests_are_pipelined(east: LocalCluster) -> None:
 def test_a_broker_that_answers_one_by_one(east: LocalCluster, topic: TopicNamer) -> None:
     """Each answer has its time from the one before it on, however long all of them take together."""
     name = topic("empty")
+    create(east, name)
 
     async def scenario() -> None:
         async with Client(east.cluster()) as client:
-            await create_topics(client, [NewTopic(name=name, partition_count=1)])
             topic_id = (await client.metadata([name])).topics[name].topic_id
             connection = await client.connection(1)
             session = FetchSession(incremental=False)
-
-            def empty(max_wait_ms: int) -> FetchRequest:
+            # Nothing is there to fetch, so each takes its second, and the next one begins after that.
+            slow = []
+            for _ in range(4):
                 session.want((name, 0), Want(topic_id, 0, -1, -1))
-                return session.request(max_wait_ms=max_wait_ms, bytes_max=1, partition_bytes_max=1, by_topic_id=True)
-
-            def is_served(answer: FetchResponse) -> bool:
-                return not any(fetched.error_code for fetched in session.partitions(answer))
-
-            # Metadata names a new leader before it serves; until then an answer does not wait for records.
-            while not is_served(await connection.call(empty(0))):
-                await asyncio.sleep(0.01)
-            # Nothing is there to fetch, so each takes its 300 ms, and the next one begins after that.
-            slow = [empty(300) for _ in range(5)]
+                slow.append(session.request(max_wait_ms=1000, bytes_max=1, partition_bytes_max=1, by_topic_id=True))
             begun = time.monotonic()
-            answers = await asyncio.gather(*(connection.post(request, timeout_s=1.2) for request in slow))
-            assert all(is_served(answer) for answer in answers)
-            assert time.monotonic() - begun > 1.2
+            answers = await asyncio.gather(*(connection.post(request, timeout_s=3.0) for request in slow))
+            assert not any(fetched.error_code for answer in answers for fetched in session.partitions(answer))
+            assert time.monotonic() - begun > 3.0
 
     asyncio.run(scenario())
 
@@ -129,23 +120,23 @@ def test_silence_closes_the_connection(east: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
-    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka listener"), (b"", "timed out")],
+    ("answer", "said", "timeout_s"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka listener", 30.0), (b"", "timed out", 0.5)],
     ids=["another protocol", "silence"],
 )
-def test_what_is_no_broker(answer: bytes, said: str) -> None:
+def test_what_is_no_broker(answer: bytes, said: str, timeout_s: float) -> None:
     """An error that says what was found, in time, whatever listens there."""
 
     async def scenario(cluster: Cluster) -> None:
         async with Client(cluster) as client:
             with pytest.raises(Unreachable, match=said) as told:
-                await client.dial(-1, timeout_s=0.5)
+                await client.dial(-1, timeout_s=timeout_s)
             assert told.value.hint
 
     begun = time.monotonic()
     with listener(answer) as cluster:
         asyncio.run(scenario(cluster))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_dialling_that_nobody_waits_for(east: LocalCluster) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 
 from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.groups.committing import GroupCommitter
@@ -20,7 +21,7 @@ from isthmus.control.observation import problem_of
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.topic import ensure_topic
+from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
@@ -90,11 +91,11 @@ class Groups:
             return replace(plan, problem=problem_of(error))
 
     async def _remember(self, look: Look) -> None:
-        await ensure_topic(look.target, replication_factor=self._ledger.replication_factor)
         writer = LedgerWriter(look.target)
         try:
             while changes := look.memory.changes(_DOCUMENTS_MAX):
-                await writer.append(changes)
+                append = partial(writer.append, changes)
+                await on_topic(look.target, append, replication_factor=self._ledger.replication_factor)
                 look.memory.taken(changes)
         finally:
             writer.close()
