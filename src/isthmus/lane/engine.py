@@ -275,11 +275,14 @@ class Engine:
             run.is_cut = run.is_spoilt = False
             self._shrunk(run, run.read_from(begin))
             self.stop_reading(run)
-        if not run.is_cut and not any(run in reader for reader in self._readers.values()):
+        if not run.is_cut and not self._is_read(run):
             self.reroute(run)
         if run.prefix_end >= 0 or run.gap_end > position or run.ending:
             self.needs_care(run)
         self._offer(run)
+
+    def _is_read(self, run: LaneRun) -> bool:
+        return any(run in reader for reader in self._readers.values())
 
     def _drop_written(self, run: LaneRun) -> None:
         written = 0
@@ -324,7 +327,8 @@ class Engine:
         run.records += records
         run.size_bytes += size
         self._shrunk(run, size)
-        if run.state is not LaneState.ACTIVE:
+        # An answer that was on its way says nothing of a source that cannot be read any more.
+        if run.state is not LaneState.ACTIVE and run.is_placed and self._is_read(run):
             run.heal()
         if run.is_cut and not run.pending:
             run.is_cut = False
