@@ -25,7 +25,8 @@ OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 PROGRESS_S: Final = 0.5
 ARRIVAL_S: Final = 15.0
 """How long a cluster may take to answer when a run begins."""
-_GRACE_S: Final = 5.0
+_GRACE_S: Final = 15.0
+"""As long as all farewells may take when nobody answers; a second signal ends it at once."""
 
 
 class Controller:

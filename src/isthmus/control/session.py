@@ -170,14 +170,21 @@ class Session:
     async def is_caught_up(self) -> bool:
         """Whether all lanes that may run have copied what the source had; see `Goal`.
 
-        :raises ClusterError: The source does not answer.
+        What could not be copied, and how the groups stand, is in the ledger then: whoever is told may look at once.
+
+        :raises ClusterError: The source does not answer, or the ledger cannot be written.
         """
         if self.plan is None:
             return False
         if not await self._goal.is_reached(self._runnable(), self.reports()):
             return False
         await self._roster.settle()
-        return self._has_carried_groups()
+        if not self._has_carried_groups():
+            return False
+        await self._write_gaps()
+        if self._groups is not None:
+            await self._groups.remember()
+        return True
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""

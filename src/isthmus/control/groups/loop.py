@@ -28,6 +28,7 @@ WAIT_S: Final = 0.25
 ALL_S: Final = 10.0
 """How often all groups are looked at, whether they committed or not."""
 OUTAGE_S: Final = 2.0
+PATIENCE_S: Final = 10.0
 REMEMBER_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
 _AGAIN_S: Final = {
@@ -57,7 +58,7 @@ class GroupLoop:
         self._groups: dict[str, GroupPlan] = {}
         self._changed: set[str] = set()
         self._again_at: dict[Standing, float] = {}
-        self._all_at = self._remember_at = 0.0
+        self._all_at = self._remember_at = self._wanted_at = 0.0
         self._passes_wanted = self._passes_begun = self._passes_ended = 0
 
     @property
@@ -76,12 +77,19 @@ class GroupLoop:
 
     def begin_pass(self) -> int:
         """Look at all groups once more from now on; returns which pass that is."""
+        self._wanted_at = time.monotonic()
         self._passes_wanted = self._passes_begun + 1
         return self._passes_wanted
 
     def has_ended(self, number: int) -> bool:
-        """Whether a pass over all groups is over; or none can be made now, for the reason in `problem`."""
-        return self._passes_ended >= number or self.problem is not None
+        """Whether a pass over all groups is over, and those that could not be looked at were tried again.
+
+        What cannot be done is given up after `PATIENCE_S`: `problem` and the groups' standings tell why.
+        """
+        if time.monotonic() > self._wanted_at + PATIENCE_S:
+            return True
+        is_told = not any(plan.standing is Standing.UNAVAILABLE for plan in self._groups.values())
+        return self._passes_ended >= number and self.problem is None and is_told
 
     async def run(self) -> None:
         """Carry groups until cancelled.
