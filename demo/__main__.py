@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 import typer
 
-from isthmus.cli.endings import listen_for_sigterm, told
+from isthmus.cli.endings import end_at_signals, told
 
 
 def main() -> int:
     """Runs the demonstration; whatever ends it, nothing is left running."""
-    listen_for_sigterm()
+    end_at_signals()
     try:
         with told(), ExitStack() as stack:
             # Here and not above: loading pandas takes a second, in which Ctrl-C is to end as it does later.

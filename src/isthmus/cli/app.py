@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from isthmus import __version__
-from isthmus.cli.endings import listen_for_sigterm, told
+from isthmus.cli.endings import end_at_signals, told
 from isthmus.cli.options import VerboseOption
 from isthmus.cli.output import console
 
@@ -94,10 +94,10 @@ def isthmus(
 
 def main() -> None:
     """What the command `isthmus` runs; ends the process with the command's exit code."""
+    end_at_signals()
     logging.basicConfig(
         level=logging.WARNING,
         format="%(name)s: %(message)s",
         handlers=[RichHandler(console=console, show_path=False, log_time_format="[%X]")],
     )
-    listen_for_sigterm()
     get_command(app)(prog_name="isthmus")

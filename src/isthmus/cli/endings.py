@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -18,22 +18,30 @@ from isthmus.cli.options import is_verbose
 from isthmus.cli.output import console, printable
 from isthmus.errors import InvariantError, IsthmusError
 
+Handler = Callable[[int, FrameType | None], object]
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM arrived. What handles Ctrl-C handles this too, and only the exit code differs."""
 
 
-def listen_for_sigterm() -> None:
-    """From now on SIGTERM ends the main thread's work the way Ctrl-C does."""
-    signal.signal(signal.SIGTERM, _terminate)
+def end_at_signals() -> None:
+    """From now on Ctrl-C and SIGTERM end the process at once, with the exit code of the signal.
+
+    So it is until a command begins: there is nothing yet to be ended in good order.
+    """
+    _handle(_end, _end)
 
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """Runs a command; every way in which it may fail is told in one message.
 
+    Ctrl-C and SIGTERM interrupt it from now on, and what it does about that is its own matter.
+
     :raises typer.Exit: With the exit code of what happened.
     """
+    _handle(signal.default_int_handler, _terminate)
     logging.getLogger().addFilter(_is_worth_telling)
     try:
         yield
@@ -65,8 +73,21 @@ def told() -> Iterator[None]:
 
 
 def _is_worth_telling(record: logging.LogRecord) -> bool:
-    # py4j logs an interrupted call with its traceback, on the root logger, and raises the interrupt as well.
-    return record.msg != "KeyboardInterrupt while sending command."
+    # py4j logs a call that was interrupted or whose JVM has gone with its traceback, on the root logger, and raises the
+    # error as well.
+    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
+
+
+def _handle(interrupted: Handler, terminated: Handler) -> None:
+    # A shell has what it starts in the background ignore Ctrl-C, for good.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupted)
+    signal.signal(signal.SIGTERM, terminated)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    os.write(2, b"stopped\n")
+    os._exit(128 + number)
 
 
 def _terminate(_: int, __: FrameType | None) -> NoReturn:

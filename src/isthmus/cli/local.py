@@ -68,13 +68,13 @@ def up(
                 )
             for cluster in started:
                 cluster.wait_until_ready()
+        for cluster in started:
+            cluster.detach()
     except BaseException:
         # Whatever ended this, Ctrl-C included: nothing that it began is left running.
         for cluster in started:
             cluster.abandon()
         raise
-    for cluster in started:
-        cluster.detach()
     _show([cluster.describe() for cluster in started], output)
 
 

@@ -25,6 +25,7 @@ PROGRAM = """\
 import sys
 from isthmus.cli import app
 app.COMMANDS["act"] = app.Command("acting", "Act.")
+{prelude}
 app.main()
 """
 ACTING = """\
@@ -41,15 +42,18 @@ def act(_verbose: VerboseOption = False) -> None:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts the command in a process of its own; `body` is what its command `act` does."""
+    """Starts the command in a process of its own; `body` is what its command `act` does.
+
+    `prelude` is run before any of it.
+    """
     with contextlib.ExitStack() as started:
 
         def _start(
-            *arguments: str, body: str = "pass", stdout: int = subprocess.PIPE, **environment: str
+            *arguments: str, body: str = "pass", prelude: str = "", stdout: int = subprocess.PIPE, **environment: str
         ) -> subprocess.Popen[str]:
             (tmp_path / "acting.py").write_text(ACTING + textwrap.indent(body, "    "))
             process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *arguments],
+                [sys.executable, "-c", PROGRAM.format(prelude=prelude), *arguments],
                 cwd=tmp_path,
                 env={"PYTHONPATH": f"{SOURCE}:{tmp_path}", "PATH": os.environ["PATH"], **environment},
                 text=True,
@@ -170,12 +174,30 @@ finally:
     assert ended(process) == (code, "cleaned up\n", "stopped\n")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_before_a_command_begins_ends_it_at_once(start: Start, number: signal.Signals, code: int) -> None:
+    """The exit code is the same, and nobody is shown a traceback."""
+    process = start(
+        "act",
+        prelude=f"""
+import os, time
+def invoke(*_):
+    os.kill(os.getpid(), {number})
+    while True:
+        time.sleep(0.01)
+app.Commands.invoke = invoke
+""",
+    )
+
+    assert ended(process) == (code, "", "stopped\n")
+
+
 def test_reader_that_leaves_is_not_an_error_message(start: Start) -> None:
     """`isthmus ... | head -1` ends quietly."""
     reading, writing = os.pipe()
-    process = start("act", body="time.sleep(0.3); print('x' * 10)", stdout=writing)
-    os.close(writing)
     os.close(reading)
+    process = start("act", body="print('x' * 10)", stdout=writing)
+    os.close(writing)
 
     code, _, err = ended(process)
     assert (code, err) == (141, "")
