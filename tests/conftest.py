@@ -37,17 +37,21 @@ def west() -> Iterator[LocalCluster]:
         yield cluster
 
 
+# Leaders move when a test has them moved, not when a controller finds them elsewhere.
+STEADY = {"auto.leader.rebalance.enable": "false"}
+
+
 @pytest.fixture(scope="session")
 def east3() -> Iterator[LocalCluster]:
     """A cluster of three brokers: a test that stops one starts it again."""
-    with LocalCluster.start("east3", brokers=3, heap_mb=HEAP_MB) as cluster:
+    with LocalCluster.start("east3", brokers=3, heap_mb=HEAP_MB, properties=STEADY) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def west3() -> Iterator[LocalCluster]:
     """Another cluster like `east3`."""
-    with LocalCluster.start("west3", brokers=3, heap_mb=HEAP_MB) as cluster:
+    with LocalCluster.start("west3", brokers=3, heap_mb=HEAP_MB, properties=STEADY) as cluster:
         yield cluster
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +61,11 @@ class Driver:
                 continue
         return found
 
+    def heeds(self, number: signal.Signals) -> bool:
+        """Whether it handles a signal; before its first line has run it is Python that is ended."""
+        (caught,) = re.findall(r"^SigCgt:\s+(\w+)", Path(f"/proc/{self.process.pid}/status").read_text(), re.MULTILINE)
+        return bool(int(caught, 16) >> (number - 1) & 1)
+
     def jvm(self) -> int:
         """The process of Spark's JVM, waited for."""
         self.wait_for(self._jvms)
@@ -75,18 +82,21 @@ class Driver:
             assert time.monotonic() < deadline, f"still nothing after {term_s} s: {self.said}"
             time.sleep(_LOOK_S)
 
-    def assert_alone(self, *, term_s: float = 5.0) -> None:
-        """Nothing that it started is left."""
-        deadline = time.monotonic() + term_s
+    def assert_alone(self) -> None:
+        """Nothing that it started is left. A JVM that was starting sees that it is alone when it has started."""
+        deadline = time.monotonic() + TERM_S
         while left := self.family():
             assert time.monotonic() < deadline, f"left running: {left}"
             time.sleep(_LOOK_S)
 
     def end(self) -> None:
         """End at once whatever is left."""
-        for pid in self.family():
-            os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+        while left := self.family():
+            for pid in left:
+                # It may have ended with the one before it.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.wait()
 
 
 @contextmanager

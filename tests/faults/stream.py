@@ -57,6 +57,7 @@ class Stream:
     def _produce(self) -> None:
         producer = topics.producer(
             self.cluster,
+            linger_ms=5,
             enable_idempotence=True,
             message_timeout_ms=180_000,
             # A frozen broker shall hold the stream up no longer than it holds up the cluster.

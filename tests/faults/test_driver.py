@@ -28,7 +28,8 @@ pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
 SEEDS: Final = (1, 2, 3)
-ENDED_WITHIN_S: Final = 5.0
+ENDED_WITHIN_S: Final = 30.0
+"""A second or two on a machine with nothing else to do."""
 TERM_S: Final = 60.0
 
 
@@ -94,8 +95,9 @@ def scene(east: LocalCluster, west: LocalCluster, topic: TopicNamer, tmp_path: P
 def test_signals_at_any_moment(scene: Scene, chance: random.Random, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM, while it starts as well as later, end it and all it started within seconds."""
     with scene.stream.flowing(), scene.run() as driver:
-        delay_s = chance.uniform(0.3, 8.0)
+        delay_s = chance.uniform(0.0, 8.0)
         print(f"{number.name} after {delay_s:.2f} s")  # noqa: T201
+        driver.wait_for(lambda: driver.heeds(signal.SIGTERM))
         time.sleep(delay_s)
         begun = time.monotonic()
         if number is signal.SIGINT:
@@ -116,7 +118,7 @@ def test_driver_killed(scene: Scene) -> None:
         scene.until_copied(driver)
         driver.process.kill()
         assert driver.wait() == -signal.SIGKILL
-        driver.assert_alone(term_s=20.0)
+        driver.assert_alone()
     scene.finish()
 
 
@@ -154,6 +156,7 @@ def test_partitions_added(scene: Scene) -> None:
             admin = AdminClient({"bootstrap.servers": scene.source.admin_bootstrap_servers})
             for future in admin.create_partitions([NewPartitions(scene.name, 3)]).values():
                 future.result(TERM_S)
+            topics.await_served(scene.source, scene.name, partitions=3)
             for partition in (1, 2):
                 topics.produce(scene.source, scene.name, topics.some(60, random.Random(1)), partition=partition)
                 driver.wait_for(partial(scene.has_copied, 60, partition))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey
@@ -59,10 +58,7 @@ def test_unclean_election(mirror3: Mirror, topic: TopicNamer, age_ms: int, caplo
 
 def _create_on(cluster: LocalCluster, name: str, replicas: list[int]) -> None:
     """A topic of one partition on these brokers that prefers going on to keeping everything."""
-    settings = {"retention.ms": "-1", "min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    new = NewTopic(name, 1, replica_assignment=[replicas], config=settings)
-    admin.create_topics([new])[name].result(TERM_S)
+    topics.create(cluster, name, assigned=[replicas], min_insync_replicas=1, unclean_leader_election_enable="true")
 
 
 async def _until_led_by(client: Client, name: str, node_id: int) -> None:

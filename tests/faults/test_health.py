@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
@@ -20,6 +19,7 @@ from isthmus.model.findings import Level
 from isthmus.model.group import offsets_partition
 from isthmus.model.partitions import Condition, PartitionState
 from tests.integration.groups import consumers
+from tests.integration.lane.topics import create
 
 pytestmark = pytest.mark.faults
 
@@ -27,14 +27,6 @@ TopicNamer = Callable[[str], str]
 VICTIM: Final = 2
 TERM_S: Final = 60.0
 LISTED: Final = re.compile(r"Topic: (\S+)\s+Partition: (\d+)")
-
-
-def create(cluster: LocalCluster, name: str, *assignments: list[int], min_isr: int) -> None:
-    """A topic with these replicas, the first of each preferred."""
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    settings = {"min.insync.replicas": str(min_isr)}
-    new = NewTopic(name, len(assignments), replica_assignment=list(assignments), config=settings)
-    admin.create_topics([new])[name].result(TERM_S)
 
 
 def listed(cluster: LocalCluster, option: str, names: list[str]) -> set[tuple[str, int]]:
@@ -64,9 +56,10 @@ def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer
     """What is under-replicated, under min-ISR or offline is what kafka-topics lists; then leaders are elected back."""
     safe, tight, alone = names = [topic(stem) for stem in ("safe", "tight", "alone")]
     others = [node for node in (1, 2, 3) if node != VICTIM]
-    create(east3, safe, [VICTIM, *others], [others[0], VICTIM, others[1]], [*others, VICTIM], min_isr=2)
-    create(east3, tight, [VICTIM, others[0]], [others[0], VICTIM], others, min_isr=2)
-    create(east3, alone, [VICTIM], others[:1], min_isr=1)
+    of_safe = [[VICTIM, *others], [others[0], VICTIM, others[1]], [*others, VICTIM]]
+    create(east3, safe, assigned=of_safe, min_insync_replicas=2)
+    create(east3, tight, assigned=[[VICTIM, others[0]], [others[0], VICTIM], others], min_insync_replicas=2)
+    create(east3, alone, assigned=[[VICTIM], others[:1]], min_insync_replicas=1)
     known = KnownCluster(east3.cluster())
     until(lambda: known.topics(names).findings == ())
 
@@ -109,8 +102,9 @@ def _assert_acks(cluster: LocalCluster, name: str, known: KnownCluster) -> None:
     """Below min.insync.replicas acks=all is refused; records with less are taken, and shown to nobody (KIP-966)."""
     outcomes: dict[str, object] = {}
     for acks in ("0", "1", "all"):
-        settings = {"bootstrap.servers": cluster.admin_bootstrap_servers, "acks": acks, "message.timeout.ms": 2000}
-        producer = Producer(settings)
+        timeout_ms = 2000 if acks == "all" else 60_000
+        settings = {"bootstrap.servers": cluster.admin_bootstrap_servers, "acks": acks}
+        producer = Producer({**settings, "message.timeout.ms": timeout_ms})
 
         def delivered(error: object, _: object, acks: str = acks) -> None:
             outcomes[acks] = error
@@ -138,7 +132,7 @@ def test_coordinator_that_fails_is_followed(east3: LocalCluster, topic: TopicNam
     """While a group's coordinator moves the group is told with the problem, and then by its next coordinator."""
     name, group = topic("led"), topic("group")
     known = KnownCluster(east3.cluster())
-    create(east3, name, [1, 2, 3], min_isr=2)
+    create(east3, name, assigned=[[1, 2, 3]], min_insync_replicas=2)
     until(lambda: known.topics([name]).findings == ())
     consumers.commit(east3, {group: {(name, 0): 0}})
     (before,) = known.groups([group]).groups

@@ -24,13 +24,11 @@ _TERM_S: Final = 30.0
 
 
 def deny(cluster: LocalCluster, kind: ResourceType, name: str, *operations: AclOperation) -> None:
-    """Take rights away. The controller knows of it afterwards, the brokers learn of it a moment later."""
+    """Take rights away."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     for future in admin.create_acls([AclBinding(*each) for each in _rules(kind, name, operations)]).values():
         future.result(_TERM_S)
-    for wanted in _rules(kind, name, operations):
-        while not admin.describe_acls(AclBindingFilter(*wanted)).result(_TERM_S):
-            time.sleep(0.02)
+    _await_rules(admin, [AclBindingFilter(*each) for each in _rules(kind, name, operations)], are_there=True)
 
 
 def permit(cluster: LocalCluster, kind: ResourceType, name: str, *operations: AclOperation) -> None:
@@ -39,6 +37,16 @@ def permit(cluster: LocalCluster, kind: ResourceType, name: str, *operations: Ac
     filters = [AclBindingFilter(*each) for each in _rules(kind, name, operations)]
     for future in admin.delete_acls(filters).values():
         assert len(future.result(_TERM_S)) == 1
+    _await_rules(admin, filters, are_there=False)
+
+
+def _await_rules(admin: AdminClient, filters: list[AclBindingFilter], *, are_there: bool) -> None:
+    """The controller knows of a change at once, the brokers learn of it a moment later."""
+    deadline = time.monotonic() + _TERM_S
+    for wanted in filters:
+        while bool(admin.describe_acls(wanted).result(_TERM_S)) is not are_there:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tests.integration.lane.topics import Given
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-TERM_S = 120
+TERM_S = 240
 
 
 @pytest.fixture

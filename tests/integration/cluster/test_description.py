@@ -36,11 +36,27 @@ def described(cluster: Cluster) -> ClusterReport:
     return asyncio.run(scenario())
 
 
+def quorum_leader(cluster: LocalCluster) -> tuple[ClusterReport, tuple[int, int]]:
+    """The report on a cluster, and who kafka-metadata-quorum says led it then, in which epoch."""
+    command = ("org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-server", cluster.bootstrap_servers)
+    before = described(cluster.cluster())
+    while True:
+        status = kafka_tool(*command, "describe", "--status").stdout
+        leader = re.search(r"LeaderId:\s+(\d+)\s+LeaderEpoch:\s+(\d+)", status)
+        assert leader is not None, status
+        # There may have been an election while the tool started.
+        report, before = before, described(cluster.cluster())
+        assert report.quorum is not None
+        assert before.quorum is not None
+        if report.quorum.leader_epoch == before.quorum.leader_epoch:
+            return report, (int(leader[1]), int(leader[2]))
+
+
 def test_cluster_is_what_others_say_it_is(east3: LocalCluster, topic: TopicNamer) -> None:
     """Id, brokers and the controllers are those that librdkafka and kafka-metadata-quorum tell."""
     name = topic("described")
     topics.create(east3, name, partitions=6, replicas=3)
-    report = described(east3.cluster())
+    report, leader = quorum_leader(east3)
 
     admin = AdminClient({"bootstrap.servers": east3.bootstrap_servers})
     told = admin.describe_cluster().result(30)
@@ -49,17 +65,9 @@ def test_cluster_is_what_others_say_it_is(east3: LocalCluster, topic: TopicNamer
     assert {(b.node_id, b.endpoint) for b in report.brokers} == {(n.id, f"{n.host}:{n.port}") for n in told.nodes}
     assert {broker.version for broker in report.brokers} == {"4.3"}
     assert report.mode is Mode.KRAFT
-    status = kafka_tool(
-        *("org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-server", east3.bootstrap_servers),
-        *("describe", "--status"),
-    ).stdout
-    leader = re.search(r"LeaderId:\s+(\d+)", status)
-    epoch = re.search(r"LeaderEpoch:\s+(\d+)", status)
-    assert leader is not None, status
-    assert epoch is not None
     assert report.quorum is not None
-    assert (report.quorum.leader_id, report.quorum.leader_epoch) == (int(leader[1]), int(epoch[1]))
-    assert report.controller == int(leader[1])
+    assert (report.quorum.leader_id, report.quorum.leader_epoch) == leader
+    assert report.controller == leader[0]
     assert {voter.node_id for voter in report.quorum.voters} == {1, 2, 3}
     assert all(voter.endpoints for voter in report.quorum.voters)
     assert {feature.name for feature in report.features} >= {"metadata.version", "transaction.version"}

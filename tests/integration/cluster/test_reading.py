@@ -25,7 +25,7 @@ BATCH: Final = 20
 
 def fill(cluster: LocalCluster, name: str, *, value_bytes: int = 100) -> None:
     given = [topics.Given(b"k", b"v" * value_bytes, [], topics.SEPTEMBER + n) for n in range(RECORDS)]
-    topics.produce(cluster, name, given, batch_num_messages=BATCH, linger_ms=200)
+    topics.produce(cluster, name, given, batch_num_messages=BATCH)
 
 
 async def batches(client: Client, span: OffsetRange, *, stall_s: float = 10.0) -> list[Batch]:

@@ -27,8 +27,8 @@ pytestmark = pytest.mark.integration
 
 TOPIC: Final = "orders"
 TERM_S: Final = 60.0
-SEEN_S: Final = 1.0
-"""How soon a change has to be told after ZooKeeper has it; a machine that does other things needs a while."""
+SEEN_S: Final = 5.0
+"""How soon a change has to be told after ZooKeeper has it: at once, but a busy machine needs a while."""
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -
     with pytest.raises(ClusterError, match="holds no Kafka cluster"):
         known(old, f"{old.zookeeper_connect}/elsewhere").registry()
     with pytest.raises(Unreachable, match="does not answer"):
-        known(old, "127.0.0.1:23997").registry()
+        known(old, "127.0.0.1:1").registry()
     report = KnownCluster(old.cluster()).registry()
     assert not report.is_from_zookeeper
     assert "does not say where" in report.statement
@@ -106,7 +106,7 @@ def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -
 
 def test_kraft_cluster_has_no_zookeeper(east: LocalCluster) -> None:
     """It says so, and tells the same registry from its own metadata."""
-    report = KnownCluster(replace(east.cluster(), zookeeper="127.0.0.1:23997")).registry()
+    report = KnownCluster(replace(east.cluster(), zookeeper="127.0.0.1:1")).registry()
 
     assert report.mode is Mode.KRAFT
     assert "has no ZooKeeper" in report.statement
@@ -133,13 +133,16 @@ def test_broker_that_goes_is_seen_at_once(old: ZooKeeperModeCluster, keeper: Kaz
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
-    deadline = time.monotonic() + TERM_S
+    deadline = time.monotonic() + 2 * TERM_S
     while not seen:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     keeper.DataWatch("/brokers/ids/1", note)
     old.kill(1)
     watching.join(TERM_S)
+    while not gone_at:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
     assert not watching.is_alive()
     told_at = next(at for at, registry in seen if 1 not in registry.brokers)

@@ -16,6 +16,7 @@ from isthmus.cluster.topics import describe_topics, selected_topics
 from isthmus.errors import BrokerRefused
 from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.wire.client import Client
+from tests.integration.lane.topics import await_served
 
 pytestmark = pytest.mark.integration
 
@@ -84,7 +85,7 @@ def test_one_refusal_leaves_the_others(east: LocalCluster, topic: TopicNamer) ->
             enlarged = await add_partitions(client, {good: 4, bad: 4})
             assert enlarged.values == {good: 4}
             assert list(enlarged.errors) == [bad]
-            await await_leaders(client, {good: 4})
+            await_served(east, good, partitions=4)
             ranges = await log_ranges(client, [(good, 3), (bad, 0)], timeout_s=1.0)
             assert ranges.values == {(good, 3): LogRange(0, 0, 0)}
             assert list(ranges.errors) == [(bad, 0)]

@@ -87,7 +87,7 @@ def test_missing_rights_at_the_target(east: LocalCluster, secured: LocalCluster,
 
 def test_cluster_that_does_not_answer(west: LocalCluster) -> None:
     """A cluster that is away is an error of its own, and the links that need it are left out."""
-    nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:23998",))
+    nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
     findings = examined(nowhere, west.cluster(), "orders")
     assert [f.subject for f in findings if f.level is Level.ERROR] == ["nowhere"]
     assert not any(f.subject == "east-west" for f in findings)

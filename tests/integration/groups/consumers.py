@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,10 +10,13 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka.protocol.metadata import FindCoordinatorRequest
 
+from isthmus.cluster.local.probe import ask
+from isthmus.errors import Unreachable
 from tests.integration.lane.topics import Brokers
 
-TERM_S: Final = 20.0
+TERM_S: Final = 90.0
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -51,18 +55,46 @@ def commit(cluster: Brokers, groups: Mapping[str, Offsets]) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     wanted = [ConsumerGroupTopicPartitions(group, _partitions(offsets)) for group, offsets in groups.items()]
     deadline = time.monotonic() + TERM_S
+    _await_coordinators(cluster, next(iter(groups)), deadline)
     while wanted:
         asked = [(one, future) for one in wanted for future in admin.alter_consumer_group_offsets([one]).values()]
         # A topic that was just created is not known to every broker at once.
         wanted = [one for one, future in asked if any(p.error for p in future.result(TERM_S).topic_partitions)]
-        assert time.monotonic() < deadline, "a commit was refused"
+        assert not wanted or time.monotonic() < deadline, "a commit was refused"
+
+
+def _await_coordinators(cluster: Brokers, group: str, deadline: float) -> None:
+    """The first who asks for a coordinator has the log of commits created, and librdkafka asks three times only."""
+    request = FindCoordinatorRequest(key=group, key_type=0, max_version=3)
+    ports = [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
+    while True:
+        for port in ports:
+            with contextlib.suppress(Unreachable):
+                if ask(port, request, cluster="local", timeout_s=5.0).error_code == 0:
+                    return
+        assert time.monotonic() < deadline, "there is no coordinator"
+        time.sleep(0.05)
+
+
+def await_position(cluster: Brokers, group: str, key: tuple[str, int], offset: int, *, stable: bool = False) -> None:
+    """Wait until a group stands there, whatever transactions are open unless it is to be `stable`."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*key)])
+    deadline = time.monotonic() + TERM_S
+    while True:
+        (future,) = admin.list_consumer_group_offsets([asked], require_stable=stable).values()
+        (found,) = future.result(TERM_S).topic_partitions
+        if found.error is None and found.offset == offset:
+            return
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
 
 
 def transactional(cluster: Brokers, transactional_id: str) -> Producer:
     """A producer that may send offsets to a transaction."""
-    producer = Producer(
-        {"bootstrap.servers": cluster.admin_bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 1}
-    )
+    settings = {"bootstrap.servers": cluster.admin_bootstrap_servers, "transactional.id": transactional_id}
+    # The machine may stand still for longer than librdkafka's minute.
+    producer = Producer({**settings, "linger.ms": 1, "transaction.timeout.ms": 900_000})
     producer.init_transactions(TERM_S)
     return producer
 

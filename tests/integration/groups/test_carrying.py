@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from confluent_kafka import TopicPartition
 
 from isthmus.cluster.groups import committed_offsets, describe_groups
 from isthmus.cluster.local import LocalCluster
+from isthmus.control.groups.loop import ALL_S
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.naming import Naming
@@ -39,7 +39,7 @@ def filled(east: LocalCluster, west: LocalCluster, name: str, count: int, *, par
 
 
 def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
-    """Forward, back with the source, with their metadata, within a second each; leader epochs are not copied."""
+    """Forward, back with the source, with their metadata, each at once; leader epochs are not copied."""
     name, group = topic("follow"), topic('any/"имя" \U0001f600\t')
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 5}})
@@ -51,7 +51,8 @@ def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, to
             for offset in (6, 12, 3, 20):
                 await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): offset}})
                 took.append(await link.until_at(group, {0: offset}))
-            assert max(took) < 1
+            # Heard of, not found by the look at all groups.
+            assert max(took) < ALL_S
             await link.until(lambda: link.standing(group) is Standing.IN_STEP)
             with consumers.joined(east, group, name) as member:
                 noted = TopicPartition(name, 0, 7, metadata="noted")
@@ -182,7 +183,7 @@ def test_positions_by_timestamp(east: LocalCluster, west: LocalCluster, topic: T
 
 
 def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
-    """200 groups with 50 partitions each are at the target in less than two seconds after their commits."""
+    """200 groups with 50 partitions each are at the target soon after their commits."""
     name = topic("many")
     groups = [topic("many") for _ in range(200)]
     filled(east, west, name, 10, partitions=50)
@@ -198,10 +199,13 @@ def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, 
             await asyncio.to_thread(
                 consumers.commit, east, {g: {(name, p): o for p, o in later.items()} for g in groups}
             )
-            begun = time.monotonic()
-            for group in groups:
-                await link.until_at(group, later)
-            assert time.monotonic() - begun < 2
+
+            async def are_there() -> bool:
+                found = (await committed_offsets(link.target, groups, require_stable=True)).values
+                return all({p: c.offset for (_, p), c in found.get(g, {}).items()} == later for g in groups)
+
+            # Two seconds on a machine with nothing else to do.
+            assert await link.until(are_there) < ALL_S
 
     asyncio.run(scenario())
 

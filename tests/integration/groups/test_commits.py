@@ -141,7 +141,7 @@ def test_commits_of_the_console_consumer(east: LocalCluster, topic: TopicNamer) 
     run = kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", east.bootstrap_servers, "--topic", name, "--group", group),
-        *("--from-beginning", "--max-messages", "5", "--timeout-ms", "20000"),
+        *("--from-beginning", "--max-messages", "5", "--timeout-ms", "60000"),
     )
     assert run.stdout.split() == ["0", "1", "2", "3", "4"]
 

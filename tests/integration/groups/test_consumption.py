@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from isthmus.model.group import GroupState, GroupType
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
 
@@ -71,10 +73,12 @@ def test_share_groups_are_listed_too(east: LocalCluster, topic: TopicNamer) -> N
     """A share group keeps no committed offsets, and is there with its type and state."""
     name, group = topic("shared"), topic("share")
     topics.create(east, name)
-    kafka_tool(
-        *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", east.bootstrap_servers),
-        *("--topic", name, "--group", group, "--timeout-ms", "2000"),
-    )
+    # It reads what comes after it has joined.
+    with trickling(east, name, random.Random(1)):
+        kafka_tool(
+            *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", east.bootstrap_servers),
+            *("--topic", name, "--group", group, "--max-messages", "1", "--timeout-ms", "60000"),
+        )
     found = {each.group: each for each in KnownCluster(east.cluster()).groups().groups}
     described = found[group].description
     assert described is not None

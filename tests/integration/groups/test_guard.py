@@ -93,6 +93,8 @@ def committing(target: Brokers, kind: str, group: str, name: str) -> Callable[[]
             producer.begin_transaction()
             consumers.send_offsets(producer, target, group, {(name, 0): 12})
         producer.commit_transaction(consumers.TERM_S)
+        # The coordinator answers first and has the position written afterwards.
+        consumers.await_position(target, group, (name, 0), 12)
 
     return commit
 

@@ -59,6 +59,8 @@ def test_what_is_planned_is_what_is_done(east: LocalCluster, west: LocalCluster,
     assert group not in names_at(west)
     (done,) = groups.sync(group=group)
     assert [(each.standing, each.has_changes) for each in done.groups] == [(Standing.IN_STEP, False)]
+    # While its transaction is ending a plan cannot tell where it stands.
+    consumers.await_position(west, group, (name, 0), 7, stable=True)
     (again,) = groups.plan(group=group)
     assert not again.has_changes
     assert again.groups[0].positions[0].committed is not None

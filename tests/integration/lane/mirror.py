@@ -18,7 +18,7 @@ from isthmus.wire.client import Client
 from tests.integration.lane import oracle
 from tests.integration.lane.topics import as_admin
 
-TERM_S: Final = 40.0
+TERM_S: Final = 120.0
 _LOOK_S: Final = 0.02
 _DAY_MS: Final = 86_400_000
 
@@ -27,7 +27,8 @@ Reports = dict[LaneKey, LaneReport]
 
 def caught_up(reports: Reports) -> bool:
     """Every lane is active and has nothing left to copy."""
-    return all(report.state is LaneState.ACTIVE and report.lag_records == 0 for report in reports.values())
+    states = [report.state is LaneState.ACTIVE and report.lag_records == 0 for report in reports.values()]
+    return bool(states) and all(states)
 
 
 def all_are(state: LaneState) -> Callable[[Reports], bool]:

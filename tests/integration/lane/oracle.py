@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from isthmus.cluster.local import LocalCluster
@@ -19,6 +20,11 @@ _BATCH: Final = re.compile(r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+)")
 _PRODUCER: Final = re.compile(r"producerId: (-?\d+)")
 _SILENCE_S: Final = 30.0
 _ADMIN_S: Final = 10.0
+_NOT_SERVED: Final = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
 
 
 class Seen(NamedTuple):
@@ -86,8 +92,16 @@ def ends(servers: str, topic: str, partition: int = 0) -> Ends:
     where = TopicPartition(topic, partition)
 
     def ask(spec: Any, isolation: IsolationLevel) -> int:
-        answer = admin.list_offsets({where: spec()}, isolation_level=isolation, request_timeout=_ADMIN_S)
-        return int(answer[where].result().offset)
+        deadline = time.monotonic() + _ADMIN_S
+        while True:
+            answer = admin.list_offsets({where: spec()}, isolation_level=isolation, request_timeout=_ADMIN_S)
+            try:
+                return int(answer[where].result().offset)
+            except KafkaException as error:
+                # A leader that is new is named before it serves, and librdkafka does not ask again.
+                if error.args[0].code() not in _NOT_SERVED or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     return Ends(
         ask(OffsetSpec.earliest, IsolationLevel.READ_UNCOMMITTED),
@@ -154,7 +168,7 @@ def printed_records(servers: str, topic: str, isolation: Isolation, *, count: in
     result = kafka_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", servers, "--topic", topic, "--partition", str(partition), "--offset", "earliest"),
-        *("--isolation-level", isolation, "--max-messages", str(count), "--timeout-ms", "20000"),
+        *("--isolation-level", isolation, "--max-messages", str(count), "--timeout-ms", "60000"),
         *(argument for name in shown for argument in ("--formatter-property", f"print.{name}=true")),
     )
     assert result.returncode == 0, result.stderr

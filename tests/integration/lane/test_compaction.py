@@ -52,7 +52,7 @@ class Compacted:
 
     def write(self, keys: list[bytes], **settings: object) -> None:
         """One batch in a segment of its own."""
-        writing = topics.producer(self.cluster, linger_ms=200, **settings)
+        writing = topics.producer(self.cluster, **settings)
         topics.send(writing, self.name, self.stamped(keys))
         topics.flush(writing)
 
@@ -103,16 +103,16 @@ def test_holes_of_every_kind(mirror: Mirror, topic: TopicNamer, codec: str) -> N
 
 def test_compacted_transactions(mirror: Mirror, topic: TopicNamer) -> None:
     """What the cleaner leaves of committed and aborted transactions looks the same to both kinds of consumers."""
-    # The brokers stamp markers with their clock, so the records must not be much older.
-    source = Compacted(mirror.source, topic("transactions"), begin=int(time.time() * 1000))
-    writing = TransactionalProducer(mirror.source, source.name, linger_ms=100)
+    # Brokers stamp markers with their clock: older than all records, they never begin a segment of their own.
+    source = Compacted(mirror.source, topic("transactions"), begin=int(time.time() * 1000) + 60_000)
+    writing = TransactionalProducer(mirror.source, source.name)
     for commit in (True, False, True, False):
         writing.send(source.name, source.stamped(keys("k", 10) + keys(f"only-{commit}-", 5)))
         writing.end(commit=commit)
     source.write(keys("k", 5))
     source.write([b"tail"])
     topics.create(mirror.target, source.name, cleanup_policy="compact")
-    source.await_cleaning(5 + 5 + 5 + 1 + 5)
+    source.await_cleaning(5 + 5 + 5 + 1)
 
     mirror.copy(source.name, is_compacted=True)
 

@@ -26,7 +26,7 @@ def fresh(mirror: Mirror, name: str, chance: random.Random) -> str:
     topics.create_both(mirror.source, mirror.target, name)
     now_ms = int(time.time() * 1000)
     given = [Given(b"%d" % n, chance.randbytes(VALUE_BYTES), [], now_ms) for n in range(RECORDS)]
-    topics.produce(mirror.source, name, given, batch_size=100_000, linger_ms=50)
+    topics.produce(mirror.source, name, given, batch_size=100_000)
     return name
 
 
@@ -38,7 +38,7 @@ def test_ended_with_requests_in_flight(mirror: Mirror, topic: Callable[[str], st
     async def scenario() -> int:
         async with mirror.running(name) as running:
             await running.until(lambda reports: reports[key].position > 0, look_s=0)
-            await running.engine.stop(drain_s=5.0)
+            await running.engine.stop(drain_s=60.0)
             assert running.engine.is_clean
             return running.reports[key].position
 

@@ -76,7 +76,7 @@ def test_old_message_sets_with_a_deleted_beginning(
     topics.create(old, name, message_format_version="0.10.0")
     topics.create(west, name)
     given = [record._replace(headers=[]) for record in topics.some(100, chance)]
-    topics.produce(old, name, given, compression_type="gzip", batch_num_messages=25, linger_ms=100)
+    topics.produce(old, name, given, compression_type="gzip", batch_num_messages=25)
     topics.delete_records(old, name, 40)
 
     Mirror(old, west).copy(name)

@@ -43,8 +43,15 @@ def has_lone_producers(cluster: LocalCluster, name: str) -> bool:
 
 def abort_large(cluster: LocalCluster, name: str, chance: random.Random) -> None:
     """A transaction of `LARGE` records, too many to be copied at once, that is aborted."""
-    producer = TransactionalProducer(cluster, f"{name}-id", batch_num_messages=1)
-    producer.send(name, topics.some(LARGE, chance, value_bytes=20_000))
+    abort(cluster, name, topics.some(LARGE, chance, value_bytes=20_000), f"{name}-id", batch_num_messages=1)
+
+
+def abort(
+    cluster: LocalCluster, name: str, given: list[topics.Given], transactional_id: str, **settings: object
+) -> None:
+    """A transaction of these records that is aborted."""
+    producer = TransactionalProducer(cluster, transactional_id, **settings)
+    producer.send(name, given)
     producer.end(commit=False)
 
 
@@ -82,6 +89,11 @@ def test_verification_turned_on_and_off(mirror: Mirror, topic: TopicNamer, chanc
         with trusting(mirror.target) if step % 2 else nullcontext():
             mirror.copy(name, until=reached(offset))
     mirror.copy(name)
+    # By chance all that were aborted may have begun while it was on, or while it was off.
+    for step in range(2):
+        abort(mirror.source, name, topics.some(3, chance), f"{name}-last-{step}")
+        with trusting(mirror.target) if step % 2 else nullcontext():
+            mirror.copy(name)
 
     oracle.assert_same(mirror.source, mirror.target, name)
     assert has_lone_producers(mirror.target, name)

@@ -30,7 +30,7 @@ def test_records_deleted_before_the_start(
     name = topic("prefix")
     topics.create_both(mirror.source, mirror.target, name)
     given = topics.some(300, chance)
-    topics.produce(mirror.source, name, given, batch_num_messages=100, linger_ms=100, compression_type=codec)
+    topics.produce(mirror.source, name, given, batch_num_messages=100, compression_type=codec)
     topics.delete_records(mirror.source, name, start)
 
     mirror.copy(name)
@@ -58,7 +58,7 @@ def test_start_within_a_transaction(mirror: Mirror, topic: TopicNamer, chance: r
     """A log that begins inside an aborted transaction looks the same to both kinds of consumers."""
     name = topic("within")
     topics.create_both(mirror.source, mirror.target, name)
-    writing = TransactionalProducer(mirror.source, name, batch_num_messages=10, linger_ms=100)
+    writing = TransactionalProducer(mirror.source, name, batch_num_messages=10)
     writing.send(name, topics.some(40, chance))
     writing.end(commit=False)
     topics.produce(mirror.source, name, topics.some(10, chance))

@@ -50,7 +50,7 @@ def test_handed_over_in_good_order(mirror: Mirror, topic: TopicNamer, chance: ra
         async with mirror.running(name, engine={"abandoned": abandoned, "settle_s": 60.0}) as running:
             await running.until(lambda reports: all(report.position >= 0 for report in reports.values()))
             await asyncio.sleep(chance.random() * 0.3)
-            await running.engine.stop()
+            await running.engine.stop(drain_s=60.0)
             return not running.engine.is_clean
 
     with trickling(mirror.source, name, chance, partitions=2):
@@ -157,7 +157,7 @@ def test_source_retention_overtakes(mirror: Mirror, topic: TopicNamer, chance: r
     topics.create_both(mirror.source, mirror.target, name)
     topics.produce(mirror.source, name, topics.some(30, chance))
     mirror.copy(name)
-    topics.produce(mirror.source, name, topics.some(70, chance), batch_num_messages=10, linger_ms=100)
+    topics.produce(mirror.source, name, topics.some(70, chance), batch_num_messages=10)
     topics.delete_records(mirror.source, name, 57)
 
     def report_of(reports: dict[LaneKey, LaneReport]) -> LaneReport:

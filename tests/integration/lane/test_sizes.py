@@ -29,7 +29,7 @@ def test_large_batches_are_split(
     topics.create(mirror.source, name)
     topics.create(mirror.target, name, max_message_bytes=LIMIT)
     given = topics.some(1500, chance, value_bytes=300)
-    topics.produce(mirror.source, name, given, compression_type=codec, batch_num_messages=700, linger_ms=100)
+    topics.produce(mirror.source, name, given, compression_type=codec, batch_num_messages=700)
 
     mirror.copy(name, batch_bytes_max=LIMIT if known else 1_048_588)
 
@@ -55,7 +55,7 @@ def test_large_aborted_batches_are_split(mirror: Mirror, topic: TopicNamer, chan
     name = topic("aborted")
     topics.create(mirror.source, name)
     topics.create(mirror.target, name, max_message_bytes=LIMIT)
-    writing = TransactionalProducer(mirror.source, name, batch_num_messages=500, linger_ms=100)
+    writing = TransactionalProducer(mirror.source, name, batch_num_messages=500)
     for commit in (False, True, False):
         writing.send(name, topics.some(400, chance, value_bytes=300))
         writing.end(commit=commit)

@@ -72,27 +72,31 @@ def create(
     else:
         new = NewTopic(name, partitions, replicas, config=settings)
     admin.create_topics([new])[name].result(_TERM_S)
-    await_served(cluster, name)
+    await_served(cluster, name, partitions=len(assigned) or partitions)
 
 
-def await_served(cluster: Brokers, name: str) -> None:
-    """Wait until all brokers know the topic and its leaders serve it: they hear of it after the controller, and a
-    broker names a new leader before that one takes requests.
+def await_served(cluster: Brokers, name: str, *, partitions: int = 1) -> None:
+    """Wait until all brokers know as many partitions of the topic and its leaders serve them: they hear of it after
+    the controller, and a broker names a new leader before that one takes requests.
     """
     ports = [int(address.rpartition(":")[2]) for address in cluster.admin_bootstrap_servers.split(",")]
     deadline = time.monotonic() + _TERM_S
     for port in ports:
-        while not _is_served(port, name):
+        while not _is_served(port, name, partitions):
             assert time.monotonic() < deadline, f"{name} is not served"
             time.sleep(0.01)
 
 
-def _is_served(port: int, name: str) -> bool:
+def _is_served(port: int, name: str, partitions: int) -> bool:
     """Whether one broker knows the topic, and serves what it leads of it."""
     wanted = MetadataRequest.MetadataRequestTopic(topic_id=None, name=name)
     told = ask(port, MetadataRequest(topics=[wanted], allow_auto_topic_creation=False), cluster="local")
     (known,) = told.topics
-    if known.error_code or any(partition.error_code for partition in known.partitions):
+    if (
+        known.error_code
+        or len(known.partitions) < partitions
+        or any(partition.error_code for partition in known.partitions)
+    ):
         return False
     ports = {broker.node_id: broker.port for broker in told.brokers}
     topic = ListOffsetsRequest.ListOffsetsTopic
@@ -146,11 +150,14 @@ def delete_records(cluster: Brokers, name: str, before: int, *, partition: int =
 
 
 def producer(cluster: Brokers, **settings: object) -> Producer:
-    """A librdkafka producer; the dots of a setting's name are written as underscores."""
+    """A librdkafka producer; the dots of a setting's name are written as underscores.
+
+    Batches end when they are full or flushed, not when this machine pauses.
+    """
     return Producer(
         {
             "bootstrap.servers": cluster.admin_bootstrap_servers,
-            "linger.ms": 5,
+            "linger.ms": 10_000,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
     )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import time
 from typing import Final
 
 from confluent_kafka import Producer
+from kafka.protocol.admin import DescribeTransactionsRequest
 
+from isthmus.cluster.local.probe import ask
+from isthmus.errors import UnsupportedByBroker
 from isthmus.lane.transaction import Transaction
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
@@ -19,6 +24,9 @@ class TransactionalProducer:
     """A librdkafka producer with a transaction that may be open."""
 
     def __init__(self, cluster: topics.Brokers, transactional_id: str, **settings: object) -> None:
+        self._cluster, self._transactional_id = cluster, transactional_id
+        # The machine may stand still for longer than librdkafka's minute.
+        settings = {"transaction_timeout_ms": 900_000, **settings}
         self._producer: Producer = topics.producer(cluster, transactional_id=transactional_id, **settings)
         self._producer.init_transactions(_TERM_S)
         self.is_open = False
@@ -36,6 +44,19 @@ class TransactionalProducer:
             end = self._producer.commit_transaction if commit else self._producer.abort_transaction
             end(_TERM_S)
             self.is_open = False
+            self._await_markers()
+
+    def _await_markers(self) -> None:
+        """The coordinator answers first and has the control records written afterwards."""
+        request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+        deadline = time.monotonic() + _TERM_S
+        for address in self._cluster.admin_bootstrap_servers.split(","):
+            port = int(address.rpartition(":")[2])
+            # Before 3.0 brokers do not tell (KIP-664); those that do not coordinate it answer without a state.
+            with contextlib.suppress(UnsupportedByBroker):
+                while ask(port, request, cluster="local").transaction_states[0].transaction_state.startswith("Prepare"):
+                    assert time.monotonic() < deadline, f"{self._transactional_id} is still ending"
+                    time.sleep(0.01)
 
 
 def interleave(
@@ -68,5 +89,6 @@ def end_without_data(cluster: topics.Brokers, name: str, *, commit: bool, partit
             await transaction.initialize()
             await transaction.begin((name, partition))
             await transaction.end(commit=commit)
+            await transaction.ended(commit=commit)
 
     asyncio.run(scenario())

@@ -23,7 +23,7 @@ from isthmus.spark.slots import TaskSlots
 from isthmus.wire.client import Client
 from tests.integration.lane.mirror import lanes_of
 
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 
 
 @dataclass(slots=True)
@@ -75,6 +75,14 @@ class Controlled:
         while await self.ends(self.target, *topics, partitions=partitions) != await self.ends(
             self.source, *topics, partitions=partitions
         ):
+            assert time.monotonic() < deadline, self._told()
+            await asyncio.sleep(0.05)
+
+    async def until_written(self, *topics: str) -> None:
+        """Wait until something is appended at the target."""
+        deadline = time.monotonic() + TERM_S
+        begun = await self.ends(self.target, *topics)
+        while await self.ends(self.target, *topics) == begun:
             assert time.monotonic() < deadline, self._told()
             await asyncio.sleep(0.05)
 

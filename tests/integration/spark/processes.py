@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import defaultdict
@@ -20,14 +21,19 @@ def executors() -> list[int]:
 
 def pause(pids: list[int]) -> None:
     """Let processes stand still, as a machine does that is moved or out of memory."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    _send(pids, signal.SIGSTOP)
 
 
 def kill(pids: list[int]) -> None:
     """End processes as the kernel ends those that take too much memory."""
+    _send(pids, signal.SIGKILL)
+
+
+def _send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        # It may have ended since it was found.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _descent() -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -20,7 +20,7 @@ from isthmus.cluster.local.ports import free_ports
 
 HOST: Final = "127.0.0.1"
 WORKERS: Final = 2
-_START_S: Final = 60.0
+_START_S: Final = 180.0
 _SPARK_HOME: Final = Path(pyspark.__file__).parent
 
 
@@ -47,11 +47,10 @@ class StandaloneSpark:
 def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
     """Start it, wait until both workers have registered, and end every process of it."""
     port, *others = free_ports(2 + 2 * WORKERS)
-    master = f"spark://{HOST}:{port}"
     with ExitStack() as running:
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(others.pop())]
         running.enter_context(_daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
-        _await(port)
+        master = _await_master(folder / "master.log")
         for number in range(WORKERS):
             arguments = ["--host", HOST, "--port", str(others.pop()), "--webui-port", str(others.pop())]
             arguments += ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{number}"), master]
@@ -93,13 +92,14 @@ def _daemon(name: str, arguments: list[str], log: Path) -> Iterator[None]:
             process.wait()
 
 
-def _await(port: int) -> None:
+def _await_master(log: Path) -> str:
+    """Where it listens: where the port was taken meanwhile, Spark takes the next."""
     deadline = time.monotonic() + _START_S
     while True:
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) == 0:
-                return
-        assert time.monotonic() < deadline, f"nothing listens on {port}"
+        text = log.read_text(errors="replace")
+        if (found := re.search(r"Starting Spark master at (\S+)", text)) and "New state: ALIVE" in text:
+            return found[1]
+        assert time.monotonic() < deadline, text[-2000:]
         time.sleep(0.1)
 
 

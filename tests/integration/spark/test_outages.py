@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.admin import DeleteTopicsRequest
+from kafka.protocol.metadata import MetadataRequest
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.spark.lease import Ending
 from isthmus.spark.tenure import SILENCE_S
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane import oracle, topics
@@ -28,11 +29,19 @@ Names = Callable[[str], str]
 def fragile(west3: LocalCluster) -> Iterator[LocalCluster]:
     """A cluster of three brokers without a ledger: one on a single broker may be created, and goes with the test."""
 
+    named = MetadataRequest.MetadataRequestTopic(topic_id=None, name=LEDGER_TOPIC)
+    asked = MetadataRequest(topics=[named], allow_auto_topic_creation=False)
+
     async def forget() -> None:
         async with Client(west3.admin_cluster()) as client:
             state = DeleteTopicsRequest.DeleteTopicState(name=LEDGER_TOPIC, topic_id=NO_TOPIC_ID)
             request = DeleteTopicsRequest(topics=[state], topic_names=[LEDGER_TOPIC], timeout_ms=10_000)
             await client.controller(request)
+            # Brokers hear of it after the controller.
+            for broker in west3.brokers:
+                connection = await client.connection(broker.node_id)
+                while (await connection.call(asked)).topics[0].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+                    await asyncio.sleep(0.01)
 
     asyncio.run(forget())
     yield west3
@@ -50,13 +59,11 @@ def test_writing_rests_while_the_ledger_is_away(
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        async with controlled(spark, east, fragile, topic("link"), replication_factor=1) as link:
+        async with controlled(spark, east, fragile, topic("link"), term_s=600.0, replication_factor=1) as link:
             ledger_on = fragile.broker(link.ledger.tail.node_id)
             data_on = next(broker for broker in fragile.brokers if broker.node_id != ledger_on.node_id)
             servers = f"127.0.0.1:{data_on.admin_port}"
-            admin = AdminClient({"bootstrap.servers": servers})
-            assigned = NewTopic(orders, 1, replica_assignment=[[data_on.node_id]])
-            admin.create_topics([assigned])[orders].result(30)
+            topics.create(fragile, orders, assigned=[[data_on.node_id]])
 
             def written() -> int:
                 return oracle.ends(servers, orders).high
@@ -76,7 +83,9 @@ def test_writing_rests_while_the_ledger_is_away(
                 finally:
                     ledger_on.resume()
                 assert early < soon <= late == later
-                await link.until(lambda: written() > later, term_s=60.0)
+                while await asyncio.to_thread(written) == later:
+                    assert loop.time() < paused_at + 120
+                    await asyncio.sleep(0.05)
             await link.until_copied(orders)
             assert {receipt.ending for receipt in link.scheduler.receipts} <= {Ending.SUCCEEDED, Ending.ORPHANED}
 

@@ -18,7 +18,6 @@ from isthmus.wire.client import Client
 from tests.integration.lane import transactions
 
 _BUILDER_BYTES: Final = 1 << 24
-_LOOK_S: Final = 0.02
 
 
 class Record(NamedTuple):
@@ -59,7 +58,7 @@ async def _forge(source: LocalCluster, target: LocalCluster, topic: str, tamper:
         async for found in LogReader(reading).read(OffsetRange(topic, 0, log.start, log.stable_end)):
             for batch, _ in found:
                 if batch.is_control:
-                    await _mark(target, writing, topic, commit=not is_abort_marker(batch))
+                    await _mark(target, topic, commit=not is_abort_marker(batch))
                     continue
                 records = [Record(r.timestamp, r.key, r.value, tuple(r.headers)) for r in decoded(batch)]
                 written = list(tamper(batch.base_offset, list(records)))
@@ -79,7 +78,7 @@ def decoded(batch: Batch) -> Any:
 async def _write(target: LocalCluster, client: Client, topic: str, written: Sequence[Record]) -> None:
     while written:
         if written[0] == MARKER:
-            await _mark(target, client, topic, commit=True)
+            await _mark(target, topic, commit=True)
             written = written[1:]
         else:
             end = written.index(MARKER) if MARKER in written else len(written)
@@ -87,16 +86,8 @@ async def _write(target: LocalCluster, client: Client, topic: str, written: Sequ
             written = written[end:]
 
 
-async def _mark(target: LocalCluster, client: Client, topic: str, *, commit: bool) -> None:
-    before = await _end(client, topic)
+async def _mark(target: LocalCluster, topic: str, *, commit: bool) -> None:
     await asyncio.to_thread(transactions.end_without_data, target, topic, commit=commit)
-    # The coordinator answers first and writes the marker afterwards.
-    while await _end(client, topic) == before:
-        await asyncio.sleep(_LOOK_S)
-
-
-async def _end(client: Client, topic: str) -> int:
-    return (await log_ranges(client, [(topic, 0)])).values[(topic, 0)].end
 
 
 def built(records: Sequence[Record], *, same_offset: bool = False) -> bytes:

@@ -63,9 +63,7 @@ class Pair:
     def produce(self, name: str, begin: int = 0, end: int = RECORDS, *, partition: int = 0, **settings: Any) -> None:
         """Write records to the source, ten in a batch."""
         given = [topics.Given(r.key, r.value, list(r.headers), r.timestamp) for r in records(begin, end)]
-        # A pause of this machine shall not end a batch sooner.
-        batches = {"batch_num_messages": 10, "linger_ms": 10_000}
-        topics.produce(self.source, name, given, partition=partition, **{**batches, **settings})
+        topics.produce(self.source, name, given, partition=partition, **{"batch_num_messages": 10, **settings})
 
     def forge(self, name: str, tamper: Tamper = honest, *, anew: bool = False) -> None:
         forge(self.source, self.target, name, tamper, anew=anew)

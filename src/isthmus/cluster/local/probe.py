@@ -19,7 +19,7 @@ _CORRELATION: Final = 1
 _SIZE: Final = struct.Struct(">i")
 
 
-def ask(port: int, request: Any, *, cluster: str, timeout_s: float = 5.0) -> Any:
+def ask(port: int, request: Any, *, cluster: str, timeout_s: float = 30.0) -> Any:
     """The answer of the broker on `port` to a kafka-python request.
 
     Blocking, without an event loop, since clusters are started from anywhere, also from inside one.

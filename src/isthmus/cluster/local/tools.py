@@ -10,7 +10,7 @@ from isthmus.cluster.local.jvm import jvm_for
 _HEAP_MB: Final = 256
 
 
-def kafka_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+def kafka_tool(main_class: str, *arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
     """Run a tool of Kafka 4.3.1 and return what it printed; its exit code is for you to judge.
 
         kafka_tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", servers)
@@ -30,6 +30,7 @@ def kafka_tool(main_class: str, *arguments: str, timeout_s: float = 60.0) -> sub
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=timeout_s,
         check=False,
     )

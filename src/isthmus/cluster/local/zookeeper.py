@@ -125,6 +125,8 @@ class ZooKeeperModeCluster:
             "log.dirs": str(self.folder / f"kafka-{node_id}"),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
+            # Leaders move when somebody asks for it, not when a new controller finds them elsewhere.
+            "auto.leader.rebalance.enable": "false",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.replication.factor": "1",
