@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.cluster.groups import committed_offsets
 from isthmus.cluster.local import LocalCluster
+from isthmus.control import session
+from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.wire.client import Client
@@ -24,9 +26,15 @@ pytestmark = pytest.mark.integration
 
 
 def test_a_run_until_caught_up_carries_groups_too(
-    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Callable[[str], str],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When such a run ends the groups are where the data lets them be, not where they were on the way."""
+    """When such a run ends the groups are where the data lets them be, and told to be there, farewell or not."""
+    monkeypatch.setattr(session, "_FAREWELL_S", 0.0)
+    monkeypatch.setattr(loop, "REMEMBER_S", 600.0)
     name, group = topic("whole"), topic("whole")
     create(east, name)
     produce(east, name, records(2000))

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition
 
 from isthmus.cluster.groups import committed_offsets, describe_groups
 from isthmus.cluster.local import LocalCluster
+from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
@@ -206,6 +207,31 @@ def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, 
 
             # Two seconds on a machine with nothing else to do.
             assert await link.until(are_there) < ALL_S
+
+    asyncio.run(scenario())
+
+
+def test_a_pass_tries_again_what_it_could_not_look_at(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a transaction holds a group's position at the target no pass over all groups is over."""
+    monkeypatch.setattr(loop, "PATIENCE_S", 600.0)
+    name, group = topic("held"), topic("held")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 7}})
+    producer = consumers.transactional(west, group)
+    producer.begin_transaction()
+    consumers.send_offsets(producer, west, group, {(name, 0): 3})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group])) as link:
+            number = link.loop.begin_pass()
+            await link.until(lambda: link.loop._passes_ended >= number)
+            assert (link.standing(group), link.loop.has_ended(number)) == (Standing.UNAVAILABLE, False)
+            await asyncio.to_thread(producer.abort_transaction, consumers.TERM_S)
+            await link.until(lambda: link.loop.has_ended(number))
+            assert link.standing(group) is Standing.IN_STEP
+            await link.until_at(group, {0: 7})
 
     asyncio.run(scenario())
 
