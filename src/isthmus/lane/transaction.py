@@ -29,7 +29,6 @@ _TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
-_NOT_FOUND: Final = 105
 _AGAIN: Final = frozenset(
     {
         codes.CONCURRENT_TRANSACTIONS,
@@ -68,7 +67,7 @@ class Transaction:
         while True:
             answer = await self._client.coordinator("transaction", self.transactional_id, request)
             found = answer.transaction_states[0]
-            if found.error_code == _NOT_FOUND:
+            if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
                 return
             if found.error_code in _AGAIN:
                 self._client.forget_coordinator("transaction", self.transactional_id)

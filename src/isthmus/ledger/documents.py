@@ -89,7 +89,7 @@ class GapDocument(Document):
 
 
 class GroupPosition(NamedTuple):
-    """What was last written for one partition of the target: the source's position, and what it became there."""
+    """Where both sides of one partition stood when a link, in whichever direction, last made them alike."""
 
     topic: str
     partition: int

@@ -3,7 +3,7 @@
 Never above the target's high watermark, never below its log start. Never while the group has members at the target.
 Never back, unless the source was moved back and the target's position is still the one written here; or the target lost
 records and its position, written here, lies behind its end. Where somebody else moved the target's position, it stays
-until the source moves.
+until the source moves. What a link in the other direction wrote at the source counts as written here (`Written`).
 """
 
 from __future__ import annotations
@@ -43,10 +43,15 @@ class Standing(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was last written at the target: the source's position, and what it became there."""
+    """Where both sides stood when they were last made alike: the source's position, and what it is at the target.
+
+    One of them was written after the other: the target's by this link, or the source's by one in the other direction.
+    `metadata` is what stood beside it, `None` where that is not remembered.
+    """
 
     source: int
     target: int
+    metadata: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +112,8 @@ def _was_moved(situation: Situation, wanted: int) -> bool:
 
 
 def _has_news(situation: Situation, committed: Committed) -> bool:
-    """Whether only the metadata beside a position of ours has changed."""
-    written = situation.written
-    is_ours = written is not None and written.target == committed.offset
-    return is_ours and situation.is_vacant and committed.metadata != situation.source.metadata
+    """Whether only the metadata beside a position of ours has changed, and not at the target alone."""
+    written, metadata = situation.written, situation.source.metadata
+    if written is None or written.target != committed.offset or not situation.is_vacant:
+        return False
+    return committed.metadata != metadata != written.metadata

@@ -12,7 +12,7 @@ from typing import Any, Final
 from isthmus.cluster.groups import Positions, committed_offsets
 from isthmus.control.groups.loop import GroupLoop
 from isthmus.control.groups.plan import GroupPlan
-from isthmus.ledger.documents import TopicDocument
+from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster
@@ -69,6 +69,21 @@ class Carrying:
             assert time.monotonic() - begun < term_s, f"still {self.loop.plan}"
             await asyncio.sleep(_LOOK_S)
 
+    async def until_in_step(self, group: str, offset: int) -> None:
+        """Wait until the link itself says that the first position stands there on both sides."""
+
+        def is_in_step() -> bool:
+            found = self.group(group)
+            if found is None or found.standing is not Standing.IN_STEP:
+                return False
+            position = found.positions[0]
+            return position.committed is not None and (position.source.offset, position.committed.offset) == (
+                offset,
+                offset,
+            )
+
+        await self.until(is_in_step)
+
     async def until_at(self, group: str, offsets: dict[int, int], *, term_s: float = TERM_S) -> float:
         """Wait until a group stands there at the target; how long it took (s)."""
 
@@ -103,9 +118,17 @@ async def carrying(link: Link, *, known: bool = True) -> AsyncIterator[Carrying]
 
 
 async def declare(link: Link, ledger: LinkLedger, source: Client, target: Client) -> None:
-    """Say in the ledger, as a controller would, that the topics were mirrored."""
+    """Say in the ledger, as a controller would, which clusters the link has, and that the topics were mirrored."""
     names = link.topics.literals
     here, there = await source.metadata(names), await target.metadata(names)
+    identity = LinkDocument(
+        link=link.name,
+        source_cluster_id=here.cluster_id or "",
+        target_cluster_id=there.cluster_id or "",
+        producer_id=-1,
+        marker_producer_id=-1,
+    )
+    await ledger.write(identity)
     for name in names:
         document = TopicDocument(
             link=link.name,

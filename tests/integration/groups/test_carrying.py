@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
@@ -13,12 +13,13 @@ from isthmus.cluster.groups import committed_offsets, describe_groups
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
+from isthmus.errors import Unreachable
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.naming import Naming
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
-from tests.integration.groups.carrying import between, carrying
+from tests.integration.groups.carrying import Carrying, between, carrying
 from tests.integration.lane.topics import SEPTEMBER, Given, create, create_both, delete_records, produce
 
 pytestmark = pytest.mark.integration
@@ -248,9 +249,84 @@ def test_two_directions_do_not_undo_each_other(east: LocalCluster, west: LocalCl
         async with carrying(forth) as outwards, carrying(back) as homewards:
             for cluster, offset in ((east, 17), (east, 4), (west, 9), (west, 2), (east, 20)):
                 await asyncio.to_thread(consumers.commit, cluster, {group: {(name, 0): offset}})
-                await outwards.until_at(group, {0: offset})
-                await homewards.until_at(group, {0: offset})
-                await outwards.until(lambda: outwards.standing(group) is Standing.IN_STEP)
-                await homewards.until(lambda: homewards.standing(group) is Standing.IN_STEP)
+                # Passing by is not enough: both links have to have seen it, and to leave it there.
+                await outwards.until_in_step(group, offset)
+                await homewards.until_in_step(group, offset)
+                assert await outwards.offsets(group) == await homewards.offsets(group) == {0: offset}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("delay_s", [0.09, 0.15, 0.6])
+@pytest.mark.parametrize("late", ["forth", "back"])
+def test_a_link_that_is_late_undoes_nothing(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, late: str, delay_s: float
+) -> None:
+    """What the other link wrote at its source is no news, also when it hears of it after the target was moved again."""
+    name, group = topic("late"), topic("late")
+    filled(east, west, name, 20)
+    consumers.commit(east, {group: {(name, 0): 4}})
+    forth = between(east, west, [name], [group])
+    back = replace(between(west, east, [name], [group]), name=f"{name}-back")
+
+    async def scenario() -> None:
+        async with carrying(forth) as outwards, carrying(back) as homewards:
+            await outwards.until_in_step(group, 4)
+            await homewards.until_in_step(group, 4)
+            running = {"forth": outwards, "back": homewards}
+            delay(running[late], delay_s)
+            near, far = (west, east) if late == "forth" else (east, west)
+            for cluster, offset in ((near, 8), (far, 3), (near, 9), (near, 2)):
+                await asyncio.to_thread(consumers.commit, cluster, {group: {(name, 0): offset}})
+                follower = outwards if cluster is east else homewards
+                await follower.until_at(group, {0: offset})
+            for link in (outwards, homewards):
+                await link.until_in_step(group, 2)
+            await asyncio.sleep(2 * delay_s)
+            assert await outwards.offsets(group) == await homewards.offsets(group) == {0: 2}
+
+    asyncio.run(scenario())
+
+
+def test_who_committed_has_to_be_known(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group waits while it cannot be told whether a link in the other direction committed for it; others do not."""
+    name, group, plain = topic("who"), topic("who"), topic("plain")
+    filled(east, west, name, 20)
+    consumers.commit(east, {plain: {(name, 0): 2}})
+
+    async def fail(_: Collection[int]) -> None:
+        raise Unreachable("the ledger of the source has no leader")
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group, plain])) as link:
+            await link.until_at(plain, {0: 2})
+            with monkeypatch.context() as patch:
+                patch.setattr(link.loop._planner._counterparts, "learn", fail)
+                await asyncio.to_thread(commit_in_transaction, east, group, {(name, 0): 7})
+                await asyncio.to_thread(consumers.commit, east, {plain: {(name, 0): 3}})
+                await link.until_at(plain, {0: 3})
+                await link.until(lambda: link.standing(group) is Standing.UNAVAILABLE)
+                assert await link.offsets(group) == {}
+            await link.until_at(group, {0: 7})
+
+    asyncio.run(scenario())
+
+
+def commit_in_transaction(cluster: LocalCluster, group: str, offsets: consumers.Offsets) -> None:
+    producer = consumers.transactional(cluster, group)
+    producer.begin_transaction()
+    consumers.send_offsets(producer, cluster, group, offsets)
+    producer.commit_transaction(consumers.TERM_S)
+
+
+def delay(link: Carrying, delay_s: float) -> None:
+    """Make a link look at its groups some time after it heard of them."""
+    carry = link.loop._carry
+
+    async def carry_later(due: Collection[str]) -> None:
+        await asyncio.sleep(delay_s)
+        await carry(due)
+
+    link.loop._carry = carry_later  # type: ignore[method-assign]

@@ -12,13 +12,14 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from isthmus.cluster.groups import OFFSETS_TOPIC
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
+from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
 from tests.integration.acls import CLUSTER, denied, deny
 from tests.integration.groups import consumers
-from tests.integration.groups.carrying import carrying, link_of
-from tests.integration.groups.test_carrying import filled
+from tests.integration.groups.carrying import carrying, declared, link_of
+from tests.integration.groups.test_carrying import commit_in_transaction, filled
 from tests.integration.lane.topics import as_admin, create
 
 pytestmark = pytest.mark.integration
@@ -101,6 +102,25 @@ def test_without_the_log_no_group_is_deleted(secured: LocalCluster, east: LocalC
             assert await running.offsets(group) == {0: 4}
 
     with denied(secured, ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ):
+        asyncio.run(scenario())
+
+
+def test_without_the_ledger_of_the_source_transactions_are_carried(
+    secured: LocalCluster, east: LocalCluster, topic: TopicNamer
+) -> None:
+    """Where we may not see which links write to the source, what is committed there in transactions is a consumer's."""
+    name, group = topic("unseen"), topic("unseen")
+    filled(secured, east, name, 10)
+    consumers.commit(secured, {group: {(name, 0): 4}})
+    asyncio.run(declared(link_of(as_admin(east), as_admin(secured), [name], [group], name=f"{name}-back")))
+
+    async def scenario() -> None:
+        async with carrying(link_of(secured.cluster(), as_admin(east), [name], [group], name=name)) as link:
+            await link.until_at(group, {0: 4})
+            await asyncio.to_thread(commit_in_transaction, secured, group, {(name, 0): 7})
+            await link.until_at(group, {0: 7})
+
+    with denied(secured, ResourceType.TOPIC, LEDGER_TOPIC, AclOperation.READ):
         asyncio.run(scenario())
 
 

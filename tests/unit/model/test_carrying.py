@@ -112,6 +112,8 @@ def test_standings() -> None:
     noted = replace(situation, source=Committed(5, metadata="new"), committed=Committed(5))
     assert decide(noted) == Decision(Standing.IN_STEP)
     assert decide(replace(noted, written=Written(5, 5))) == Decision(Standing.DUE, 5)
+    assert decide(replace(noted, written=Written(5, 5, "old"))) == Decision(Standing.DUE, 5)
+    assert decide(replace(noted, written=Written(5, 5, "new"))) == Decision(Standing.IN_STEP)
     moved = replace(situation, committed=Committed(3), written=Written(5, 5))
     assert decide(moved) == Decision(Standing.MOVED_AT_TARGET)
     assert decide(replace(moved, source=Committed(6), translated=6)) == Decision(Standing.DUE, 6)

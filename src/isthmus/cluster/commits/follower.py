@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from isthmus.cluster.commits.poller import Survey
-from isthmus.cluster.commits.table import CommitTable
+from isthmus.cluster.commits.table import CommitTable, Transacted
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
 from isthmus.cluster.offsets import LogRange, leaders_of, log_ranges, may_pass
 from isthmus.cluster.outcomes import Outcomes
@@ -83,6 +83,10 @@ class CommitFollower:
         """All positions by group; groups without any are left out."""
         return self._table
 
+    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+        """The newest commits in transactions of each position, also those that were replaced while it is followed."""
+        return self._table.transacted(group)
+
     async def changed(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
 
@@ -142,6 +146,7 @@ class CommitFollower:
                 raise self._stuck()
         if self._unlisted:
             await self._survey.take(known=self._whole, unlisted=self._unlisted)
+        self._table.begin()
         self._changed |= self._table.keys()
         self._stirred.set()
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, committed_offsets, list_groups, listed
 from isthmus.errors import ClusterError
 from isthmus.model.group import GroupListing, GroupType
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 INTERVAL_S: Final = 1.0
 _PATIENCE_S: Final = 2.0
@@ -76,6 +78,10 @@ class CommitPoller:
     def positions(self) -> dict[str, Positions]:
         """All positions by group; groups without any are left out."""
         return self._survey.positions
+
+    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+        """Nothing: coordinators do not tell in which way a position was committed."""
+        return {}
 
     async def changed(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`: the groups whose positions changed since the last call.

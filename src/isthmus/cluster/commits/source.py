@@ -8,11 +8,13 @@ from typing import Final, Literal
 
 from isthmus.cluster.commits.follower import CommitFollower
 from isthmus.cluster.commits.poller import CommitPoller
+from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.model.group import GroupListing
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 Way = Literal["log", "polling"]
 _AGAIN_S: Final = 60.0
@@ -45,6 +47,10 @@ class CommitSource:
     def positions(self) -> Mapping[str, Positions]:
         """All positions by group; groups without any are left out."""
         return self._at_work.positions
+
+    def transacted(self, group: str) -> Mapping[PartitionKey, tuple[Transacted, ...]]:
+        """The newest commits in transactions of each position, as far as the log told; polling tells of none."""
+        return self._at_work.transacted(group)
 
     @property
     def errors(self) -> dict[str, ClusterError]:

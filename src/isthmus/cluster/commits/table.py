@@ -20,6 +20,16 @@ from isthmus.wire.batch import Batch
 from isthmus.wire.offsets import PartitionKey
 
 _UNKNOWN_PLACE: Final = -1
+_PRODUCERS_MAX: Final = 8
+"""Of how many producers the commits in transactions are kept, for each position."""
+
+
+class Transacted(NamedTuple):
+    """A position that was committed in a transaction of `producer_id`, at the offset `place` of the log of commits."""
+
+    place: int
+    producer_id: int
+    committed: Committed
 
 
 class _Entry(NamedTuple):
@@ -36,6 +46,7 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
         self._wanted = wanted
         self._groups: dict[str, dict[PartitionKey, _Entry]] = {}
         self._pending: dict[tuple[int, int], dict[CommitKey, _Entry]] = defaultdict(dict)
+        self._transacted: dict[str, dict[PartitionKey, dict[int, Transacted]]] = {}
 
     def __getitem__(self, group: str) -> dict[PartitionKey, Committed]:
         entries = self._groups[group]
@@ -52,6 +63,20 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
         whoever seeds reads on until it has caught up with the moment of the seed.
         """
         self._groups[group] = {key: _Entry(_UNKNOWN_PLACE, committed) for key, committed in positions.items()}
+
+    def transacted(self, group: str) -> dict[PartitionKey, tuple[Transacted, ...]]:
+        """What was committed in transactions: by each of the last producers its newest, whether it still counts or not.
+
+        Of what was replaced before `begin` nothing is told.
+        """
+        return {key: tuple(found.values()) for key, found in self._transacted.get(group, {}).items()}
+
+    def begin(self) -> None:
+        """The log was read up to now: what was replaced by then is history."""
+        for group, found in self._transacted.items():
+            for key, by_producer in found.items():
+                place = self._groups[group][key].place
+                found[key] = {producer: one for producer, one in by_producer.items() if one.place == place}
 
     def take(self, partition: int, batch: Batch) -> set[str]:
         """Take the next batch of a partition of the log; the groups whose positions may have changed.
@@ -83,6 +108,11 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
             return set()
         for key, entry in pending.items():
             self._put(key, entry)
+            found = self._transacted.setdefault(key.group, {}).setdefault((key.topic, key.partition), {})
+            found.pop(batch.producer_id, None)
+            found[batch.producer_id] = Transacted(entry.place, batch.producer_id, entry.committed)
+            if len(found) > _PRODUCERS_MAX:
+                del found[next(iter(found))]
         return {key.group for key in pending}
 
     def _put(self, key: CommitKey, entry: _Entry) -> None:
@@ -94,8 +124,10 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
     def _forget(self, partition: int, key: CommitKey) -> None:
         entries = self._groups.get(key.group, {})
         entries.pop((key.topic, key.partition), None)
+        self._transacted.get(key.group, {}).pop((key.topic, key.partition), None)
         if not entries:
             self._groups.pop(key.group, None)
+            self._transacted.pop(key.group, None)
         for (of_partition, _), pending in self._pending.items():
             if of_partition == partition:
                 pending.pop(key, None)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.timestamps import offsets_by_time, record_timestamps
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, TopicDocument
-from isthmus.model.group import GroupDescription
+from isthmus.model.group import Committed, GroupDescription
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
@@ -32,14 +33,21 @@ _STILL_MIRRORED: Final = frozenset({LaneState.DATA_GAP})
 TargetPosition = tuple[PartitionKey, int]
 """A target partition and a position at the source."""
 
+Echoes = Mapping[PartitionKey, Transacted]
+"""Commits at the source, by its partitions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """One group. `positions` are those at the source, `committed` its own at the target, under its name there."""
+    """One group. `positions` are those at the source, `committed` its own at the target, under its name there.
+
+    `echoes` are what links in the other direction committed at the source since the group was last looked at.
+    """
 
     group: str
     target_group: str
     positions: Positions
+    echoes: Echoes = field(default_factory=dict)
     target: GroupDescription | None = None
     committed: Positions | None = None
     error: ClusterError | None = None
@@ -92,7 +100,12 @@ def _is(topic: TopicMetadata | None, topic_id: object) -> bool:
 
 
 async def observe_groups(
-    link: Link, positions: Mapping[str, Positions], mirrored: Mapping[str, str], source: Client, target: Client
+    link: Link,
+    positions: Mapping[str, Positions],
+    echoes: Mapping[str, Echoes],
+    mirrored: Mapping[str, str],
+    source: Client,
+    target: Client,
 ) -> GroupsView:
     """The groups that have these positions at the source, as they stand at the target.
 
@@ -114,6 +127,7 @@ async def observe_groups(
             group=group,
             target_group=name,
             positions=positions[group],
+            echoes=echoes.get(group, {}),
             target=described.values.get(name),
             committed=committed.values.get(name),
             error=described.errors.get(name) or committed.errors.get(name),
@@ -123,7 +137,7 @@ async def observe_groups(
     wanted = {
         ((mirrored[topic], partition), committed.offset)
         for view in views
-        for (topic, partition), committed in view.positions.items()
+        for (topic, partition), committed in _carried(view)
         if topic in mirrored and (mirrored[topic], partition) in ranges.values
     }
     return GroupsView(
@@ -134,6 +148,12 @@ async def observe_groups(
         ranges=ranges.values,
         translated=await _translated(link.groups, wanted, mirrored, source, target),
     )
+
+
+def _carried(view: GroupView) -> Iterable[tuple[PartitionKey, Committed]]:
+    """All that is to be translated."""
+    yield from view.positions.items()
+    yield from ((key, echo.committed) for key, echo in view.echoes.items())
 
 
 async def _translated(

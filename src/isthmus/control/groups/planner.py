@@ -8,7 +8,9 @@ from typing import Protocol
 
 from isthmus.cluster.commits.poller import CARRIED_TYPES
 from isthmus.cluster.commits.source import Way
+from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, describe_groups
+from isthmus.control.groups.counterparts import Counterparts
 from isthmus.control.groups.observation import mirrored_topics, observe_groups
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
@@ -18,6 +20,7 @@ from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 
 class Commits(Protocol):
@@ -31,6 +34,7 @@ class Commits(Protocol):
     def positions(self) -> Mapping[str, Positions]: ...
     @property
     def errors(self) -> Mapping[str, ClusterError]: ...
+    def transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
 
 
 class GroupPlanner:
@@ -43,6 +47,7 @@ class GroupPlanner:
         self._source, self._target = source, target
         self._memory = memory
         self._documents = documents
+        self._counterparts = Counterparts(source, target)
         self._mirrored: Mapping[str, str] = {}
 
     async def refresh(self) -> None:
@@ -59,14 +64,41 @@ class GroupPlanner:
         """
         positions = commits.positions
         known = {group: positions[group] for group in due if group in positions and not _is_denied(commits, group)}
+        # At the same moment: a commit that is newer than the position would be taken for one it came after.
+        transacted = {group: commits.transacted(group) for group in known}
         if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
             await self.refresh()
-        view = await observe_groups(self._link, known, self._mirrored, self._source, self._target)
+        unsure = await self._unsure(transacted)
+        sure = {group: known[group] for group in known if group not in unsure}
+        producers = self._counterparts.producers
+        echoes = {group: self._memory.echoes(group, transacted[group], producers) for group in sure}
+        view = await observe_groups(self._link, sure, echoes, self._mirrored, self._source, self._target)
         for group in view.groups:
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)
-        plans = [*plan_groups(view, self._memory.written), *await self._others(commits, due, known)]
+            self._memory.echoed(view, group)
+        plans = [*plan_groups(view, self._memory.written), *unsure.values()]
+        plans += await self._others(commits, due, known)
         return [_with_listing(plan, commits.listings.get(plan.group)) for plan in plans]
+
+    async def _unsure(
+        self, transacted: Mapping[str, Mapping[PartitionKey, Collection[Transacted]]]
+    ) -> dict[str, GroupPlan]:
+        """The groups of which it cannot be told now whether a link in the other direction committed for them."""
+        producers = {
+            group: {one.producer_id for commits in found.values() for one in commits}
+            for group, found in transacted.items()
+        }
+        try:
+            await self._counterparts.learn(set().union(*producers.values()))
+        except ClusterError as error:
+            to_target = self._link.groups.naming.to_target
+            return {
+                group: troubled(group, to_target(group) or group, error)
+                for group in producers
+                if producers[group] - self._counterparts.producers.keys()
+            }
+        return {}
 
     async def _others(self, commits: Commits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
         """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""

@@ -15,7 +15,7 @@ from isthmus.model.lane import Problem
 from isthmus.wire.offsets import PartitionKey
 
 Memory = Mapping[PartitionKey, Written]
-"""What was last written for a group, by target partition."""
+"""Where both sides of a group stood when they were last made alike, by target partition."""
 
 _ATTENTION: Final = (
     Standing.NOT_MIRRORED,

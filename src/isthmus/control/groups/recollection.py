@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions
+from isthmus.control.groups.observation import Echoes, GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import Memory
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
@@ -28,6 +30,7 @@ class GroupMemory:
         }
         self._attempted: dict[str, dict[PartitionKey, Written]] = {}
         self._changed: set[str] = set()
+        self._heard: dict[str, dict[PartitionKey, int]] = {}
 
     @property
     def groups(self) -> frozenset[str]:
@@ -46,6 +49,35 @@ class GroupMemory:
             if found is not None and found.offset == written.target:
                 self._written.setdefault(group, {})[key] = written
 
+    def echoes(
+        self, group: str, transacted: Mapping[PartitionKey, Collection[Transacted]], theirs: Mapping[int, bool]
+    ) -> Echoes:
+        """What links in the other direction committed at the source since `echoed` was last told.
+
+        `theirs` says of each producer whether it is such a link.
+        """
+        newest = {
+            key: max(found)
+            for key, commits in transacted.items()
+            if (found := [one for one in commits if theirs[one.producer_id]])
+        }
+        heard = self._heard.get(group, {})
+        return {key: echo for key, echo in newest.items() if heard.get(key) != echo.place}
+
+    def echoed(self, view: GroupsView, group: GroupView) -> None:
+        """What a link in the other direction committed at the source is agreed upon, as what is written here is.
+
+        It came later than all that was written: else it would have been heard of when that was decided.
+        """
+        for key, echo in group.echoes.items():
+            topic, partition = key
+            target_key = (view.mirrored.get(topic, ""), partition)
+            translated = view.translated.get((target_key, echo.committed.offset))
+            if translated is not None:
+                self._heard.setdefault(group.group, {})[key] = echo.place
+                written = Written(echo.committed.offset, translated, echo.committed.metadata)
+                self._written.setdefault(group.group, {})[target_key] = written
+
     def attempted(self, plan: GroupPlan) -> None:
         """A commit was sent, and its answer got lost."""
         self._attempted[plan.group] = _written(plan)
@@ -62,7 +94,7 @@ class GroupMemory:
         known = self._written.setdefault(plan.group, {})
         for p in plan.positions:
             if p.commit is None and p.committed is not None and p.committed.offset == p.translated:
-                known[p.target_key] = Written(p.source.offset, p.committed.offset)
+                known[p.target_key] = Written(p.source.offset, p.committed.offset, p.source.metadata)
 
     def stands(self, plan: GroupPlan) -> None:
         """How the group stands now."""
@@ -84,6 +116,7 @@ class GroupMemory:
     def forget(self, group: str) -> None:
         """The group is gone on both sides."""
         self._written.pop(group, None)
+        self._heard.pop(group, None)
         if self._documents.pop(group, None) is not None:
             self._changed.add(group)
 
@@ -105,4 +138,8 @@ class GroupMemory:
 
 
 def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
-    return {p.target_key: Written(p.source.offset, p.commit) for p in plan.positions if p.commit is not None}
+    return {
+        p.target_key: Written(p.source.offset, p.commit, p.source.metadata)
+        for p in plan.positions
+        if p.commit is not None
+    }

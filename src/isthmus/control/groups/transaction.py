@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
@@ -62,7 +63,7 @@ class GroupTransaction(Transaction):
     """The transactions of one link's groups, one after the other. `initialize` before the first."""
 
     def __init__(self, client: Client, link: str) -> None:
-        super().__init__(client, f"isthmus.{link}.groups", timeout_ms=TIMEOUT_MS)
+        super().__init__(client, _transactional_id(link), timeout_ms=TIMEOUT_MS)
 
     async def place(self, commits: Commits) -> Placed:
         """Step 1: give all commits their place.
@@ -125,6 +126,28 @@ class GroupTransaction(Transaction):
 _LOST: Final = frozenset(
     {codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED, codes.INVALID_TXN_STATE, codes.INVALID_PRODUCER_ID_MAPPING}
 )
+
+
+async def producer_id_of(client: Client, link: str) -> int | None:
+    """The producer id with which a link commits at a cluster; `None` where it has none.
+
+    :raises UnsupportedByBroker: Before 3.0 (KIP-664) brokers do not tell.
+    :raises ClusterError: The coordinator does not answer or does not allow it.
+    """
+    transactional_id = _transactional_id(link)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (found,) = (await client.coordinator("transaction", transactional_id, request)).transaction_states
+    if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
+        return None
+    if found.error_code in codes.COORDINATOR_MOVED:
+        client.forget_coordinator("transaction", transactional_id)
+    what = f"describing the transactions of {transactional_id}"
+    codes.raise_for_code(found.error_code, what, cluster=client.cluster.alias)
+    return int(found.producer_id)
+
+
+def _transactional_id(link: str) -> str:
+    return f"isthmus.{link}.groups"
 
 
 async def commit_outside(client: Client, commits: Commits) -> Outcomes[str, bool]:

@@ -96,6 +96,34 @@ def test_transactions_end_in_their_own_partition() -> None:
     assert {group: len(found) for group, found in table.items()} == {"a": 1}
 
 
+def test_transactions_tell_who_committed() -> None:
+    """Of each producer the newest commit that was made in a transaction, also where it was replaced since; what was
+    replaced before the beginning is history, and a tombstone ends all.
+    """
+    table = CommitTable(lambda group: True)
+
+    def told(*events: Event) -> set[tuple[int, int]]:
+        for event in events:
+            (batch,) = scan(record_set(len(log), event))
+            log.append(event)
+            table.take(0, batch)
+        found = table.transacted("a").get(("t", 0), ())
+        assert all(one.place == one.committed.offset for one in found)
+        return {(one.producer_id, one.place) for one in found}
+
+    log: list[Event] = []
+    commit, end = Event("commit"), Event("committed")
+    assert told(commit, commit._replace(producer=7)) == set()
+    assert told(end._replace(producer=7)) == {(7, 1)}
+    assert told(commit._replace(producer=8), Event("aborted", producer=8), commit) == {(7, 1)}
+    table.begin()
+    assert told() == set()
+    assert told(commit._replace(producer=7), end._replace(producer=7)) == {(7, 6)}
+    table.begin()
+    assert told(commit, commit._replace(producer=8), end._replace(producer=8)) == {(7, 6), (8, 9)}
+    assert told(Event("tombstone")) == set()
+
+
 def test_groups_nobody_wants_are_left_out() -> None:
     """Only wanted groups take memory."""
     table = CommitTable(lambda group: group == "b")

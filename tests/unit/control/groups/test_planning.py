@@ -138,5 +138,5 @@ def test_a_lost_answer_is_settled_by_a_look() -> None:
     assert memory.written.get("billing", {}) == {}
     memory.attempted(plan)
     memory.settle("billing", {KEY: Committed(7)})
-    assert memory.written["billing"] == {KEY: Written(7, 7)}
+    assert memory.written["billing"] == {KEY: Written(7, 7, "noted")}
     assert planned(view({KEY: 3}, {KEY: 7}), memory.written).standing is Standing.DUE
