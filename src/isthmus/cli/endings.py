@@ -28,7 +28,7 @@ class Terminated(KeyboardInterrupt):
 def end_at_signals() -> None:
     """From now on Ctrl-C and SIGTERM end the process at once, with the exit code of the signal.
 
-    So it is until a command begins: there is nothing yet to be ended in good order.
+    So it is until a command begins and after it has ended: there is nothing to be ended in good order.
     """
     _handle(_end, _end)
 
@@ -37,7 +37,7 @@ def end_at_signals() -> None:
 def told() -> Iterator[None]:
     """Runs a command; every way in which it may fail is told in one message.
 
-    Ctrl-C and SIGTERM interrupt it from now on, and what it does about that is its own matter.
+    Ctrl-C and SIGTERM interrupt it meanwhile, and what it does about that is its own matter.
 
     :raises typer.Exit: With the exit code of what happened.
     """
@@ -70,6 +70,8 @@ def told() -> Iterator[None]:
             "This is a bug in Isthmus: please report it with what the command prints with -v.",
         )
         raise typer.Exit(InvariantError.exit_code) from error
+    finally:
+        end_at_signals()
 
 
 def _is_worth_telling(record: logging.LogRecord) -> bool:

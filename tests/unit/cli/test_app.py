@@ -192,6 +192,17 @@ app.Commands.invoke = invoke
     assert ended(process) == (code, "", "stopped\n")
 
 
+def test_signal_after_a_command_has_ended_ends_it_at_once(start: Start) -> None:
+    """Nobody is shown a traceback of the interpreter's own end."""
+    body = """\
+import atexit, signal
+print("done")
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+"""
+
+    assert ended(start("act", body=body)) == (143, "done\n", "stopped\n")
+
+
 def test_reader_that_leaves_is_not_an_error_message(start: Start) -> None:
     """`isthmus ... | head -1` ends quietly."""
     reading, writing = os.pipe()
