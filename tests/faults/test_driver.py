@@ -112,6 +112,23 @@ def test_signals_at_any_moment(scene: Scene, chance: random.Random, number: sign
     assert took_s < ENDED_WITHIN_S, driver.said
 
 
+def test_a_second_signal_does_not_wait_for_a_frozen_target(scene: Scene) -> None:
+    """While a farewell is not answered a run says so, and that Ctrl-C once more ends it at once."""
+    with scene.run() as driver:
+        with scene.stream.flowing():
+            scene.until_copied(driver)
+        scene.target.broker(1).pause()
+        try:
+            driver.interrupt()
+            driver.wait_for(lambda: "a second Ctrl-C ends at once" in driver.said)
+            driver.interrupt()
+            assert driver.wait() == 128 + signal.SIGINT, driver.said
+        finally:
+            scene.target.broker(1).resume()
+        assert "Traceback" not in driver.said, driver.said
+        driver.assert_alone()
+
+
 def test_driver_killed(scene: Scene) -> None:
     """A driver that is killed takes everything it started with it; the next run carries on exactly."""
     with scene.stream.flowing(), scene.run() as driver:

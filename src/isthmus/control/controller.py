@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 import time
@@ -26,7 +27,10 @@ PROGRESS_S: Final = 0.5
 ARRIVAL_S: Final = 15.0
 """How long a cluster may take to answer when a run begins."""
 _GRACE_S: Final = 15.0
-"""As long as all farewells may take when nobody answers; a second signal ends it at once."""
+"""As long as all farewells may take when nobody answers."""
+_TELL_S: Final = 2.0
+"""How long an end may take before a word is said of it."""
+_log = logging.getLogger(__name__)
 
 
 class Controller:
@@ -55,6 +59,7 @@ class Controller:
         self._on_progress = on_progress
         self._stopping = asyncio.Event()
         self._signal: int | None = None
+        self._is_hurried = False
 
     def stop(self) -> None:
         """End all links in good order; `run` returns when that is done."""
@@ -71,12 +76,17 @@ class Controller:
         self._workers.start()
         with self._signals():
             tasks = [asyncio.create_task(run.run(self._workers)) for run in self._runs]
+            is_caught_up, links = False, self._progress()
             try:
                 is_caught_up = await self._until_done(tasks)
                 # How things stood while they ran: afterwards all lanes are stopped.
                 links = self._progress()
                 self.stop()
-                await asyncio.wait(tasks, timeout=_GRACE_S)
+                await self._until_ended(tasks)
+            except asyncio.CancelledError:
+                if not self._is_hurried:
+                    raise
+                # A second signal, which the outcome tells of as of the first.
             finally:
                 for task in tasks:
                     task.cancel()
@@ -107,6 +117,12 @@ class Controller:
                 await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
         return False
 
+    async def _until_ended(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        _, late = await asyncio.wait(tasks, timeout=_TELL_S)
+        if late:
+            _log.warning("still ending in good order, for at most %g s; a second Ctrl-C ends at once", _GRACE_S)
+            await asyncio.wait(late, timeout=_GRACE_S - _TELL_S)
+
     def _give_up(self) -> None:
         """End links whose clusters never answered, where nobody would wait for them.
 
@@ -133,7 +149,8 @@ class Controller:
         before: dict[int, Any] = {}
 
         def arrived(number: int) -> None:
-            if self._signal is not None and main is not None:
+            if self._signal is not None and main is not None and not self._is_hurried:
+                self._is_hurried = True
                 main.cancel()
             self._signal = number
             self.stop()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
 
 from isthmus.errors import HostError
 from isthmus.spark.lease import LeaseSpec, Receipt
@@ -64,7 +63,7 @@ def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Fut
         receipt, error = None, None
         try:
             receipt = _run(spark, spec, group)
-        except (Py4JError, PySparkException, OSError) as failure:
+        except Exception as failure:  # noqa: BLE001  # a SparkContext that is stopped meanwhile raises whatever it meets
             error = JobFailed.told_by(str(failure))
         # The loop may be gone when the driver ends in a hurry.
         if not loop.is_closed():
