@@ -42,6 +42,8 @@ def run(
 ) -> None:
     """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up.
 
+    Ctrl-C ends in good order, within a second or two; once more ends at once.
+
     Exits with 0 when all is copied, with 1 when some topics or partitions cannot be.
     """
     fabric = Fabric(configured(path))
