@@ -84,7 +84,7 @@ class Side:
         asyncio.run(pour(task))
 
     def _offsets(self, topic: str, partitions: int) -> list[int] | None:
-        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
         try:
             answers = self._admin.list_offsets(asked, request_timeout=_TERM_S)
             return [answers[partition].result().offset for partition in asked]

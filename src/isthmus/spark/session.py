@@ -157,7 +157,7 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
         SparkContext(conf=spark_conf)
         return
     with log.open("ab") as output:
-        gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})
         SparkContext(conf=spark_conf, gateway=gateway)
 
 

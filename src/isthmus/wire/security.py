@@ -73,7 +73,7 @@ def sasl_mechanism(security: Security, host: str) -> Any:
     )
 
 
-class _ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ships no types for it
+class _ClientCredentials(AbstractTokenProvider):
     """OAuth 2.0 client credentials (RFC 6749 section 4.4), one token kept until shortly before it expires."""
 
     _tokens: dict[OAuth, tuple[str, float]] = {}  # noqa: RUF012  # shared on purpose: one token per configuration

@@ -85,7 +85,7 @@ def test_partitions_are_as_librdkafka_sees_them(east: LocalCluster, topic: Topic
 
     admin = AdminClient({"bootstrap.servers": east.bootstrap_servers})
     places = [TopicPartition(name, number) for number in range(2)]
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    latest = OffsetSpec.latest()
     asked = admin.list_offsets(dict.fromkeys(places, latest))
     ends = {place.partition: future.result(30).offset for place, future in asked.items()}
     told = admin.list_topics(name, timeout=30).topics[name].partitions

@@ -260,7 +260,12 @@ def test_two_directions_do_not_undo_each_other(east: LocalCluster, west: LocalCl
 @pytest.mark.parametrize("delay_s", [0.09, 0.15, 0.6])
 @pytest.mark.parametrize("late", ["forth", "back"])
 def test_a_link_that_is_late_undoes_nothing(
-    east: LocalCluster, west: LocalCluster, topic: TopicNamer, late: str, delay_s: float
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: TopicNamer,
+    late: str,
+    delay_s: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the other link wrote at its source is no news, also when it hears of it after the target was moved again."""
     name, group = topic("late"), topic("late")
@@ -274,7 +279,7 @@ def test_a_link_that_is_late_undoes_nothing(
             await outwards.until_in_step(group, 4)
             await homewards.until_in_step(group, 4)
             running = {"forth": outwards, "back": homewards}
-            delay(running[late], delay_s)
+            delay(monkeypatch, running[late], delay_s)
             near, far = (west, east) if late == "forth" else (east, west)
             for cluster, offset in ((near, 8), (far, 3), (near, 9), (near, 2)):
                 await asyncio.to_thread(consumers.commit, cluster, {group: {(name, 0): offset}})
@@ -321,7 +326,7 @@ def commit_in_transaction(cluster: LocalCluster, group: str, offsets: consumers.
     producer.commit_transaction(consumers.TERM_S)
 
 
-def delay(link: Carrying, delay_s: float) -> None:
+def delay(monkeypatch: pytest.MonkeyPatch, link: Carrying, delay_s: float) -> None:
     """Make a link look at its groups some time after it heard of them."""
     carry = link.loop._carry
 
@@ -329,4 +334,4 @@ def delay(link: Carrying, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
         await carry(due)
 
-    link.loop._carry = carry_later  # type: ignore[method-assign]
+    monkeypatch.setattr(link.loop, "_carry", carry_later)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -69,8 +70,8 @@ def cluster_id(cluster: Cluster) -> str | None:
     return asyncio.run(scenario())
 
 
-def with_security(cluster: Cluster, **changes: object) -> Cluster:
-    return replace(cluster, security=replace(cluster.security, **changes))  # type: ignore[arg-type]
+def with_security(cluster: Cluster, **changes: Any) -> Cluster:
+    return replace(cluster, security=replace(cluster.security, **changes))
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +52,7 @@ def topic(own: Mapping[str, str] = NOTHING, *, partitions: int = 1, replicas: in
     )
 
 
-def observed(pair: TopicPair | None, **fields: object) -> ObservedLink:
+def observed(pair: TopicPair | None, **fields: Any) -> ObservedLink:
     """Both sides of the link, with one topic or none."""
     seen = ObservedLink(
         link=LINK,
@@ -62,7 +63,7 @@ def observed(pair: TopicPair | None, **fields: object) -> ObservedLink:
         defaults={"orders": NO_DEFAULTS},
         expiration_ms=86_400_000,
     )
-    return replace(seen, **fields)  # type: ignore[arg-type]
+    return replace(seen, **fields)
 
 
 def planned(pair: TopicPair, recorded: Mapping[str, TopicIds] | None = None) -> TopicPlan:

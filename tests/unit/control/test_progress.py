@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from isthmus.cluster.offsets import LogRange
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
@@ -11,9 +13,9 @@ from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
 
 
-def decision(partition: int, **fields: object) -> PartitionDecision:
+def decision(partition: int, **fields: Any) -> PartitionDecision:
     """A partition of 100 records, none of them copied."""
-    return PartitionDecision(partition=partition, source=LogRange(0, 100, 100), target_end=0, **fields)  # type: ignore[arg-type]
+    return PartitionDecision(partition=partition, source=LogRange(0, 100, 100), target_end=0, **fields)
 
 
 def topic_after(*partitions: PartitionDecision, **reports: LaneReport) -> TopicProgress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import NamedTuple
 
 import pytest
@@ -58,7 +59,9 @@ def logs(draw: st.DrawFn) -> Log:
 
 
 @given(log=logs(), ends=st.tuples(st.integers(0, 40), st.integers(0, 40)), shuffle=st.randoms())
-def test_aborted_batches_are_told_wherever_a_fetch_begins(log: Log, ends: tuple[int, int], shuffle: object) -> None:
+def test_aborted_batches_are_told_wherever_a_fetch_begins(
+    log: Log, ends: tuple[int, int], shuffle: random.Random
+) -> None:
     """Any stretch of a log, with the transactions that overlap it, gives the truth for each of its batches."""
     begin, end = sorted(min(index, len(log.batches)) for index in ends)
     stretch = log.batches[begin:end]
@@ -69,7 +72,7 @@ def test_aborted_batches_are_told_wherever_a_fetch_begins(log: Log, ends: tuple[
         for transaction, marker_offset in log.aborted
         if transaction.first_offset < stretch[-1].offset_end and marker_offset >= stretch[0].base_offset
     ]
-    shuffle.shuffle(overlapping)  # type: ignore[attr-defined]  # hypothesis gives a random.Random
+    shuffle.shuffle(overlapping)
 
     found = list(pieces([(batch, 1) for batch in stretch], overlapping, bytes_max=LARGE))
 

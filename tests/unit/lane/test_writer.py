@@ -92,7 +92,7 @@ class Leader:
 
 
 class Lane(RuleBasedStateMachine):
-    """Writers of one lane, one after the other, and everything that may happen to their requests.
+    """Writers of one lane, one after the other, and everything that may happen to their requests, one at a time.
 
     By assumption a successor begins when the writer before has ended, and what was abandoned arrives before the
     settling time is over, or never.
@@ -147,53 +147,6 @@ class Lane(RuleBasedStateMachine):
         else:
             self.writer.abandon()
             self.is_placed = False
-
-    @precondition(lambda self: self.is_placed and not is_control(self.writer.position))
-    @rule(
-        window=st.lists(
-            st.tuples(
-                st.integers(1, 2),
-                st.booleans(),
-                st.sampled_from(
-                    [codes.NONE] * 2 + [codes.NOT_ENOUGH_REPLICAS, codes.MESSAGE_TOO_LARGE, codes.REQUEST_TIMED_OUT]
-                ),
-                st.booleans(),
-            ),
-            min_size=2,
-            max_size=DEPTH,
-        ),
-        is_known=st.booleans(),
-        is_lost=st.booleans(),
-    )
-    def send_ahead(self, window: list[tuple[int, bool, int, bool]], is_known: bool, is_lost: bool) -> None:
-        """Requests one behind another, as far as the writer may. Any may fail, in the log or not, and be forgotten."""
-        if is_known:
-            # A fresh record before them makes sure that the leader knows us.
-            self.send(1, is_fresh=True, fate="answered", owner_ends=False)
-        sent = []
-        for size, is_fresh, code, forgets in window:
-            if not self.writer.may_send(NOW) or is_control(self.writer.next_offset):
-                break
-            request = self.next_request(size, is_fresh=is_fresh)
-            self.writer.sent(request.size, request.max_timestamp)
-            sent.append((request, code, forgets))
-        answers = []
-        for request, code, forgets in sent:
-            told = code, -1
-            if code in (codes.NONE, codes.REQUEST_TIMED_OUT):
-                appended = self.leader.append(request)
-                told = appended if code == codes.NONE else told
-            answers.append((request, *told))
-            if forgets:
-                self.leader.forget()
-        if is_lost:
-            self.writer.abandon()
-            self.is_placed = False
-            return
-        went_well = True
-        for answer in answers:
-            self.answer(*answer)
-            went_well = self.is_placed = went_well and self.is_placed
 
     def next_request(self, size: int, *, is_fresh: bool) -> Request:
         begin, end = self.writer.next_offset, self.writer.next_offset + 1
@@ -260,7 +213,58 @@ def is_control(offset: int) -> bool:
     return offset % 9 in (4, 5)
 
 
-TestLane = Lane.TestCase
+class Ahead(Lane):
+    """The same with several requests in flight."""
+
+    @precondition(lambda self: self.is_placed and not is_control(self.writer.position))
+    @rule(
+        window=st.lists(
+            st.tuples(
+                st.integers(1, 2),
+                st.booleans(),
+                st.sampled_from(
+                    [codes.NONE] * 2 + [codes.NOT_ENOUGH_REPLICAS, codes.MESSAGE_TOO_LARGE, codes.REQUEST_TIMED_OUT]
+                ),
+                st.booleans(),
+            ),
+            min_size=2,
+            max_size=DEPTH,
+        ),
+        is_known=st.booleans(),
+        is_lost=st.booleans(),
+    )
+    def send_ahead(self, window: list[tuple[int, bool, int, bool]], is_known: bool, is_lost: bool) -> None:
+        """Requests one behind another, as far as the writer may. Any may fail, in the log or not, and be forgotten."""
+        if is_known:
+            # A fresh record before them makes sure that the leader knows us.
+            self.send(1, is_fresh=True, fate="answered", owner_ends=False)
+        sent = []
+        for size, is_fresh, code, forgets in window:
+            if not self.writer.may_send(NOW) or is_control(self.writer.next_offset):
+                break
+            request = self.next_request(size, is_fresh=is_fresh)
+            self.writer.sent(request.size, request.max_timestamp)
+            sent.append((request, code, forgets))
+        answers = []
+        for request, code, forgets in sent:
+            told = code, -1
+            if code in (codes.NONE, codes.REQUEST_TIMED_OUT):
+                appended = self.leader.append(request)
+                told = appended if code == codes.NONE else told
+            answers.append((request, *told))
+            if forgets:
+                self.leader.forget()
+        if is_lost:
+            self.writer.abandon()
+            self.is_placed = False
+            return
+        went_well = True
+        for answer in answers:
+            self.answer(*answer)
+            went_well = self.is_placed = went_well and self.is_placed
+
+
+TestLane = Ahead.TestCase
 TestLane.settings = settings(max_examples=500, stateful_step_count=40)
 
 
@@ -268,7 +272,6 @@ class Hasty(Lane):
     """A writer that does not wait for what it has abandoned. One request at a time, so that the search is short."""
 
     waits = False
-    send_ahead = None  # type: ignore[assignment]
 
 
 def test_model_is_not_blind() -> None:

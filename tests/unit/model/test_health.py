@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from isthmus.model import health
@@ -143,10 +145,10 @@ def test_fenced_brokers_are_told() -> None:
     assert "broker 2 is fenced" in finding.message
 
 
-def transaction(state: TransactionState, **changes: int | str | None) -> OpenTransaction:
+def transaction(state: TransactionState, **changes: Any) -> OpenTransaction:
     """A transaction of producer 7 that began an hour ago and may take a minute."""
     values = {"since_ms": NOW_MS - 3_600_000, **changes}
-    return OpenTransaction("orders", 3, state, 7, 0, 4, 100, 25, **values)  # type: ignore[arg-type]
+    return OpenTransaction("orders", 3, state, 7, 0, 4, 100, 25, **values)
 
 
 def test_hanging_transaction_is_an_error() -> None:
