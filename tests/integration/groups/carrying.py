@@ -52,8 +52,15 @@ class Carrying:
         return None if found is None else found.standing
 
     async def position(self, group: str) -> Positions:
-        """What the target says of a group, once no transaction holds it."""
-        return dict((await committed_offsets(self.target, [group], require_stable=True)).values.get(group, {}))
+        """What the target says of a group, once no transaction holds it: also ours ends a moment after it is told."""
+        deadline = time.monotonic() + TERM_S
+        while True:
+            found = await committed_offsets(self.target, [group], require_stable=True)
+            if group not in found.errors:
+                return dict(found.values.get(group, {}))
+            if not found.errors[group].retryable or time.monotonic() > deadline:
+                raise found.errors[group]
+            await asyncio.sleep(_LOOK_S)
 
     async def offsets(self, group: str) -> dict[int, int]:
         """The positions at the target by partition, of groups that read one topic."""
@@ -77,10 +84,7 @@ class Carrying:
             if found is None or found.standing is not Standing.IN_STEP:
                 return False
             position = found.positions[0]
-            return position.committed is not None and (position.source.offset, position.committed.offset) == (
-                offset,
-                offset,
-            )
+            return position.committed is not None and position.source.offset == position.committed.offset == offset
 
         await self.until(is_in_step)
 

@@ -16,6 +16,7 @@ from isthmus.control.groups.loop import ALL_S
 from isthmus.errors import Unreachable
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
+from isthmus.model.link import Link
 from isthmus.model.naming import Naming
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
@@ -232,9 +233,15 @@ def test_a_pass_tries_again_what_it_could_not_look_at(
             await asyncio.to_thread(producer.abort_transaction, consumers.TERM_S)
             await link.until(lambda: link.loop.has_ended(number))
             assert link.standing(group) is Standing.IN_STEP
-            await link.until_at(group, {0: 7})
+            assert await link.offsets(group) == {0: 7}
 
     asyncio.run(scenario())
+
+
+def each_way(east: LocalCluster, west: LocalCluster, name: str, group: str) -> tuple[Link, Link]:
+    """A link from east to west for one group of one topic, and one back."""
+    back = between(west, east, [name], [group])
+    return between(east, west, [name], [group]), replace(back, name=f"{name}-back")
 
 
 def test_two_directions_do_not_undo_each_other(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
@@ -242,8 +249,7 @@ def test_two_directions_do_not_undo_each_other(east: LocalCluster, west: LocalCl
     name, group = topic("both"), topic("both")
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 15}})
-    forth = between(east, west, [name], [group])
-    back = replace(between(west, east, [name], [group]), name=f"{name}-back")
+    forth, back = each_way(east, west, name, group)
 
     async def scenario() -> None:
         async with carrying(forth) as outwards, carrying(back) as homewards:
@@ -271,8 +277,7 @@ def test_a_link_that_is_late_undoes_nothing(
     name, group = topic("late"), topic("late")
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 4}})
-    forth = between(east, west, [name], [group])
-    back = replace(between(west, east, [name], [group]), name=f"{name}-back")
+    forth, back = each_way(east, west, name, group)
 
     async def scenario() -> None:
         async with carrying(forth) as outwards, carrying(back) as homewards:
