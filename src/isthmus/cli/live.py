@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from isthmus.cli.output import console, printable
-from isthmus.control.progress import LinkProgress, LinkState, TopicProgress
+from isthmus.control.progress import LinkProgress, TopicProgress
 from isthmus.model.lane import LaneState, Problem
+from isthmus.model.state import LinkState
 
 LINE_S: Final = 5.0
 """How often a line is written for each link where there is no terminal."""
@@ -95,8 +96,10 @@ class LiveProgress:
     def _line(self, link: LinkProgress, now: float) -> str:
         if link.state is LinkState.STARTING:
             return f"{link.link}: starting; Spark takes some seconds"
+        if link.state is not LinkState.ACTIVE:
+            return f"{link.link}: {link.state}, {link.records:,} records copied, lag {_lag(link)}"
         rate = self._rates.rate(link.link, link.records, now)
-        return f"{link.link}: {link.records:,} records copied, {rate:,.0f} records/s, lag {link.lag_records:,}"
+        return f"{link.link}: {link.records:,} records copied, {rate:,.0f} records/s, lag {_lag(link)}"
 
     def _table(self, links: Sequence[LinkProgress], now: float) -> Table:
         table = Table(box=None, pad_edge=False, expand=False)
@@ -108,7 +111,7 @@ class LiveProgress:
             style = "bold" if link.state in (LinkState.ACTIVE, LinkState.STARTING) else "bold red"
             title = Text(f"{link.link} ({link.source} to {link.target})", style=style)
             copied = Text(f"{speed:,.1f} MiB/s")
-            table.add_row(title, str(link.state), copied, f"{link.lag_records:,}", f"{rate:,.0f}")
+            table.add_row(title, str(link.state), copied, _lag(link), f"{rate:,.0f}")
             shown = sorted(link.topics, key=lambda t: (t.state in _CALM, -t.lag_records, t.topic))[:_TOPICS_SHOWN]
             for topic in shown:
                 self._add(table, link.link, topic, now)
@@ -121,8 +124,13 @@ class LiveProgress:
         target_end = sum(max(p.target_end, 0) for p in topic.partitions)
         rate = self._rates.rate(f"{link}/{topic.topic}", target_end, now)
         bar = ProgressBar(total=max(source_end, 1), completed=target_end if source_end else 1, width=_BAR_WIDTH)
-        lag = f"{topic.lag_records:,}" if topic.lag_records >= 0 else "?"
+        lag = f"{topic.lag_records:,}" if topic.lag_records >= 0 else "unknown"
         style = "" if topic.state in _CALM else "red"
         table.add_row(
             Text(f"  {printable(topic.topic)}"), Text(str(topic.state), style=style), bar, lag, f"{rate:,.0f}"
         )
+
+
+def _lag(link: LinkProgress) -> str:
+    """The lag of a link; where that of a topic is unknown, the least it can be."""
+    return f"{link.lag_records:,}" if link.lag_records >= 0 else f"at least {link.lag_records_min:,}"

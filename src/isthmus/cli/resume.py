@@ -23,7 +23,12 @@ def resume(
     path: ConfigOption = None,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Go on copying where it was paused."""
+    """Go on copying where it was paused. The pause of a topic and that of its link are taken back apart."""
     configuration = configured(path)
-    asyncio.run(pausing.resume(configuration.link(link), topic, configuration.ledger))
-    console.print(Text(f"{link if topic is None else f'{link}/{topic}'} is resumed"))
+    resumed = asyncio.run(pausing.resume(configuration.link(link), topic, configuration.ledger))
+    named = link if topic is None else f"{link}/{topic}"
+    console.print(Text(f"{named} is resumed" if resumed.was_paused else f"{named} was not paused"))
+    if None in resumed.still_paused:
+        console.print(Text(f"{link} as a whole is still paused. Go on with it: isthmus resume {link}"))
+    for other in sorted(name for name in resumed.still_paused if name is not None):
+        console.print(Text(f"{link}/{other} is still paused. Go on with it: isthmus resume {link} --topic {other}"))

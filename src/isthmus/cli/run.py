@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -16,6 +16,10 @@ from isthmus.cli.plan import show_plan
 from isthmus.cli.status import tell_problems
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
+from isthmus.control.progress import LinkProgress
+from isthmus.model.state import LinkState
+
+_LEFT_MAX: Final = 3
 
 app = typer.Typer(add_completion=False)
 
@@ -44,7 +48,8 @@ def run(
 
     Ctrl-C ends in good order, within a second or two; once more ends at once.
 
-    Exits with 0 when all is copied, with 1 when some topics or partitions cannot be.
+    Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
+    caught up and something is paused.
     """
     fabric = Fabric(configured(path))
     if dry_run:
@@ -71,13 +76,45 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     seconds = max(outcome.duration_s, 0.001)
     console.print(
         Text(
-            f"{outcome.records:,} records ({outcome.size_bytes:,} bytes) in {seconds:.1f} s"
-            f"{', caught up' if outcome.is_caught_up else ''}"
+            printable(
+                f"{outcome.records:,} records ({outcome.size_bytes:,} bytes) in {seconds:.1f} s{_ending(outcome)}"
+            )
         )
     )
 
 
+def _ending(outcome: RunOutcome) -> str:
+    """Whether everything was copied, or what was not."""
+    if not outcome.is_to_catch_up:
+        return ""
+    if outcome.is_caught_up:
+        return ", caught up"
+    left = [line for link in outcome.links if link.link not in outcome.caught_up for line in _left(link)]
+    more = f" and {len(left) - _LEFT_MAX} more" if len(left) > _LEFT_MAX else ""
+    return ", not caught up" + (f": {'; '.join(left[:_LEFT_MAX])}{more}" if left else "")
+
+
+def _left(link: LinkProgress) -> list[str]:
+    """What a link did not copy."""
+    if link.state in (LinkState.FAILED, LinkState.UNAVAILABLE, LinkState.PAUSED):
+        return [f"{link.link} is {link.state}, lag {_lag(link.lag_records)}"]
+    behind = [t for t in link.topics if t.is_unfinished or t.lag_records != 0]
+    return [f"{link.link}/{topic.topic} is {topic.state}, lag {_lag(topic.lag_records)}" for topic in behind]
+
+
+def _lag(lag_records: int) -> str:
+    return "unknown" if lag_records < 0 else f"{lag_records:,}"
+
+
 def _rows(outcome: RunOutcome) -> list[Row]:
+    return [row for link in outcome.links for row in _link_rows(link)]
+
+
+def _link_rows(link: LinkProgress) -> list[Row]:
+    """A row for each topic; a link that did not come so far has one of its own."""
+    if not link.topics:
+        message = printable(link.problem.message) if link.problem else None
+        return [{"link": link.link, "topic": "", "state": str(link.state), "problem": message}]
     return [
         {
             "link": link.link,
@@ -88,6 +125,5 @@ def _rows(outcome: RunOutcome) -> list[Row]:
             "lag_records": topic.lag_records if topic.lag_records >= 0 else None,
             "problem": printable(topic.problem.message) if topic.problem else None,
         }
-        for link in outcome.links
         for topic in link.topics
     ]

@@ -14,11 +14,14 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render, table
 from isthmus.control.fabric import Fabric
-from isthmus.control.progress import LinkProgress, LinkState
+from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.control.status import StatusReader
 from isthmus.errors import ConfigError
+from isthmus.model.elapsed import ago
+from isthmus.model.state import AGED_S, ControllerState, LinkState
 
 WATCH_S: Final = 2.0
+_NOW: Final = ago(0.0)
 
 app = typer.Typer(add_completion=False)
 
@@ -36,7 +39,8 @@ def status(
 ) -> None:
     """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
 
-    Exits with 1 if the cluster of a link does not answer.
+    What cannot be asked now is shown as it was last known, with its age. Exits with 1 if a cluster does not answer, or
+    something else is in the way of copying; a pause, or that no controller runs, is not.
     """
     if watch and not output.is_table:
         raise ConfigError(
@@ -51,9 +55,10 @@ def status(
     if output.is_table:
         render(status_rows(links, by_partition=partitions), output)
         tell_problems(links)
+        _tell_controllers(links)
     else:
         render([progress.as_dict() for progress in links], output)
-    if any(progress.state is LinkState.UNAVAILABLE for progress in links):
+    if any(progress.is_unfinished for progress in links):
         raise typer.Exit(1)
 
 
@@ -63,9 +68,11 @@ def status_rows(links: Sequence[LinkProgress], *, by_partition: bool) -> list[Ro
     for link in links:
         for topic in link.topics:
             items = topic.partitions if by_partition and topic.partitions else (topic,)
-            rows.extend({"link": link.link, **_shown(item.as_dict())} for item in items)
+            rows.extend({"link": link.link, **_shown(item)} for item in items)
         if not link.topics:
-            rows.append({"link": link.link, "state": str(link.state)})
+            rows.append({"link": link.link, "state": str(link.state), "as_of": _NOW})
+    if all(row["as_of"] == _NOW for row in rows):
+        return [{name: value for name, value in row.items() if name != "as_of"} for row in rows]
     return rows
 
 
@@ -85,11 +92,22 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
                 where = f"{link.link}/{partition.topic}-{partition.partition}"
                 told = f"[{gap.offset_begin}, {gap.offset_end}) was deleted at the source before it was copied"
                 console.print(Text(printable(f"{where}: {told}"), style="yellow"))
-        if link.state is LinkState.STOPPED:
+
+
+def _tell_controllers(links: Sequence[LinkProgress]) -> None:
+    """Which links nobody runs, or an operator has paused: on stderr."""
+    for link in links:
+        if link.state is LinkState.PAUSED:
+            console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
+        heard = "" if link.controller_age_s is None else f", last heard {ago(link.controller_age_s)},"
+        if link.controller is ControllerState.NONE:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
+        elif link.controller is ControllerState.SILENT:
+            told = f"its controller{heard} did not say farewell: killed, frozen or cut off"
+            console.print(Text(f"{link.link}: {told}. Look after it, or start another: isthmus run"))
 
 
-def _shown(fields: Row) -> Row:
+def _shown(item: TopicProgress | PartitionProgress) -> Row:
     columns = (
         "topic",
         "partition",
@@ -100,9 +118,10 @@ def _shown(fields: Row) -> Row:
         "lag_seconds",
         "records_per_second",
     )
+    fields = item.as_dict()
     row = {name: fields[name] for name in columns if name in fields}
-    problem = fields["problem"]
-    return {**row, "problem": problem["message"] if isinstance(problem, dict) else None}
+    as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
+    return {**row, "as_of": as_of, "problem": item.problem.message if item.problem else None}
 
 
 async def _watch(reader: StatusReader, *, by_partition: bool) -> None:

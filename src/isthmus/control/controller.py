@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from isthmus.control.claims import Claims
+from isthmus.control.goal import Arrival
 from isthmus.control.linkrun import LinkRun
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.progress import LinkProgress
@@ -76,11 +77,9 @@ class Controller:
         self._workers.start()
         with self._signals():
             tasks = [asyncio.create_task(run.run(self._workers)) for run in self._runs]
-            is_caught_up, links = False, self._progress()
+            arrivals: dict[str, Arrival] = {}
             try:
-                is_caught_up = await self._until_done(tasks)
-                # How things stood while they ran: afterwards all lanes are stopped.
-                links = self._progress()
+                arrivals = await self._until_done(tasks)
                 self.stop()
                 await self._until_ended(tasks)
             except asyncio.CancelledError:
@@ -92,30 +91,33 @@ class Controller:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
         return RunOutcome(
-            links=links,
-            is_caught_up=is_caught_up,
+            links=self._progress(),
+            caught_up=frozenset(link for link, arrival in arrivals.items() if arrival is Arrival.CAUGHT_UP),
+            is_to_catch_up=self._until == "caught-up",
             errors={run.link.name: run.error for run in self._runs if run.error is not None},
             signal=self._signal,
             duration_s=time.monotonic() - begun,
             latency=tuple(merge(run.latency for run in self._runs)),
         )
 
-    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> bool:
-        """Wait for the end; whether it came because everything is copied."""
+    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> dict[str, Arrival]:
+        """Wait for the end; if that is to come when everything is copied, how far the links came."""
         begun = time.monotonic()
         while not self._stopping.is_set() and not all(task.done() for task in tasks):
             if self._on_progress is not None:
                 self._on_progress(self._progress())
             if callable(self._until):
                 if self._until(self._progress()):
-                    return False
-            elif self._until == "caught-up" and await self._is_caught_up():
-                return True
+                    break
+            elif self._until == "caught-up":
+                arrivals = await self._arrivals()
+                if Arrival.UNDER_WAY not in arrivals.values():
+                    return arrivals
             if time.monotonic() - begun > ARRIVAL_S:
                 self._give_up()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
-        return False
+        return {}
 
     async def _until_ended(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         _, late = await asyncio.wait(tasks, timeout=_TELL_S)
@@ -133,8 +135,9 @@ class Controller:
             for run in never:
                 run.give_up()
 
-    async def _is_caught_up(self) -> bool:
-        return all(await asyncio.gather(*(run.is_caught_up() for run in self._runs)))
+    async def _arrivals(self) -> dict[str, Arrival]:
+        arrivals = await asyncio.gather(*(run.arrival() for run in self._runs))
+        return {run.link.name: arrival for run, arrival in zip(self._runs, arrivals, strict=True)}
 
     def _progress(self) -> tuple[LinkProgress, ...]:
         return tuple(run.progress() for run in self._runs)

@@ -1,7 +1,8 @@
-"""When a run that ends with `caught-up` has caught up."""
+"""When a run that ends with `caught-up` is over, and whether it has caught up."""
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -13,6 +14,16 @@ from isthmus.wire.client import Client
 STUCK_AFTER_S: Final = 30.0
 _WAITING_FOR_SOMEBODY: Final = (LaneState.NOT_AUTHORIZED, LaneState.BLOCKED)
 _ROUNDS: Final = 2
+
+
+class Arrival(enum.Enum):
+    """How far a link is on its way to what its source held."""
+
+    UNDER_WAY = enum.auto()
+    CAUGHT_UP = enum.auto()
+    """Everything is copied."""
+    HELD_UP = enum.auto()
+    """What is left waits for an operator: it is paused, refused or has stopped for good."""
 
 
 class Goal:
@@ -29,8 +40,8 @@ class Goal:
         self._rounds = 0
         self._stuck_since: dict[LaneKey, float] = {}
 
-    async def is_reached(self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport]) -> bool:
-        """Whether all lanes that can go on are where they are to be. Ask again every moment.
+    async def look(self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport]) -> Arrival:
+        """How far these lanes are, those that cannot go on included. Ask again every moment.
 
         :raises ClusterError: The source does not answer.
         """
@@ -39,26 +50,29 @@ class Goal:
         if new:
             await self._read(new)
         if not all(self._has_arrived(lane, reports.get(lane.key)) for lane in going):
-            return False
+            return Arrival.UNDER_WAY
         self._rounds += 1
-        if self._rounds < _ROUNDS:
+        if going and self._rounds < _ROUNDS:
             await self._read(going)
-            return not going
-        return True
+            return Arrival.UNDER_WAY
+        return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
+
+    def is_stuck(self, key: LaneKey, *, is_waiting: bool) -> bool:
+        """Whether something of a lane has waited for somebody to act for so long that nobody will now."""
+        if not is_waiting:
+            self._stuck_since.pop(key, None)
+            return False
+        now = time.monotonic()
+        return now - self._stuck_since.setdefault(key, now) > STUCK_AFTER_S
 
     def _has_arrived(self, lane: Lane, report: LaneReport | None) -> bool:
         end = self._ends.get(lane.key)
         return end is not None and report is not None and report.position >= end
 
     def _is_stuck(self, key: LaneKey, report: LaneReport | None) -> bool:
-        """Whether a lane has to wait for somebody to act."""
         if report is not None and report.state.is_terminal:
             return True
-        if report is None or report.state not in _WAITING_FOR_SOMEBODY:
-            self._stuck_since.pop(key, None)
-            return False
-        now = time.monotonic()
-        return now - self._stuck_since.setdefault(key, now) > STUCK_AFTER_S
+        return self.is_stuck(key, is_waiting=report is not None and report.state in _WAITING_FOR_SOMEBODY)
 
     async def _read(self, lanes: Collection[Lane]) -> None:
         partitions = {(lane.source_topic, lane.partition): lane.key for lane in lanes}

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from isthmus.control.claims import Claims
+from isthmus.control.goal import Arrival
 from isthmus.control.identity import cluster_ids, producer_identity
 from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import problem_of
 from isthmus.control.precautions import precautions
-from isthmus.control.progress import LinkProgress, LinkState, topics_of
+from isthmus.control.progress import LanesView, LinkProgress, topics_of
 from isthmus.control.session import Session
 from isthmus.control.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError
@@ -21,6 +22,7 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.state import ControllerState, LinkEvidence, link_state
 from isthmus.spark.lease import LinkContext
 from isthmus.wire.client import Client
 
@@ -42,7 +44,7 @@ class LinkRun:
         self.has_claimed = asyncio.Event()
         self._claims = claims
         self._earlier = tuple(earlier)
-        self._state = LinkState.STARTING
+        self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._session: Session | None = None
         self._unreachable: IsthmusError | None = None
@@ -67,6 +69,13 @@ class LinkRun:
 
     async def run(self, workers: Workers) -> None:
         """Run the link. A cluster that does not answer is waited for; nothing is raised."""
+        try:
+            await self._run_until_over(workers)
+        finally:
+            self._is_over = True
+            self.has_claimed.set()
+
+    async def _run_until_over(self, workers: Workers) -> None:
         while not self._stopping.is_set():
             try:
                 await self._run_once(workers)
@@ -78,7 +87,7 @@ class LinkRun:
                     self.error = error
                     break
                 self._unreachable = error
-                self._state = LinkState.UNAVAILABLE
+                self._is_away = True
             except Exception as error:  # noqa: BLE001 - a bug of ours in one link ends no other
                 _log.exception("link %s", self.link.name)
                 message = f"{type(error).__name__}: {error}"
@@ -88,8 +97,6 @@ class LinkRun:
             self.has_claimed.set()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
-        self.has_claimed.set()
-        self._state = LinkState.STOPPED if self.error is None else LinkState.FAILED
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration
@@ -113,6 +120,7 @@ class LinkRun:
                 )
                 self._session = session
                 self._problem = None
+                self._is_away = False
                 if self._stopping.is_set():
                     session.stop()
                 await session.run(workers, settings.spark.lease_term_s)
@@ -129,17 +137,27 @@ class LinkRun:
                 self._claims.grant(claim)
 
     def progress(self) -> LinkProgress:
-        """How the link stands at this moment."""
+        """How the link stands at this moment, or stood when it ended."""
         session = self._session
-        is_over = self._state in (LinkState.STOPPED, LinkState.FAILED, LinkState.UNAVAILABLE)
+        controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
         reports = {} if session is None else session.reports()
+        paused = frozenset() if session is None else session.paused
         plan = None if session is None else session.plan
+        known = LinkEvidence(
+            controller=controller,
+            has_failed=self.error is not None,
+            is_away=self._is_away or (session is not None and session.is_away),
+            is_paused=None in paused,
+            has_begun=session is not None and session.has_begun,
+        )
+        view = LanesView(controller=controller, reports=reports, ages_s={}, paused=paused)
         return LinkProgress(
             link=self.link.name,
             source=self.link.source.alias,
             target=self.link.target.alias,
-            state=self._state if session is None or is_over else session.state,
-            topics=() if plan is None else topics_of(plan, reports),
+            state=link_state(known),
+            controller=controller,
+            topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
             records=sum(report.records for report in reports.values()),
             size_bytes=sum(report.size_bytes for report in reports.values()),
@@ -151,13 +169,13 @@ class LinkRun:
         """The latencies of all records copied since the leases began, as a histogram."""
         return [] if self._session is None else self._session.latency
 
-    async def is_caught_up(self) -> bool:
-        """Whether nothing is left to copy that can be copied; also of a link that cannot go on."""
+    async def arrival(self) -> Arrival:
+        """How far the link is on its way to what the source had."""
         if self.error is not None:
-            return True
+            return Arrival.HELD_UP
         if self._session is None:
-            return False
+            return Arrival.UNDER_WAY
         try:
-            return await self._session.is_caught_up()
+            return await self._session.arrival()
         except ClusterError:
-            return False
+            return Arrival.UNDER_WAY

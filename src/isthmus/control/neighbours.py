@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from isthmus.control.claims import Claim
-from isthmus.control.progress import LinkState
 from isthmus.control.recollection import Recollection, now_ms, read_ledger
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import LinkDocument, link_of
+from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 
 
@@ -25,7 +25,7 @@ async def neighbouring_claims(client: Client, own_links: Collection[str]) -> lis
     for link in sorted({link_of(entry.key) for entry in entries} - {*own_links, ""}):
         known = Recollection.of(link, entries)
         identity = known.documents.get(f"{LinkDocument.KIND}/{link}")
-        if known.state(now_ms()) is LinkState.STOPPED or not isinstance(identity, LinkDocument):
+        if known.controller_state(now_ms()) is not ControllerState.ALIVE or not isinstance(identity, LinkDocument):
             continue
         claims.extend(
             Claim(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.control.progress import LinkProgress
-from isthmus.errors import IsthmusError
+from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.latency import quantile_ms
 
 _SIGNALLED = 128
@@ -15,19 +15,25 @@ _SIGNALLED = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """How a run ended: how the links stood, and why it ended.
+    """How a run ended: how the links stand now, and why it ended.
 
-    `is_caught_up` says that everything that could be copied was. `errors` are by link what ended it
-    by itself. `signal` is the number of the signal that ended the run, if one did. `latency` is a
-    histogram as in `model.latency`.
+    `caught_up` are the links that copied everything their source had; that is looked at only where the run
+    `is_to_catch_up`, and ends with it. `errors` are by link what ended it by itself. `signal` is the number of the
+    signal that ended the run, if one did. `latency` is a histogram as in `model.latency`.
     """
 
     links: tuple[LinkProgress, ...]
-    is_caught_up: bool = False
+    caught_up: frozenset[str] = frozenset()
+    is_to_catch_up: bool = False
     errors: Mapping[str, IsthmusError] = field(default_factory=dict)
     signal: int | None = None
     duration_s: float = 0.0
     latency: tuple[int, ...] = ()
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything all links select was copied. What is paused, refused or has stopped was not."""
+        return bool(self.links) and all(link.link in self.caught_up for link in self.links)
 
     @property
     def records(self) -> int:
@@ -41,13 +47,19 @@ class RunOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is well, else why it is not: see `errors`."""
+        """0 when all is well, else why it is not: see `errors`.
+
+        1 where something is in the way of copying, and that of `GateNotMet` where the run was to catch up and something
+        is paused.
+        """
         if self.signal is not None:
             return _SIGNALLED + self.signal
         if self.errors:
             first = next(iter(self.errors.values()))
             return first.exit_code if len(self.errors) == len(self.links) else 1
-        return int(any(link.is_unfinished for link in self.links))
+        if any(link.is_unfinished for link in self.links):
+            return 1
+        return GateNotMet.exit_code if self.is_to_catch_up and not self.is_caught_up else 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
@@ -58,7 +70,7 @@ class RunOutcome:
             "seconds": round(self.duration_s, 3),
             "latency_p50_ms": _rounded(quantile_ms(self.latency, 0.5)),
             "latency_p99_ms": _rounded(quantile_ms(self.latency, 0.99)),
-            "links": [link.as_dict() for link in self.links],
+            "links": [{**link.as_dict(), "caught_up": link.link in self.caught_up} for link in self.links],
         }
 
 

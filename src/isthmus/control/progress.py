@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isthmus.control.plan import LinkPlan, TopicPlan, problem_dict
+from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
-
-
-class LinkState(enum.StrEnum):
-    """Where a link stands."""
-
-    STARTING = "STARTING"
-    ACTIVE = "ACTIVE"
-    PAUSED = "PAUSED"
-    UNAVAILABLE = "UNAVAILABLE"
-    """A cluster does not answer; tried again."""
-    FAILED = "FAILED"
-    """Cannot go on without an operator."""
-    STOPPED = "STOPPED"
-    """No controller runs it."""
-
+from isthmus.model.state import ControllerState, LaneEvidence, LinkState, lane_state
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPPED)
 
@@ -32,7 +18,8 @@ _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPP
 class PartitionProgress:
     """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
-    `records` is what the present run has copied. `gaps` are offsets the source deleted before they were copied.
+    `records` is what the present run has copied. `gaps` are offsets the source deleted before they were copied. The
+    ages (s) are how long ago the state and the ends were seen.
     """
 
     topic: str
@@ -40,18 +27,33 @@ class PartitionProgress:
     state: LaneState
     target_end: int = -1
     source_end: int = -1
+    source_start: int = 0
     records: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
+    state_age_s: float = 0.0
+    source_age_s: float = 0.0
+    target_age_s: float = 0.0
 
     @property
     def lag_records(self) -> int:
         """Offsets still to copy, -1 while unknown."""
         if self.target_end < 0 or self.source_end < 0:
             return -1
-        return max(self.source_end - self.target_end, 0)
+        return max(self.source_end - max(self.target_end, self.source_start), 0)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something is in the way of copying it; a pause, or that nobody runs it, is not."""
+        return self.state not in _CALM or self.problem is not None
+
+    @property
+    def age_s(self) -> float:
+        """How long ago (s) the oldest of what is known of it was seen."""
+        ends = ((self.source_end, self.source_age_s), (self.target_end, self.target_age_s))
+        return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0), 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names; what is unknown is null."""
@@ -59,8 +61,11 @@ class PartitionProgress:
             "topic": self.topic,
             "partition": self.partition,
             "state": str(self.state),
+            "state_age_seconds": round(self.state_age_s, 1),
             "source_end": _known(self.source_end),
+            "source_end_age_seconds": round(self.source_age_s, 1) if self.source_end >= 0 else None,
             "target_end": _known(self.target_end),
+            "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
@@ -77,6 +82,7 @@ class TopicProgress:
     state: LaneState
     partitions: tuple[PartitionProgress, ...] = ()
     problem: Problem | None = None
+    state_age_s: float = 0.0
 
     @property
     def lag_records(self) -> int:
@@ -85,14 +91,24 @@ class TopicProgress:
         return -1 if not lags or min(lags) < 0 else sum(lags)
 
     @property
+    def lag_records_min(self) -> int:
+        """Offsets still to copy as far as they are known."""
+        return sum(max(partition.lag_records, 0) for partition in self.partitions)
+
+    @property
     def records(self) -> int:
         """Records copied by the present run."""
         return sum(partition.records for partition in self.partitions)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether some of it is not being copied, for whatever reason but a pause."""
-        return self.state not in _CALM or any(p.state not in _CALM for p in self.partitions)
+        """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
+        return self.state not in _CALM or self.problem is not None or any(p.is_unfinished for p in self.partitions)
+
+    @property
+    def age_s(self) -> float:
+        """How long ago (s) the oldest of what is known of it was seen."""
+        return max(self.state_age_s, *(partition.age_s for partition in self.partitions), 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names; what is unknown is null."""
@@ -103,8 +119,10 @@ class TopicProgress:
             "source_end": _total(p.source_end for p in self.partitions),
             "target_end": _total(p.target_end for p in self.partitions),
             "lag_records": _known(self.lag_records),
+            "lag_records_min": self.lag_records_min,
             "lag_seconds": max((round(p.lag_s, 3) for p in self.partitions if p.lag_s is not None), default=None),
             "records_per_second": _rounded(sum(rates)) if rates else None,
+            "age_seconds": round(self.age_s, 1),
             "problem": problem_dict(self.problem) if self.problem else None,
             "partitions": [partition.as_dict() for partition in self.partitions],
         }
@@ -112,10 +130,11 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """One consumer group that the link carries, and how it stands at the target."""
+    """One consumer group that the link carries, and how it stood at the target `age_s` seconds ago."""
 
     group: str
     standing: str
+    age_s: float = 0.0
     problem: Problem | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -123,18 +142,24 @@ class GroupProgress:
         return {
             "group": self.group,
             "standing": self.standing,
+            "age_seconds": round(self.age_s, 1),
             "problem": problem_dict(self.problem) if self.problem else None,
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProgress:
-    """One link. `records` and `size_bytes` are what the present run has copied."""
+    """One link. `records` and `size_bytes` are what the present run has copied.
+
+    `controller_age_s` is how long ago (s) the controller was heard last, `None` for never or unknown.
+    """
 
     link: str
     source: str
     target: str
     state: LinkState
+    controller: ControllerState = ControllerState.ALIVE
+    controller_age_s: float | None = 0.0
     topics: tuple[TopicProgress, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
     records: int = 0
@@ -143,72 +168,122 @@ class LinkProgress:
 
     @property
     def lag_records(self) -> int:
-        """Offsets still to copy, as far as they are known."""
-        return sum(max(topic.lag_records, 0) for topic in self.topics)
+        """Offsets still to copy, -1 while that of any topic is unknown, or which topics there are."""
+        lags = [topic.lag_records for topic in self.topics]
+        if min(lags, default=0) < 0 or (not lags and self.state in (LinkState.UNAVAILABLE, LinkState.FAILED)):
+            return -1
+        return sum(lags)
+
+    @property
+    def lag_records_min(self) -> int:
+        """Offsets still to copy as far as they are known."""
+        return sum(topic.lag_records_min for topic in self.topics)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether some of it is not being copied, for whatever reason but a pause."""
-        return self.state is LinkState.FAILED or any(topic.is_unfinished for topic in self.topics)
+        """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
+        is_in_trouble = self.state in (LinkState.FAILED, LinkState.UNAVAILABLE)
+        return is_in_trouble or any(topic.is_unfinished for topic in self.topics)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
+        age_s = self.controller_age_s
         return {
             "link": self.link,
             "source": self.source,
             "target": self.target,
             "state": str(self.state),
-            "lag_records": self.lag_records,
+            "controller": {"state": str(self.controller), "heard_seconds_ago": _rounded(age_s)},
+            "lag_records": _known(self.lag_records),
+            "lag_records_min": self.lag_records_min,
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
             "groups": [group.as_dict() for group in self.groups],
         }
 
 
-def topics_of(plan: LinkPlan, reports: Mapping[LaneKey, LaneReport]) -> tuple[TopicProgress, ...]:
-    """The topics of a link as its plan and the newest reports of its lanes tell."""
-    return tuple(_topic(topic, reports) for topic in plan.topics)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesView:
+    """What a controller knows of its lanes at a moment.
+
+    `reports` are their newest and `ages_s` how long ago those were made, `paused` the topics an operator paused, `None`
+    among them standing for the whole link.
+    """
+
+    controller: ControllerState
+    reports: Mapping[LaneKey, LaneReport]
+    ages_s: Mapping[LaneKey, float]
+    paused: frozenset[str | None] = frozenset()
+
+
+def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
+    """The topics of a link as its plan and its lanes tell."""
+    return tuple(_topic(topic, view) for topic in plan.topics)
 
 
 def topic_of(name: str, partitions: Iterable[PartitionProgress]) -> TopicProgress:
     """A topic from its partitions."""
     found = tuple(partitions)
-    worst = max(found, key=lambda p: _attention(p.state), default=None)
+    worst = max(found, key=lambda p: (_attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
         topic=name,
         state=LaneState.STARTING if worst is None else worst.state,
         partitions=found,
         problem=None if worst is None else worst.problem,
+        state_age_s=0.0 if worst is None else worst.state_age_s,
     )
 
 
-def _topic(topic: TopicPlan, reports: Mapping[LaneKey, LaneReport]) -> TopicProgress:
+def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
+    found = topic_of(topic.topic, (_partition(topic, decision, view) for decision in topic.partitions))
+    if not topic.reasons:
+        return found
+    state = lane_state(_evidence(topic.topic, topic.state, view))
+    return replace(found, state=state, problem=None if state is LaneState.PAUSED else topic.reasons[0])
+
+
+def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -> PartitionProgress:
+    key = LaneKey(topic.topic, decision.partition)
+    report = view.reports.get(key)
+    age_s = view.ages_s.get(key, 0.0)
+    reported: LaneState | None = None
+    problem: Problem | None = None
     if topic.reasons:
-        return TopicProgress(topic=topic.topic, state=topic.state, problem=topic.reasons[0])
-    partitions = []
-    for decision in topic.partitions:
-        report = reports.get(LaneKey(topic.topic, decision.partition))
-        state: LaneState
-        problem: Problem | None
-        if decision.refusal is not None:
-            state, problem = decision.state, decision.refusal
-        else:
-            state = LaneState.STARTING if report is None else report.state
-            problem = None if report is None else report.problem
-        source_end = -1 if decision.source is None else decision.source.stable_end
-        partitions.append(
-            PartitionProgress(
-                topic=topic.topic,
-                partition=decision.partition,
-                state=state,
-                target_end=decision.target_end if report is None else report.position,
-                source_end=source_end if report is None else report.source_end,
-                records=0 if report is None else report.records,
-                problem=problem,
-                gaps=() if report is None else report.gaps,
-            )
-        )
-    return topic_of(topic.topic, partitions)
+        reported, problem = topic.state, topic.reasons[0]
+    elif decision.refusal is not None:
+        reported, problem = decision.state, decision.refusal
+    elif report is not None:
+        reported, problem = report.state, report.problem
+    state = lane_state(_evidence(topic.topic, reported, view))
+    source = decision.source
+    # A lane that looks for its place does not know them yet; the plan does.
+    position, source_end = (-1, -1) if report is None else (report.position, report.source_end)
+    if source_end < 0 and source is not None:
+        source_end = source.stable_end
+    return PartitionProgress(
+        topic=topic.topic,
+        partition=decision.partition,
+        state=state,
+        target_end=decision.target_end if position < 0 else position,
+        source_end=source_end,
+        source_start=0 if source is None else source.start,
+        records=0 if report is None else report.records,
+        problem=None if state is LaneState.PAUSED else problem,
+        gaps=() if report is None else report.gaps,
+        state_age_s=age_s if state is reported else 0.0,
+        source_age_s=age_s,
+        target_age_s=age_s,
+    )
+
+
+def _evidence(topic: str, reported: LaneState | None, view: LanesView) -> LaneEvidence:
+    is_over = reported is not None and reported.is_terminal
+    return LaneEvidence(
+        controller=view.controller,
+        ended=reported if is_over else None,
+        is_paused=bool(view.paused & {None, topic}),
+        reported=reported,
+    )
 
 
 def _attention(state: LaneState) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from isthmus.control.planning import TopicIds
-from isthmus.control.progress import GroupProgress, LinkState
+from isthmus.control.progress import GroupProgress
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -21,16 +21,16 @@ from isthmus.ledger.documents import (
     decoded,
     link_of,
 )
-from isthmus.ledger.link import BEAT_S
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
 from isthmus.model.lane import Gap, LaneKey, LaneReport
+from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
-_SILENT_MS: Final = int(5 * BEAT_S * 1000)
-"""A controller that said nothing for so long runs no more."""
+_MS_PER_S: Final = 1000
+_NEVER_MS: Final = -1
 
 
 def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[str, TopicIds]:
@@ -51,18 +51,33 @@ def paused_topics(link: str, documents: Mapping[str, Document]) -> frozenset[str
     )
 
 
+class _Lease(NamedTuple):
+    """Which task wrote a document."""
+
+    controller: int
+    slot: int
+    generation: int
+
+
 @dataclass(slots=True)
 class Recollection:
-    """What the ledger says of a link. `reports` are the newest of each lane by the newest controller.
+    """What the ledger says of a link.
 
-    `beaten_ms` is when the controller last said that it is alive, by its own clock, -1 for never.
+    `reports` are the newest of each lane by the newest controller, `last_known` the newest by any controller.
+    `controller` is what the newest one wrote of itself, `None` when it said farewell or never came. `heard_ms` is when
+    it was heard last, by its own clock, its farewell included; -1 for never.
     """
 
     link: str
     documents: dict[str, Document] = field(default_factory=dict)
     reports: dict[LaneKey, LaneReport] = field(default_factory=dict)
-    beaten_ms: int = -1
+    last_known: dict[LaneKey, LaneReport] = field(default_factory=dict)
+    controller: ControllerDocument | None = None
+    heard_ms: int = _NEVER_MS
     _generation: int = -1
+    _written_ms: dict[str, int] = field(default_factory=dict)
+    _reporters: dict[LaneKey, _Lease] = field(default_factory=dict)
+    _reported_ms: dict[_Lease, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, link: str, entries: Iterable[Entry]) -> Self:
@@ -78,26 +93,30 @@ class Recollection:
         """The topics of the link, by target topic."""
         return {d.target_topic: d for d in self.documents.values() if isinstance(d, TopicDocument)}
 
-    def gaps(self, key: LaneKey) -> tuple[Gap, ...]:
-        """What the source had deleted of a partition before it was copied, in offset order."""
-        found = [d for d in self.documents.values() if isinstance(d, GapDocument)]
-        return tuple(
-            sorted(
-                (
-                    Gap(d.offset_begin, d.offset_end)
-                    for d in found
-                    if (d.topic, d.partition) == (key.topic, key.partition)
-                ),
-                key=lambda gap: gap.offset_begin,
-            )
-        )
-
     @property
-    def groups(self) -> tuple[GroupProgress, ...]:
-        """The consumer groups of the link."""
+    def gaps(self) -> dict[LaneKey, tuple[Gap, ...]]:
+        """What the source had deleted before it was copied, in offset order."""
+        found = sorted(
+            (d.topic, d.partition, d.offset_begin, d.offset_end)
+            for d in self.documents.values()
+            if isinstance(d, GapDocument)
+        )
+        gaps: dict[LaneKey, tuple[Gap, ...]] = {}
+        for topic, partition, begin, end in found:
+            key = LaneKey(topic, partition)
+            gaps[key] = (*gaps.get(key, ()), Gap(begin, end))
+        return gaps
+
+    def groups(self, now_ms: int) -> tuple[GroupProgress, ...]:
+        """The consumer groups of the link. A standing is as old as the word of the controller that looked at it."""
         found = [d for d in self.documents.values() if isinstance(d, GroupDocument)]
         return tuple(
-            GroupProgress(group=d.group, standing=d.standing, problem=d.problem)
+            GroupProgress(
+                group=d.group,
+                standing=d.standing,
+                age_s=_age_s(max(self.heard_ms, self._written_ms[d.key]), now_ms),
+                problem=d.problem,
+            )
             for d in sorted(found, key=lambda document: document.group)
         )
 
@@ -105,30 +124,53 @@ class Recollection:
     def paused(self) -> frozenset[str | None]:
         return paused_topics(self.link, self.documents)
 
-    def state(self, now_ms: int) -> LinkState:
-        """Where the link stands, as far as the ledger knows."""
-        if self.beaten_ms < 0 or now_ms - self.beaten_ms > _SILENT_MS:
-            return LinkState.STOPPED
-        return LinkState.PAUSED if None in self.paused else LinkState.ACTIVE
+    def controller_state(self, now_ms: int) -> ControllerState:
+        """Whether a controller runs the link, as far as the ledger knows."""
+        return ControllerState.heard(None if self.controller is None else self.heard_age_s(now_ms))
+
+    def heard_age_s(self, now_ms: int) -> float | None:
+        """How long ago (s) the controller was heard last, `None` for never."""
+        return None if self.heard_ms == _NEVER_MS else _age_s(self.heard_ms, now_ms)
+
+    def report_age_s(self, key: LaneKey, now_ms: int) -> float | None:
+        """How long ago (s) the last known report of a lane was confirmed, `None` where there is none.
+
+        A task writes down the lanes that changed: those it leaves out are as they were.
+        """
+        lease = self._reporters.get(key)
+        return None if lease is None else _age_s(self._reported_ms[lease], now_ms)
+
+    def document_age_s(self, document: Document, now_ms: int) -> float:
+        """How long ago (s) a document of the ledger was written."""
+        return _age_s(self._written_ms[document.key], now_ms)
 
     def _take(self, entry: Entry) -> None:
         if entry.value is None:
-            if isinstance(self.documents.pop(entry.key, None), ControllerDocument):
-                self.beaten_ms = -1
+            gone = self.documents.pop(entry.key, None)
+            if isinstance(gone, ControllerDocument):
+                self.controller = None
+                self.heard_ms = entry.timestamp
             return
         document = decoded(entry.key, entry.value)
         if document is None:
             return
         if isinstance(document, ControllerDocument) and document.generation >= self._generation:
-            self.beaten_ms = entry.timestamp
+            self.controller = document
+            self.heard_ms = entry.timestamp
             self._begin(document.generation)
         elif isinstance(document, ProgressDocument) and document.controller >= self._generation:
             self._begin(document.controller)
-            self.reports.update((report.key, report) for report in document.reports)
+            lease = _Lease(document.controller, document.slot, document.generation)
+            self._reported_ms[lease] = entry.timestamp
+            found = {report.key: report for report in document.reports}
+            self._reporters.update(dict.fromkeys(found, lease))
+            self.reports.update(found)
+            self.last_known.update(found)
         self.documents[entry.key] = document
+        self._written_ms[entry.key] = entry.timestamp
 
     def _begin(self, generation: int) -> None:
-        """What an earlier controller's lanes said no longer counts."""
+        """What an earlier controller's lanes said no longer counts as their state."""
         if generation > self._generation:
             self._generation = generation
             self.reports.clear()
@@ -162,3 +204,8 @@ async def read_ledger(client: Client) -> list[Entry]:
 def now_ms() -> int:
     """The wall clock, for people and for nothing else."""
     return int(time.time() * 1000)
+
+
+def _age_s(then_ms: int, now_ms: int) -> float:
+    """Clocks of two hosts differ: nothing is younger than this moment."""
+    return max(now_ms - then_ms, 0) / _MS_PER_S

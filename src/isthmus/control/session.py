@@ -12,12 +12,12 @@ from typing import Final
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.audit import Audit
 from isthmus.control.claims import Claims
-from isthmus.control.goal import Goal
+from isthmus.control.goal import Arrival, Goal
 from isthmus.control.groups.loop import GroupLoop
 from isthmus.control.observation import problem_of
-from isthmus.control.plan import LinkPlan
+from isthmus.control.plan import LinkPlan, TopicPlan
 from isthmus.control.planning import TopicIds
-from isthmus.control.progress import GroupProgress, LinkState
+from isthmus.control.progress import GroupProgress
 from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.control.roster import Roster
 from isthmus.control.workers import Workers
@@ -35,6 +35,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 AUDIT_S: Final = 20.0
 _FAREWELL_S: Final = 1.0
+_ALL: Final = -1
+"""In place of a partition: a topic as a whole."""
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
@@ -99,15 +101,12 @@ class Session:
         return None if self._scheduler is None else self._scheduler.problem
 
     @property
-    def state(self) -> LinkState:
-        if self._away is not None:
-            return LinkState.UNAVAILABLE
-        if None in self._paused:
-            return LinkState.PAUSED
-        return LinkState.ACTIVE if self._has_begun else LinkState.STARTING
+    def is_away(self) -> bool:
+        """Whether a cluster did not answer when it was last looked at."""
+        return self._away is not None
 
     @property
-    def _has_begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
         return self.plan is not None and (bool(self._known) or not self._runnable())
 
@@ -146,20 +145,13 @@ class Session:
             await asyncio.gather(follow, return_exceptions=True)
 
     def reports(self) -> dict[LaneKey, LaneReport]:
-        """Where every lane stands, those that may not run included."""
+        """What was last reported of every lane, those that may not run now included."""
         if self._scheduler is not None:
             self._known.update((report.key, report) for report in self._scheduler.reports())
         reports = dict(self._known)
-        paused = self._paused
-        if not paused and not self._foreign:
-            return reports
-        for lane in self._roster.lanes:
-            report = reports.get(lane.key, LaneReport(key=lane.key, state=LaneState.STARTING))
-            if lane.key in self._foreign:
-                problem = self._foreign[lane.key]
-                reports[lane.key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=problem)
-            elif paused & {None, lane.target_topic}:
-                reports[lane.key] = replace(report, state=LaneState.PAUSED, problem=None)
+        for key, problem in self._foreign.items():
+            report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
+            reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=problem)
         return reports
 
     @property
@@ -167,28 +159,58 @@ class Session:
         """The latencies of all records copied since the leases began, as a histogram."""
         return [0] * BUCKETS if self._scheduler is None else self._scheduler.latency
 
-    async def is_caught_up(self) -> bool:
-        """Whether all lanes that may run have copied what the source had; see `Goal`.
+    async def arrival(self) -> Arrival:
+        """How far the link is on its way to what the source had; see `Goal`.
 
-        What could not be copied, and how the groups stand, is in the ledger then: whoever is told may look at once.
+        What could not be copied, and how the groups stand, is in the ledger when it is under way no more: whoever is
+        told may look at once.
 
-        :raises ClusterError: The source does not answer, or the ledger cannot be written.
+        :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
         """
-        if self.plan is None:
-            return False
-        if not await self._goal.is_reached(self._runnable(), self.reports()):
-            return False
+        plan = self.plan
+        if plan is None:
+            return Arrival.UNDER_WAY
+        arrival = await self._goal.look(self._runnable(), self.reports())
+        if arrival is Arrival.UNDER_WAY or self._is_to_be_created(plan):
+            return Arrival.UNDER_WAY
         await self._roster.settle()
         if not self._has_carried_groups():
-            return False
+            return Arrival.UNDER_WAY
         await self._write_gaps()
         if self._groups is not None:
             await self._groups.remember()
-        return True
+        if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._has_copied_idle():
+            return Arrival.HELD_UP
+        return Arrival.CAUGHT_UP
+
+    def _is_to_be_created(self, plan: LinkPlan) -> bool:
+        """Whether partitions are missing at the target that may come soon."""
+        missing = {topic.topic: not topic.reasons and not _is_laid_out(topic) for topic in plan.topics}
+        # Every topic is asked about, so that one that came is not held against it later.
+        stuck = [
+            self._goal.is_stuck(LaneKey(name, _ALL), is_waiting=is_missing) for name, is_missing in missing.items()
+        ]
+        return sum(missing.values()) > sum(stuck)
+
+    async def _has_copied_idle(self) -> bool:
+        """Whether nothing is left to copy in lanes that do not run because they are paused, or somebody else wrote."""
+        runnable = {lane.key for lane in self._runnable()}
+        idle = [lane for lane in self._roster.lanes if lane.key not in runnable]
+        if not idle:
+            return True
+        if self._foreign:
+            return False
+        pairs = [((lane.source_topic, lane.partition), (lane.target_topic, lane.partition)) for lane in idle]
+        targets = (await log_ranges(self._target, [target for _, target in pairs])).values
+        sources = (await log_ranges(self._source, [source for source, _ in pairs])).values
+        return all(
+            source in sources and target in targets and targets[target].end >= sources[source].stable_end
+            for source, target in pairs
+        )
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""
-        if self._groups is None or None in self._paused:
+        if self._groups is None or None in self.paused:
             return True
         if self._groups_pass is None:
             self._groups_pass = self._groups.begin_pass()
@@ -197,11 +219,12 @@ class Session:
     # Lanes
 
     @property
-    def _paused(self) -> frozenset[str | None]:
+    def paused(self) -> frozenset[str | None]:
+        """The topics an operator has paused; `None` among them stands for the whole link."""
         return paused_topics(self._link.name, self._ledger.documents)
 
     def _runnable(self) -> list[Lane]:
-        paused = self._paused
+        paused = self.paused
         return [
             lane
             for lane in self._roster.lanes
@@ -333,3 +356,15 @@ class Session:
                 changed.append(document)
         if changed:
             await self._ledger.write(*changed)
+
+
+def _is_laid_out(topic: TopicPlan) -> bool:
+    """Whether every partition has a lane, or a reason why it has none."""
+    return len(topic.lanes) + sum(p.refusal is not None for p in topic.partitions) >= topic.partition_count
+
+
+def _is_whole(plan: LinkPlan) -> bool:
+    """Whether every partition of every topic has a lane."""
+    return plan.problem is None and all(
+        not topic.reasons and len(topic.lanes) == topic.partition_count for topic in plan.topics
+    )

@@ -16,11 +16,11 @@ import isthmus.spark
 from isthmus.cluster.local import LocalCluster
 from isthmus.control import controller, pausing, session
 from isthmus.control.fabric import Fabric
-from isthmus.control.progress import LinkState
 from isthmus.errors import Fenced, JavaMissing, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.state import LinkState
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given

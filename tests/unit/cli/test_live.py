@@ -6,8 +6,9 @@ import pytest
 
 from isthmus.cli.live import LiveProgress, Rates
 from isthmus.cli.status import status_rows
-from isthmus.control.progress import LinkProgress, LinkState, PartitionProgress, TopicProgress, topic_of
+from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.lane import LaneState, Problem
+from isthmus.model.state import LinkState
 
 
 def link(*topics: TopicProgress, state: LinkState = LinkState.ACTIVE, records: int = 0) -> LinkProgress:

@@ -7,10 +7,11 @@ from typing import Any
 from isthmus.cluster.offsets import LogRange
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
-from isthmus.control.progress import LinkProgress, LinkState, TopicProgress, topics_of
-from isthmus.errors import Fenced, IsthmusError, Unreachable
+from isthmus.control.progress import LanesView, LinkProgress, TopicProgress, topics_of
+from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable
 from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.state import ControllerState, LinkState
 
 
 def decision(partition: int, **fields: Any) -> PartitionDecision:
@@ -18,11 +19,17 @@ def decision(partition: int, **fields: Any) -> PartitionDecision:
     return PartitionDecision(partition=partition, source=LogRange(0, 100, 100), target_end=0, **fields)
 
 
-def topic_after(*partitions: PartitionDecision, **reports: LaneReport) -> TopicProgress:
+def topic_after(
+    *partitions: PartitionDecision,
+    controller: ControllerState = ControllerState.ALIVE,
+    paused: frozenset[str | None] = frozenset(),
+    **reports: LaneReport,
+) -> TopicProgress:
     """How a planned topic stands after some reports, by partition (p0, p1)."""
     topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=len(partitions), partitions=partitions)
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
-    return topics_of(plan, {LaneKey("orders", int(name[1:])): report for name, report in reports.items()})[0]
+    found = {LaneKey("orders", int(name[1:])): report for name, report in reports.items()}
+    return topics_of(plan, LanesView(controller=controller, reports=found, ages_s={}, paused=paused))[0]
 
 
 def report(partition: int, state: LaneState, position: int, problem: Problem | None = None) -> LaneReport:
@@ -67,6 +74,44 @@ def test_unknown_numbers_are_null() -> None:
     assert (shown["source_end"], shown["target_end"], shown["lag_records"]) == (None, None, None)
 
 
+def test_paused_topic_keeps_its_lag() -> None:
+    """A pause is what a topic shows, with what is left to copy; nothing is in its way."""
+    topic = topic_after(decision(0), paused=frozenset({"orders"}), p0=report(0, LaneState.ACTIVE, 40))
+    assert (topic.state, topic.lag_records, topic.is_unfinished) == (LaneState.PAUSED, 60, False)
+    ended = topic_after(decision(0), paused=frozenset({None}), p0=report(0, LaneState.DIVERGED, 40))
+    assert ended.state is LaneState.DIVERGED
+
+
+def test_lanes_of_a_run_that_ended_are_stopped() -> None:
+    """After the end nothing is ACTIVE; what was in the way still is told, and what stopped for good stays so."""
+    problem = Problem("no leader")
+    topic = topic_after(
+        decision(0),
+        decision(1),
+        decision(2),
+        controller=ControllerState.NONE,
+        p0=report(0, LaneState.ACTIVE, 40),
+        p1=report(1, LaneState.TARGET_UNAVAILABLE, 40, problem),
+        p2=report(2, LaneState.DATA_GAP, 40),
+    )
+    assert [p.state for p in topic.partitions] == [LaneState.STOPPED, LaneState.STOPPED, LaneState.DATA_GAP]
+    assert [p.is_unfinished for p in topic.partitions] == [False, True, True]
+
+
+def test_lag_counts_only_what_the_source_has() -> None:
+    """What the source deleted before anything was copied is nothing to copy."""
+    partition = PartitionDecision(partition=0, source=LogRange(60, 100, 100), target_end=0)
+    assert topic_after(partition).lag_records == 40
+
+
+def test_lag_of_a_link_is_unknown_while_that_of_a_topic_is() -> None:
+    """A sum of what is known is no lag: it is told apart, as the least it can be."""
+    known = topic_after(decision(0), p0=report(0, LaneState.ACTIVE, 40))
+    unknown = TopicProgress(topic="audit", state=LaneState.SOURCE_UNAVAILABLE)
+    found = LinkProgress(link="l", source="a", target="b", state=LinkState.ACTIVE, topics=(known, unknown))
+    assert (found.as_dict()["lag_records"], found.as_dict()["lag_records_min"]) == (None, 60)
+
+
 def link(state: LinkState = LinkState.ACTIVE, topic_state: LaneState = LaneState.ACTIVE) -> LinkProgress:
     """A link with one topic."""
     topics = (TopicProgress(topic="orders", state=topic_state),)
@@ -83,3 +128,12 @@ def test_exit_codes_tell_how_a_run_ended() -> None:
     assert RunOutcome(links=(link(), link()), errors=both).exit_code == 15
     assert RunOutcome(links=(link(topic_state=LaneState.DATA_GAP),)).exit_code == 1
     assert RunOutcome(links=(link(),)).exit_code == 0
+
+
+def test_run_that_was_to_catch_up_and_did_not() -> None:
+    """A paused link is not caught up: the run that was to catch up says so by its exit code, and no other run does."""
+    held = RunOutcome(links=(link(LinkState.PAUSED),), is_to_catch_up=True)
+    assert (held.is_caught_up, held.exit_code) == (False, GateNotMet.exit_code)
+    done = RunOutcome(links=(link(),), is_to_catch_up=True, caught_up=frozenset({"l"}))
+    assert (done.is_caught_up, done.exit_code) == (True, 0)
+    assert RunOutcome(links=(link(LinkState.PAUSED),)).exit_code == 0

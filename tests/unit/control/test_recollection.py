@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from isthmus.control.progress import LinkState
 from isthmus.control.recollection import Recollection
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -15,6 +14,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.records import Entry
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.state import ControllerState
 
 NOW_MS = 1_000_000
 
@@ -61,22 +61,36 @@ def test_earlier_controllers_no_longer_count() -> None:
     assert known.reports == {}
 
 
-def test_state_follows_the_controllers_word() -> None:
-    """A link is active while its controller says so, and stopped when it fell silent or ended."""
+def test_controller_is_alive_while_it_is_heard() -> None:
+    """A controller counts as alive for ten seconds after its last word, and as gone when it said farewell."""
     alive = read([controller(1)])
-    assert alive.state(NOW_MS + 5_000) is LinkState.ACTIVE
-    assert alive.state(NOW_MS + 60_000) is LinkState.STOPPED
-    assert read([]).state(NOW_MS) is LinkState.STOPPED
-    assert read([controller(1), "controller/l"]).state(NOW_MS) is LinkState.STOPPED
+    assert alive.controller_state(NOW_MS + 5_000) is ControllerState.ALIVE
+    assert alive.controller_state(NOW_MS + 60_000) is ControllerState.SILENT
+    assert read([]).controller_state(NOW_MS) is ControllerState.NONE
+    ended = read([controller(1), "controller/l"])
+    assert (ended.controller_state(NOW_MS), ended.heard_age_s(NOW_MS + 3_000)) == (ControllerState.NONE, 2.0)
+
+
+def test_what_was_last_known_outlives_its_controller() -> None:
+    """Positions of an earlier controller's lanes stay known, with their age; their states do not."""
+    known = read([controller(1), progress(1, (0, 5)), controller(2)])
+    key = LaneKey("orders", 0)
+    assert (known.reports, known.last_known[key].position) == ({}, 5)
+    assert known.report_age_s(key, NOW_MS + 61_000) == 60.0
+    assert known.report_age_s(LaneKey("orders", 1), NOW_MS) is None
+
+
+def test_a_task_confirms_the_lanes_it_leaves_out() -> None:
+    """A document holds what changed, so it is as new a word on the other lanes of its task."""
+    known = read([controller(1), progress(1, (0, 5), (1, 7)), progress(1, (0, 6))])
+    assert known.report_age_s(LaneKey("orders", 1), NOW_MS + 2_000) == 0.0
 
 
 def test_pauses_come_and_go() -> None:
     """A pause counts until it is taken back."""
     whole = PauseDocument(link="l", since_ms=0)
     one = PauseDocument(link="l", topic="orders", since_ms=0)
-    known = read([controller(1), whole, one])
-    assert known.paused == {None, "orders"}
-    assert known.state(NOW_MS) is LinkState.PAUSED
+    assert read([controller(1), whole, one]).paused == {None, "orders"}
     assert read([controller(1), whole, one, whole.key]).paused == {"orders"}
 
 

@@ -1,0 +1,105 @@
+"""Where links and lanes stand, derived from what is known of them: the one place that decides.
+
+`isthmus status` knows a link by both clusters and by its ledger, `isthmus run` by its own leases; both put what they
+know into evidence, and the rules here make the same state of it. docs/states.md is this module for operators.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.model.lane import LaneState
+
+AGED_S: Final = 10.0
+"""A value that is older says how old it is. A controller that was silent for longer runs no more."""
+
+
+class LinkState(enum.StrEnum):
+    """Where a link stands."""
+
+    STARTING = "STARTING"
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    UNAVAILABLE = "UNAVAILABLE"
+    """A cluster does not answer; tried again."""
+    FAILED = "FAILED"
+    """Cannot go on without an operator."""
+    STOPPED = "STOPPED"
+    """No controller runs it."""
+
+
+class ControllerState(enum.StrEnum):
+    """What the ledger says of a link's controller."""
+
+    ALIVE = "ALIVE"
+    SILENT = "SILENT"
+    """It did not say farewell, and was not heard for longer than `AGED_S`: it was killed, is frozen or cut off."""
+    NONE = "NONE"
+    """There was none yet, or the last one said farewell."""
+    UNKNOWN = "UNKNOWN"
+    """The ledger cannot be read."""
+
+    @classmethod
+    def heard(cls, age_s: float | None) -> ControllerState:
+        """The state of a controller that was heard `age_s` seconds ago, `None` for never or gone."""
+        if age_s is None:
+            return cls.NONE
+        return cls.SILENT if age_s > AGED_S else cls.ALIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkEvidence:
+    """What is known of a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard."""
+
+    controller: ControllerState
+    has_failed: bool = False
+    is_away: bool = False
+    is_paused: bool = False
+    has_begun: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneEvidence:
+    """What is known of a lane, or of a topic as a whole.
+
+    `ended` is a state that lasts until an operator acts, found by a lane or by looking before it runs. `is_at_source`
+    is whether the source has the topic. `reported` is what its lease said last.
+    """
+
+    controller: ControllerState
+    ended: LaneState | None = None
+    is_paused: bool = False
+    source_is_away: bool = False
+    target_is_away: bool = False
+    is_at_source: bool = True
+    reported: LaneState | None = None
+
+
+def link_state(known: LinkEvidence) -> LinkState:
+    """The state of a link: what an operator has to know first comes first."""
+    if known.has_failed:
+        return LinkState.FAILED
+    if known.is_away or known.controller is ControllerState.UNKNOWN:
+        return LinkState.UNAVAILABLE
+    if known.is_paused:
+        return LinkState.PAUSED
+    if known.controller is not ControllerState.ALIVE:
+        return LinkState.STOPPED
+    return LinkState.ACTIVE if known.has_begun else LinkState.STARTING
+
+
+def lane_state(known: LaneEvidence) -> LaneState:
+    """The state of a lane: what lasts, then what an operator did, then what is missing, then what it reports itself."""
+    if known.ended is not None:
+        return known.ended
+    if known.is_paused:
+        return LaneState.PAUSED
+    if known.target_is_away:
+        return LaneState.TARGET_UNAVAILABLE
+    if known.source_is_away or not known.is_at_source:
+        return LaneState.SOURCE_UNAVAILABLE
+    if known.controller is not ControllerState.ALIVE:
+        return LaneState.STOPPED
+    return LaneState.STARTING if known.reported in (None, LaneState.STOPPED) else known.reported
