@@ -15,9 +15,12 @@ from isthmus.control.fabric import Fabric
 from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.model.carrying import Standing
+from isthmus.model.elapsed import ago
 from isthmus.model.lane import Problem
+from isthmus.model.state import AGED_S
 
 DIFFERENCE: Final = 4
+_NOW: Final = ago(0.0)
 _TROUBLE: Final = frozenset({Standing.NOT_AUTHORIZED, Standing.UNAVAILABLE, Standing.UNSUPPORTED})
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -38,8 +41,13 @@ def list_groups(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Show all groups the links carry and how each stands at its target."""
-    _show(Fabric(configured(path)).groups.plan(link=link), output)
+    """Show all groups the links carry and how each stands at its target.
+
+    While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
+    """
+    found = Fabric(configured(path)).groups.plan(link=link)
+    _show(found, output)
+    _end(found)
 
 
 @app.command()
@@ -50,17 +58,23 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Show every position of one group, at the source and at the target."""
+    """Show every position of one group, at the source and at the target.
+
+    While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
+    """
     found = Fabric(configured(path)).groups.plan(link=link, group=name)
-    if not output.is_table:
+    if output.is_table:
+        rows = _position_rows(found)
+        is_old = any(row["source_position_as_of"] != _NOW for row in rows)
+        columns = (
+            *("link", "topic", "partition", "source_position", *(["source_position_as_of"] if is_old else [])),
+            *("target_position", "target_log_start", "target_high_watermark", "standing"),
+        )
+        render(rows, output, columns=columns)
+        _tell(found)
+    else:
         render([plan.as_dict() for plan in found], output)
-        return
-    columns = (
-        *("link", "topic", "partition", "source_position", "target_position"),
-        *("target_log_start", "target_high_watermark", "standing"),
-    )
-    render(_position_rows(found), output, columns=columns)
-    _tell(found)
+    _end(found)
 
 
 @app.command()
@@ -77,6 +91,7 @@ def translate(
     rows = [{column: row[column] for column in columns} for row in _position_rows(found)]
     render(rows, output)
     _tell(found)
+    _end(found)
 
 
 @app.command()
@@ -95,8 +110,7 @@ def sync(
     groups = Fabric(configured(path)).groups
     found = groups.plan(link=link, group=name) if dry_run else groups.sync(link=link, group=name)
     _show(found, output)
-    if any(plan.problem or any(each.standing in _TROUBLE for each in plan.groups) for plan in found):
-        raise typer.Exit(1)
+    _end(found)
 
 
 @app.command()
@@ -121,6 +135,12 @@ def drill(
         render(found.as_dict(), output)
     if found.skipped:
         raise typer.Exit(DIFFERENCE)
+
+
+def _end(plans: Sequence[GroupsPlan]) -> None:
+    """End with 1 if something could not be looked at or carried."""
+    if any(plan.problem or any(each.standing in _TROUBLE for each in plan.groups) for plan in plans):
+        raise typer.Exit(1)
 
 
 def _show(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
@@ -155,11 +175,20 @@ def _row(plan: GroupsPlan, group: GroupPlan) -> Row:
 
 def _position_rows(plans: Sequence[GroupsPlan]) -> list[Row]:
     return [
-        {"link": plan.link, "way": plan.way, **position.as_dict()}
+        {
+            "link": plan.link,
+            "way": plan.way,
+            **position.as_dict(),
+            "source_position_as_of": _as_of(position.source_age_s),
+        }
         for plan in plans
         for each in plan.groups
         for position in each.positions
     ]
+
+
+def _as_of(age_s: float) -> str:
+    return ago(age_s) if age_s > AGED_S else _NOW
 
 
 def _tell(plans: Sequence[GroupsPlan]) -> None:

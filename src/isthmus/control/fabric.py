@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
+from isthmus.control.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.groups.links import Groups
 from isthmus.control.known import KnownCluster
 from isthmus.control.loop import in_loop
@@ -127,6 +129,16 @@ class Fabric:
         """
         return in_loop(_status(self.links(link)))
 
+    def forget(self, link: str, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Forgotten, ...]:
+        """Have the ledger forget topics that a link mirrored once and selects no more: these, or all of them.
+
+        :raises ConfigError: There is no link of that name, or it still selects a topic, or never mirrored it.
+        :raises PlanRefused: A controller that was started before still mirrors one of them.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        chosen = self.configuration.link(link)
+        return in_loop(forget(chosen, topics, self.configuration.ledger, dry_run=dry_run))
+
     def verify(
         self,
         *,
@@ -217,8 +229,10 @@ async def _plan_link(link: Link, claims: Claims, own: Collection[str]) -> LinkPl
             for claim in (await neighbouring_claims(target, own)) + (await neighbouring_claims(source, own)):
                 claims.grant(claim)
             observed = await observe(link, source, target)
-            recorded = recorded_topics(link.name, await read_documents(target))
-            return plan_link(observed, claims, at_start(observed, recorded))
+            documents = await read_documents(target)
+            recorded = recorded_topics(link.name, documents)
+            plan = plan_link(observed, claims, at_start(observed, recorded))
+            return replace(plan, no_longer_mirrored=no_longer_mirrored(link, documents))
     except ClusterError as error:
         return LinkPlan(
             link=link.name,

@@ -87,7 +87,10 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlan:
-    """One link. With a `problem` nothing of it can be done, for the reason given."""
+    """One link. With a `problem` nothing of it can be done, for the reason given.
+
+    `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
+    """
 
     link: str
     source: str
@@ -96,6 +99,7 @@ class LinkPlan:
     target_id: str = ""
     topics: tuple[TopicPlan, ...] = ()
     recommendations: tuple[Problem, ...] = ()
+    no_longer_mirrored: tuple[str, ...] = ()
     problem: Problem | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,6 +113,7 @@ class LinkPlan:
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
             "recommendations": [problem_dict(problem) for problem in self.recommendations],
+            "no_longer_mirrored": list(self.no_longer_mirrored),
         }
 
 

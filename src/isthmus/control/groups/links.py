@@ -16,6 +16,7 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.planner import GroupPlanner
 from isthmus.control.groups.recollection import GroupMemory
+from isthmus.control.groups.remembered import remembered_groups
 from isthmus.control.loop import in_loop
 from isthmus.control.observation import problem_of
 from isthmus.errors import ClusterError, PlanRefused
@@ -88,7 +89,7 @@ class Groups:
                 await self._remember(look)
                 return replace(plan, groups=groups, notes=notes_of("", committer.reason))
         except ClusterError as error:
-            return replace(plan, problem=problem_of(error))
+            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group))
 
     async def _remember(self, look: Look) -> None:
         writer = LedgerWriter(look.target)
@@ -126,9 +127,7 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
     :raises ClusterError: A cluster as a whole did not answer.
     """
 
-    def wanted(name: str) -> bool:
-        return link.groups.matches(name) and group in (None, name)
-
+    wanted = partial(_is_wanted, link, group)
     async with Client(link.source) as source, Client(link.target) as target:
         documents = await read_documents(target)
         memory = GroupMemory(link.name, documents)
@@ -141,6 +140,19 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
         known = {name for name in memory.groups if wanted(name)}
         plans = await planner.plan(commits, commits.positions.keys() | known)
         yield Look(source, target, memory, sorted(plans, key=lambda plan: plan.group))
+
+
+def _is_wanted(link: Link, group: str | None, name: str) -> bool:
+    return link.groups.matches(name) and group in (None, name)
+
+
+async def _last_known(link: Link, group: str | None) -> tuple[GroupPlan, ...]:
+    """What can be said of the groups although something is away: nothing, where that is the target."""
+    try:
+        async with Client(link.target) as target:
+            return tuple(await remembered_groups(link, target, partial(_is_wanted, link, group)))
+    except ClusterError:
+        return ()
 
 
 def _names(plan: GroupsPlan) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from isthmus.control.plan import problem_dict
 from isthmus.model.carrying import Standing
-from isthmus.model.group import Committed, GroupState, GroupType
+from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.lane import Problem
 from isthmus.model.translation import Way
 from isthmus.wire.offsets import PartitionKey
@@ -18,6 +18,7 @@ class PositionPlan:
     """One position of a group. Offsets are `None` where there is none, or none can be told.
 
     `translated` is the source's position at the target, `committed` the target's own, `commit` what is to be written.
+    `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
     """
 
     topic: str
@@ -30,6 +31,7 @@ class PositionPlan:
     high_watermark: int | None
     standing: Standing
     commit: int | None = None
+    source_age_s: float = 0.0
 
     @property
     def target_key(self) -> PartitionKey:
@@ -41,7 +43,8 @@ class PositionPlan:
             "topic": self.topic,
             "partition": self.partition,
             "target_topic": self.target_topic,
-            "source_position": self.source.offset,
+            "source_position": None if self.source.offset == NO_OFFSET else self.source.offset,
+            "source_position_age_seconds": round(self.source_age_s, 1),
             "translated": self.translated,
             "target_position": None if self.committed is None else self.committed.offset,
             "target_log_start": self.log_start,

@@ -1,0 +1,42 @@
+"""`isthmus forget`: have the ledger forget topics that a link mirrors no more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.fabric import Fabric
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def forget(
+    link: Annotated[str, typer.Argument(metavar="LINK", help="The link.")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]...", help="Topics it mirrors no more; without any, all of these."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Forget topics that were mirrored once and that the link selects no more; isthmus plan names them.
+
+    Only the ledger changes: what it remembers of them, recorded gaps included. The topics stay as they are.
+    """
+    found = Fabric(configured(path)).forget(link, topics or (), dry_run=dry_run)
+    if not output.is_table:
+        render([each.as_dict() for each in found], output)
+        return
+    would = "would be forgotten" if dry_run else "is forgotten"
+    for each in found:
+        console.print(Text(printable(f"{each.link}/{each.topic} {would}")))
+    if not found:
+        console.print(Text(f"{link}: nothing to forget, it selects every topic that it mirrored"))
