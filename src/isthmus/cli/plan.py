@@ -82,9 +82,9 @@ def _tell(link: LinkPlan) -> None:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
     for problem in link.recommendations:
         _say("Recommended", link.link, problem, "yellow")
-    for topic in link.no_longer_mirrored:
-        known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {topic}")
-        _say("Note", f"{link.link}/{topic}", known, "yellow")
+    for name in link.no_longer_mirrored:
+        known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
+        _say("Note", f"{link.link}/{name}", known, "yellow")
 
 
 def _say(kind: str, where: str, problem: Problem, style: str) -> None:
