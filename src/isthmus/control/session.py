@@ -82,6 +82,7 @@ class Session:
         self._scheduler: LeaseScheduler | None = None
         self._foreign: dict[LaneKey, Problem] = {}
         self._known: dict[LaneKey, LaneReport] = {}
+        self._idle_ends: dict[LaneKey, int] = {}
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
         ledger.listen(self._hear)
@@ -152,6 +153,9 @@ class Session:
         for key, problem in self._foreign.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=problem)
+        for key, end in self._idle_ends.items():
+            report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
+            reports[key] = replace(report, source_end=max(report.source_end, end))
         return reports
 
     @property
@@ -179,7 +183,7 @@ class Session:
         await self._write_gaps()
         if self._groups is not None:
             await self._groups.remember()
-        if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._has_copied_idle():
+        if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._measure_idle():
             return Arrival.HELD_UP
         return Arrival.CAUGHT_UP
 
@@ -192,20 +196,26 @@ class Session:
         ]
         return sum(missing.values()) > sum(stuck)
 
-    async def _has_copied_idle(self) -> bool:
-        """Whether nothing is left to copy in lanes that do not run because they are paused, or somebody else wrote."""
-        runnable = {lane.key for lane in self._runnable()}
-        idle = [lane for lane in self._roster.lanes if lane.key not in runnable]
+    async def _measure_idle(self) -> bool:
+        """Look where the source ends in lanes that do not run now; whether the target has all of it.
+
+        :raises ClusterError: A cluster does not answer.
+        """
+        runnable, reports = {lane.key for lane in self._runnable()}, self.reports()
+        idle = {
+            lane.key: ((lane.source_topic, lane.partition), (lane.target_topic, lane.partition))
+            for lane in self._roster.lanes
+            if lane.key not in runnable or (lane.key in reports and reports[lane.key].state.is_terminal)
+        }
         if not idle:
+            self._idle_ends = {}
             return True
-        if self._foreign:
-            return False
-        pairs = [((lane.source_topic, lane.partition), (lane.target_topic, lane.partition)) for lane in idle]
-        targets = (await log_ranges(self._target, [target for _, target in pairs])).values
-        sources = (await log_ranges(self._source, [source for source, _ in pairs])).values
-        return all(
-            source in sources and target in targets and targets[target].end >= sources[source].stable_end
-            for source, target in pairs
+        targets = (await log_ranges(self._target, [target for _, target in idle.values()])).values
+        sources = (await log_ranges(self._source, [source for source, _ in idle.values()])).values
+        self._idle_ends = {key: sources[source].stable_end for key, (source, _) in idle.items() if source in sources}
+        return not self._foreign and all(
+            key in self._idle_ends and target in targets and targets[target].end >= self._idle_ends[key]
+            for key, (_, target) in idle.items()
         )
 
     def _has_carried_groups(self) -> bool:
@@ -268,6 +278,7 @@ class Session:
                 await self._write_states()
                 await self._write_gaps()
                 await self._audit_when_due()
+                await self._measure_idle()
             except ClusterError as error:
                 self._away = problem_of(error)
             else:

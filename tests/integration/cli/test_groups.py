@@ -59,7 +59,7 @@ def test_groups_are_shown_carried_and_drilled(
             check=False,
         )
         assert command.returncode == code, command.stderr
-        return json.loads(command.stdout) if output == "json" and code == 0 else command.stdout + command.stderr
+        return json.loads(command.stdout) if output == "json" and code < 2 else command.stdout + command.stderr
 
     (planned,) = run("sync", "--dry-run")
     assert [each["standing"] for each in planned["groups"]] == ["DUE"]
@@ -73,3 +73,13 @@ def test_groups_are_shown_carried_and_drilled(
     assert run("translate", group)[0]["translated"] == 6
     assert "would skip 0 records and read 0 again" in run("drill", group, output="table")
     assert "no link carries a group" in run("describe", "absent", code=6)
+    # While the source is away the target's positions are what it is asked for.
+    path.write_text(path.read_text().replace(east.bootstrap_servers, "127.0.0.1:1"))
+    for away in (run("list", code=1), run("describe", group, code=1)):
+        (plan,) = away
+        assert "does not answer" in plan["problem"]["message"]
+        (each,) = plan["groups"]
+        assert each["standing"] == "UNAVAILABLE"
+        (position,) = each["positions"]
+        assert (position["source_position"], position["target_position"]) == (6, 6)
+        assert position["source_position_age_seconds"] > 0
