@@ -89,10 +89,14 @@ def test_plan_run_status(shell: Shell) -> None:
 
 
 def test_paused_link_is_left_alone(shell: Shell) -> None:
-    """A pause is kept in the ledger, so it holds for runs that start later too."""
+    """A pause is kept in the ledger, so it holds for runs that start later too, and none of them says caught up."""
     shell.run("pause", shell.stem)
-    outcome = shell.run("run", "--until", "caught-up")
-    assert (outcome["records"], outcome["links"][0]["state"]) == (0, "PAUSED")
+    outcome = shell.run("run", "--until", "caught-up", code=5)
+    (link,) = outcome["links"]
+    assert (outcome["records"], outcome["caught_up"]) == (0, False)
+    assert (link["state"], link["lag_records"], link["caught_up"]) == ("PAUSED", 100, False)
+    (status,) = shell.run("status")
+    assert (status["state"], status["lag_records"]) == ("PAUSED", 100)
     shell.run("resume", shell.stem)
     assert shell.run("plan", "--link", shell.stem)["links"][0]["topics"][0]["records_to_copy"] == 100
 

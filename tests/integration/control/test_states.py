@@ -217,7 +217,7 @@ def test_what_is_excluded_can_be_forgotten(scene: Scene) -> None:
     excluded = scene.name("excluded")
     assert scene.call("forget", scene.stem, "--dry-run")[1][0]["topic"] == excluded
     assert scene.call("plan")[1]["links"][0]["no_longer_mirrored"] == [excluded]
-    for other, reason in ((scene.name("copied"), "Exclude it first"), (f"{excluded}x", f"Did you mean {excluded}?")):
+    for other, reason in ((scene.name("copied"), "Exclude it first"), (f"x{excluded}", f"Did you mean {excluded}?")):
         with pytest.raises(ConfigError) as refused:
             scene.fabric().forget(scene.stem, [other])
         assert reason in refused.value.hint

@@ -1,0 +1,33 @@
+"""The page on states and the code name the same ones."""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import Path
+
+import pytest
+
+from isthmus.model.carrying import Standing
+from isthmus.model.lane import LaneState
+from isthmus.model.state import ControllerState, LinkState
+
+PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("heading", "column", "states"),
+    [
+        ("Links", "state", LinkState),
+        ("Links", "controller", ControllerState),
+        ("Lanes: partitions and topics", "state", LaneState),
+        ("Groups", "standing", Standing),
+    ],
+    ids=["links", "controllers", "lanes", "groups"],
+)
+def test_every_state_has_a_line(heading: str, column: str, states: type[enum.Enum]) -> None:
+    """Each table lists every state there is, once, and no other."""
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    (table,) = re.findall(rf"^\| {column} \|.*?\n((?:\|.*\n?)+)", section, re.MULTILINE)
+    listed = re.findall(r"^\| ([A-Z_]+) \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(state.value for state in states)
