@@ -82,6 +82,8 @@ class FetchSession:
 
     def want(self, key: PartitionKey, want: Want) -> None:
         """Read this partition from the next request on."""
+        # To the end: brokers fill an answer in the order of a full request, and everybody shall have a turn.
+        self._wants.pop(key, None)
         self._wants[key] = want
         self._names[want.topic_id] = key[0]
         self._changed.add(key)
@@ -99,12 +101,13 @@ class FetchSession:
         self._id = 0
         self._epoch = self._begin
         self._forgotten.clear()
-        self._asked.clear()
 
     def request(self, *, max_wait_ms: int, bytes_max: int, partition_bytes_max: int, by_topic_id: bool) -> FetchRequest:
         """The next request. `by_topic_id` says that the broker knows topic ids (version 13) for all that is wanted."""
         full = self._epoch <= _FIRST_EPOCH
         keys = self._wants.keys() if full else self._changed
+        if full:
+            self._asked.clear()
         topics: dict[tuple[str, uuid.UUID], list[Any]] = {}
         for key in keys:
             want = self._wants[key]
@@ -154,7 +157,7 @@ class FetchSession:
             if self._id:
                 self._epoch = 1 if self._epoch in (_FIRST_EPOCH, _LAST_EPOCH) else self._epoch + 1
             else:
-                # The broker has no room for a session: every request is a full one.
+                # The broker has no room for a session: the next request is a full one again.
                 self.reset()
         return int(answer.error_code)
 

@@ -117,9 +117,9 @@ def test_without_a_session_every_request_is_full() -> None:
         session.answered(SimpleNamespace(error_code=0, session_id=0))
 
 
-def answer(version: int, partitions: list[Any], *, topic: str = "a") -> Any:
+def answer(version: int, partitions: list[Any], *, topic: str = "a", session_id: int = 1) -> Any:
     found = SimpleNamespace(topic=topic, topic_id=IDS[topic], partitions=partitions)
-    return SimpleNamespace(API_VERSION=version, responses=[found], error_code=0, session_id=1)
+    return SimpleNamespace(API_VERSION=version, responses=[found], error_code=0, session_id=session_id)
 
 
 def partition(index: int, **fields: Any) -> Any:
@@ -151,6 +151,34 @@ def test_answers_name_what_was_asked(version: int) -> None:
             records=b"xyz",
         )
     ]
+
+
+def test_a_broker_without_room_for_a_session() -> None:
+    """Its answers count like any other, errors too, and every request names all that is wanted."""
+    session = FetchSession()
+    for offset in (10, 20, 30):
+        session.want(("a", 0), want(("a", 0), offset))
+        session.want(("a", 1), want(("a", 1), 7))
+        request = request_of(session)
+        assert (request.session_id, request.session_epoch) == (0, 0)
+        assert asked(request) == {("a", 0): offset, ("a", 1): 7}
+        told = answer(13, [partition(0, records=b"xyz"), partition(1, error_code=1)], session_id=0)
+        assert session.answered(told) == codes.NONE
+        found = [(fetched.key, fetched.offset, fetched.error_code) for fetched in session.partitions(told)]
+        assert found == [(("a", 0), offset, 0), (("a", 1), 7, 1)]
+
+
+def test_who_had_its_turn_waits_for_the_others() -> None:
+    """Brokers fill an answer in the order of a full request: what was read last comes last, or others would starve."""
+    session = FetchSession(incremental=False)
+    for key in KEYS:
+        session.want(key, want(key, 0))
+    request_of(session)
+    session.want(("a", 0), want(("a", 0), 5))
+    assert [*asked(request_of(session))] == [("a", 1), ("a", 2), ("a", 0), *KEYS[3:]]
+    for key in (("a", 1), ("a", 2)):
+        session.want(key, want(key, 5))
+    assert [*asked(request_of(session))] == [*KEYS[3:], ("a", 0), ("a", 1), ("a", 2)]
 
 
 def test_divergence_is_told() -> None:
