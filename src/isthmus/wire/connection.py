@@ -61,7 +61,7 @@ class Connection:
         self._correlation = 0
         self._waiting: deque[_Waiting] = deque()
         self._overdue: asyncio.TimerHandle | None = None
-        self._answered_at = 0.0
+        self._left_at = 0.0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
@@ -121,8 +121,9 @@ class Connection:
     def post_frame(self, frame: Frame, decode: Decode, *, timeout_s: float, what: str) -> asyncio.Future[Any]:
         """Send a frame encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
 
-        The broker has `timeout_s` for it from now on, or from its last answer to an earlier request if that comes
-        later. If it takes longer the connection is of no use and is closed.
+        The broker may let `timeout_s` pass without a sign of life: time counts from now on, from the last bytes that
+        left, or from the last that came, whichever is latest. If it takes longer the connection is of no use and is
+        closed. What is large and comes slowly, or queues behind that, has as long as it takes.
 
         :raises Unreachable: The connection is closed.
         """
@@ -158,6 +159,8 @@ class Connection:
     def _check_overdue(self) -> None:
         """Give up if an answer is overdue, else look again when the next one would be. One timer for all answers."""
         self._overdue = None
+        # Too few bytes to wake us, see `_wake_at`, are a sign of life too.
+        self._on_readable()
         if not self._waiting:
             return
         late = min(self._waiting, key=self._due_at)
@@ -174,7 +177,7 @@ class Connection:
         )
 
     def _due_at(self, owed: _Waiting) -> float:
-        return max(owed.posted_at, self._answered_at) + owed.timeout_s
+        return max(owed.posted_at, self._left_at, self._heard_at) + owed.timeout_s
 
     def close(self, error: ClusterError | None = None) -> None:
         """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""
@@ -228,6 +231,7 @@ class Connection:
                 sent = self._sock.send(out[0])
             else:
                 sent = self._sock.sendmsg(out if len(out) <= _IOV_MAX else list(islice(out, _IOV_MAX)))
+            self._left_at = time.monotonic()
             self._out_bytes -= sent
             if not self._out_bytes:
                 out.clear()
@@ -311,7 +315,6 @@ class Connection:
         if not self._waiting:
             raise ValueError("an answer came that nobody asked for")
         correlation, future, decode, *_ = self._waiting.popleft()
-        self._answered_at = self._heard_at
         try:
             answer = decode(payload, correlation)
         except Exception as error:

@@ -1,0 +1,114 @@
+"""One connection and a peer that takes its time, or takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from isthmus.errors import Unreachable
+from isthmus.wire import connection as module
+from isthmus.wire.connection import Connection
+from isthmus.wire.dial import Dialled
+from isthmus.wire.frames import Frame
+
+LARGE: Final = 32 << 20
+"""More than two sockets hold between them."""
+TIMEOUT_S: Final = 15.0
+
+
+@contextmanager
+def connected() -> Iterator[tuple[Connection, socket.socket]]:
+    """A connection and its peer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+    ours.setblocking(False)
+    peer.setblocking(False)
+    connection = Connection(Dialled(ours, {}, None), cluster="near", node_id=1, where="near at 1", client_id="test")
+    with peer:
+        try:
+            yield connection, peer
+        finally:
+            connection.close()
+
+
+def post(connection: Connection, size: int = 8, **settings: Any) -> asyncio.Future[Any]:
+    """Send a request of `size` bytes; its answer is how long that is."""
+    data = bytes(size)
+    return connection.post_frame(
+        Frame([data], size), lambda payload, _: len(payload), timeout_s=TIMEOUT_S, what="Fetch", **settings
+    )
+
+
+async def take(peer: socket.socket, size: int) -> None:
+    """Have the peer take so many bytes."""
+    while size > 0:
+        size -= len(await asyncio.get_running_loop().sock_recv(peer, size))
+
+
+class Clock:
+    """The time a connection sees."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def test_an_answer_may_take_long_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large answer over a narrow line has as long as it takes: only silence is bounded, also for those behind it."""
+    clock = Clock(monkeypatch)
+
+    async def scenario() -> None:
+        with connected() as (connection, peer):
+            first, second = post(connection), post(connection)
+            peer.sendall(struct.pack(">i", 1_000_000))
+            for _ in range(10):
+                clock.now += TIMEOUT_S * 0.9
+                peer.sendall(bytes(100_000))
+                # Not even waited for: it has arrived all the same.
+                connection._check_overdue()
+            assert await first == 1_000_000
+            clock.now += TIMEOUT_S * 0.9
+            connection._check_overdue()
+            assert not second.done()
+            clock.now += TIMEOUT_S * 0.2
+            connection._check_overdue()
+            with pytest.raises(Unreachable, match="did not answer Fetch"):
+                await second
+
+    asyncio.run(scenario())
+
+
+def test_a_request_may_take_long_while_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker's time for an answer begins when the request has left, and a peer that takes nothing is given up."""
+    clock = Clock(monkeypatch)
+
+    async def scenario() -> None:
+        with connected() as (connection, peer):
+            answer = post(connection, LARGE)
+            while connection._out_bytes:
+                before = connection._out_bytes
+                clock.now += TIMEOUT_S * 0.9
+                await take(peer, LARGE // 8)
+                while connection._out_bytes == before:
+                    await asyncio.sleep(0.001)
+                connection._check_overdue()
+                assert not connection.closed
+            clock.now += TIMEOUT_S * 0.9
+            connection._check_overdue()
+            peer.sendall(struct.pack(">i4x", 4))
+            assert await answer == 4
+            stuck = post(connection, LARGE)
+            clock.now += TIMEOUT_S * 1.1
+            connection._check_overdue()
+            with pytest.raises(Unreachable, match="did not answer Fetch"):
+                await stuck
+
+    asyncio.run(scenario())
