@@ -34,8 +34,14 @@ def group() -> None:
 @app.command()
 def up(
     clusters: NamesOption = "east,west",
-    brokers: Annotated[int, typer.Option(help="Brokers per cluster.")] = 3,
-    secure: Annotated[bool, typer.Option("--secure", help="SASL_SSL, SCRAM users and an authorizer.")] = False,
+    brokers: Annotated[
+        int | None,
+        typer.Option(help="Brokers of each cluster; one that is there keeps its own.", show_default="3"),
+    ] = None,
+    secure: Annotated[
+        bool | None,
+        typer.Option("--secure", help="SASL_SSL, SCRAM users and an authorizer.", show_default=False),
+    ] = None,
     base_port: Annotated[
         int | None,
         typer.Option(
@@ -48,7 +54,8 @@ def up(
 ) -> None:
     """Start clusters, or what is missing of them, and wait until they serve clients.
 
-    The broker jars are fetched into the user's cache the first time.
+    A cluster that was stopped and not wiped starts as it was. The broker jars are fetched into the user's cache the
+    first time.
     """
     started: list[LocalCluster] = []
     names = _split(clusters)

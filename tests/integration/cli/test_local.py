@@ -142,12 +142,31 @@ def test_an_interrupted_start_leaves_nothing_running(shell: Shell, number: signa
         time.sleep(0.01)
 
 
+def test_up_starts_what_is_there(shell: Shell) -> None:
+    """What was stopped starts as it was, without its shape being named again."""
+    (up,) = shell.up("--secure")
+    shell.run("down")
+    code, said, told = shell.run("up", "--clusters", "solo", "-o", "json")
+    assert code == 0, told
+    (again,) = json.loads(said)
+    for name in ("cluster_id", "secure", "bootstrap_servers"):
+        assert again[name] == up[name]
+    assert (len(again["brokers"]), again["state"]) == (1, "running")
+
+
 def test_another_shape_is_refused(shell: Shell) -> None:
-    """A cluster that is there is not replaced by one with more brokers."""
+    """A cluster that is there is not replaced by another: what it is is told, and how to start or to remove it."""
     shell.up()
-    code, _, told = shell.run("up", "--clusters", "solo", "--brokers", "2")
-    assert code == 6
-    assert "down --clusters solo --wipe" in told
+    shape = {"--brokers": ("2",), "--secure": (), "--base-port": (str(shell.base_port + 300),)}
+    told = {}
+    for option, value in shape.items():
+        code, _, told[option] = shell.run("up", "--clusters", "solo", option, *value)
+        assert code == 6, told[option]
+        assert "local up --clusters solo`" in told[option]
+        assert "local down --clusters solo --wipe" in told[option]
+    assert "it has 1 broker, not 2" in told["--brokers"]
+    assert "it is not secured" in told["--secure"]
+    assert f"listens on port {shell.base_port}, not on {shell.base_port + 300}" in told["--base-port"]
     assert shell.status()[0]["state"] == "running"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from isthmus.cluster.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
 from isthmus.cluster.local.folders import exclusive, state_folder, write_atomic
@@ -25,6 +25,7 @@ from isthmus.model.cluster import Cluster, SaslMechanism
 
 KAFKA_VERSION: Final = "4.4.0"
 BROKERS_MAX: Final = 9
+_BROKERS: Final = 3
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DESCRIPTION: Final = "cluster.json"
 _FREE_PORT_RETRIES: Final = 2
@@ -71,9 +72,9 @@ class LocalCluster:
         cls,
         name: str,
         *,
-        brokers: int = 3,
+        brokers: int | None = None,
         base_port: int | None = None,
-        secure: bool = False,
+        secure: bool | None = None,
         client_ca_file: Path | None = None,
         properties: Mapping[str, str] | None = None,
         data_dir: Path | None = None,
@@ -85,12 +86,14 @@ class LocalCluster:
     ) -> LocalCluster:
         """Start a cluster, or what is missing of one that is there already, and wait for it.
 
+        What is not given of its shape (`brokers`, ports, `secure`, `client_ca_file`, `properties`) is as the cluster
+        that is there has it; a new one gets 3 brokers on free ports, without security.
+
         Clients reach the brokers on `base_port`, `base_port + 1` and so on, other listeners lie
-        within 60 ports above; without `base_port` all are free ports. `secure` asks for SASL_SSL
-        and an authorizer (see `isthmus.cluster.local.security`), and `client_ca_file`, a PEM
-        file, for a listener with mutual TLS besides. `properties` go into every
-        `server.properties`. `fast_start` holds the JVM back to its quick compiler: right for
-        tests, wrong for benchmarks.
+        within 60 ports above. `secure` asks for SASL_SSL and an authorizer (see
+        `isthmus.cluster.local.security`), and `client_ca_file`, a PEM file, for a listener with
+        mutual TLS besides. `properties` go into every `server.properties`. `fast_start` holds the
+        JVM back to its quick compiler: right for tests, wrong for benchmarks.
 
         `data_dir` holds data and description of the cluster: by default a folder in the user's
         state folder for a `detached` cluster, else a temporary one that goes when it stops.
@@ -104,25 +107,21 @@ class LocalCluster:
         :raises PlanRefused: A cluster of this name is there already, other than asked for.
         :raises HostError: A broker ended while it started, or was not ready in time.
         """
-        asked = Layout(
-            name=_checked_name(name),
-            cluster_id=new_id(),
-            kafka_version=KAFKA_VERSION,
-            nodes=(),
-            secure=secure,
-            client_ca_file=str(client_ca_file.resolve()) if client_ca_file else None,
-            properties=dict(properties or {}),
-            heap_mb=heap_mb,
-            fast_start=fast_start,
-        )
-        ports = partial(choose_ports, _checked_count(brokers), base_port, secure, bool(client_ca_file))
+        wanted = {
+            "secure": secure,
+            "client_ca_file": str(client_ca_file.resolve()) if client_ca_file else None,
+            "properties": None if properties is None else dict(properties),
+        }
+        shape = {key: value for key, value in wanted.items() if value is not None}
+        settle = partial(_settle, _checked_name(name), _checked_count(brokers), base_port, shape)
         template = kafka_template(progress=progress)
         temporary = data_dir is None and not detached
         folder = data_dir or _folder(name, temporary=temporary)
 
         def start() -> LocalCluster:
             fresh = not (folder / _DESCRIPTION).exists()
-            layout = _settle(replace(asked, nodes=ports()), folder, keep_ports=base_port is None)
+            layout = replace(settle(_kept_layout(folder)), heap_mb=heap_mb, fast_start=fast_start)
+            write_atomic(folder / _DESCRIPTION, layout.to_json(), mode=0o600)
             launcher = Launcher(layout, folder, detached=detached, template=template)
             cluster = cls(launcher, temporary=temporary)
             cluster._bring_up(fresh=fresh, wait=wait)
@@ -304,8 +303,8 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _checked_count(brokers: int) -> int:
-    if not 1 <= brokers <= BROKERS_MAX:
+def _checked_count(brokers: int | None) -> int | None:
+    if brokers is not None and not 1 <= brokers <= BROKERS_MAX:
         raise ConfigError(
             f"a local cluster cannot have {brokers} brokers",
             field="brokers",
@@ -323,21 +322,41 @@ def _kept_layout(folder: Path) -> Layout | None:
     return layout_from_json(file.read_text(), file) if file.exists() else None
 
 
-def _settle(asked: Layout, folder: Path, *, keep_ports: bool) -> Layout:
-    """The layout to run: that in `folder` if it agrees with `asked`, else `asked`, written down."""
-    kept = _kept_layout(folder) or asked
-    differing = [
-        name for name in ("secure", "client_ca_file", "properties") if getattr(asked, name) != getattr(kept, name)
-    ]
-    if len(asked.nodes) != len(kept.nodes):
-        differing.append("brokers")
-    elif asked.nodes != kept.nodes and not keep_ports:
-        differing.append("ports")
-    if differing:
+def _settle(
+    name: str, brokers: int | None, base_port: int | None, shape: Mapping[str, Any], kept: Layout | None
+) -> Layout:
+    """The layout to run: what was asked for, if that agrees with the cluster that is there.
+
+    :raises PlanRefused: It does not.
+    """
+    found = kept or Layout(name=name, cluster_id=new_id(), kafka_version=KAFKA_VERSION, nodes=())
+    asked = replace(found, kafka_version=KAFKA_VERSION, **shape)
+    count = brokers or len(found.nodes) or _BROKERS
+    if kept is None or (base_port is not None and count == len(kept.nodes)):
+        asked = replace(asked, nodes=choose_ports(count, base_port, asked.secure, bool(asked.client_ca_file)))
+    if kept is not None and (differences := list(_differences(kept, asked, count))):
         raise PlanRefused(
-            f"a local cluster {asked.name} is there already and differs in {', '.join(differing)}",
-            hint=f"Remove it first: `isthmus local down --clusters {asked.name} --wipe`.",
+            f"a local cluster {name} is there already: {', '.join(differences)}",
+            hint=f"Start it as it is with `isthmus local up --clusters {name}`, or remove it and its data with "
+            f"`isthmus local down --clusters {name} --wipe`.",
         )
-    layout = replace(asked, cluster_id=kept.cluster_id, nodes=kept.nodes)
-    write_atomic(folder / _DESCRIPTION, layout.to_json(), mode=0o600)
-    return layout
+    return asked
+
+
+def _differences(kept: Layout, asked: Layout, brokers: int) -> Iterator[str]:
+    """What a cluster is, and was asked not to be."""
+    there = len(kept.nodes)
+    if there != brokers:
+        yield f"it has {there} broker{'' if there == 1 else 's'}, not {brokers}"
+    if kept.secure != asked.secure:
+        yield "it is secured" if kept.secure else "it is not secured"
+    elif kept.nodes != asked.nodes:
+        yield f"its first broker listens on port {_first_port(kept)}, not on {_first_port(asked)}"
+    if kept.client_ca_file != asked.client_ca_file:
+        yield f"it trusts clients by {kept.client_ca_file or 'no certificate authority'}, not by {asked.client_ca_file}"
+    if kept.properties != asked.properties:
+        yield "its properties are others"
+
+
+def _first_port(layout: Layout) -> int:
+    return layout.nodes[0].sasl_ssl or layout.nodes[0].plaintext
