@@ -9,10 +9,12 @@ from typing import Annotated, Final
 
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, render
 from isthmus.cluster.local import ClusterStatus, LocalCluster, status
+from isthmus.errors import ConfigError
 
 _BASE_PORT: Final = 9192
 _PORTS_APART: Final = 100
@@ -59,6 +61,8 @@ def up(
     """
     started: list[LocalCluster] = []
     names = _split(clusters)
+    if not names:
+        raise ConfigError("no cluster is named", field="clusters", hint="Name at least one: --clusters east,west.")
     try:
         with _progress(f"starting {' and '.join(names)}") as progress:
             for position, name in enumerate(names):
@@ -93,7 +97,7 @@ def down(
     _verbose: VerboseOption = False,
 ) -> None:
     """Stop clusters."""
-    found = [LocalCluster.find(known.name) for known in status(_split(clusters) or None)]
+    found = [LocalCluster.find(known.name) for known in _known(clusters)]
     stopping = [cluster for cluster in found if cluster is not None]
     if not wipe:
         # All at once: brokers that leave in order take their time.
@@ -113,7 +117,17 @@ def show(
     _verbose: VerboseOption = False,
 ) -> None:
     """Show clusters and their brokers."""
-    _show(status(_split(clusters) or None), output)
+    _show(_known(clusters), output)
+
+
+def _known(names: str) -> list[ClusterStatus]:
+    """The clusters of these names, or all; those that are not there are told."""
+    asked = _split(names)
+    found = status(asked or None)
+    for name in asked:
+        if name not in [cluster.name for cluster in found]:
+            console.print(Text(f"there is no local cluster {name}"))
+    return found
 
 
 def _split(names: str) -> list[str]:
@@ -124,7 +138,7 @@ def _base_port(name: str, position: int, asked: int | None) -> int | None:
     # A cluster that is there already keeps its ports unless others are asked for.
     if asked is None and LocalCluster.find(name) is not None:
         return None
-    return (asked or _BASE_PORT) + position * _PORTS_APART
+    return (_BASE_PORT if asked is None else asked) + position * _PORTS_APART
 
 
 @contextmanager

@@ -196,3 +196,19 @@ def test_a_name_is_no_path(shell: Shell, names: str) -> None:
     for command in ("up", "down", "status"):
         code, _, told = shell.run(command, "--clusters", names)
         assert (code, "cannot name a local cluster" in told) == (2, True), told
+
+
+def test_what_is_not_there_is_told(shell: Shell) -> None:
+    """A name without a cluster is told by `down` and `status`, and does no harm; `up` needs one."""
+    for command in ("down", "status"):
+        code, _, told = shell.run(command, "--clusters", "nobody")
+        assert (code, told.splitlines()[0]) == (0, "there is no local cluster nobody")
+    code, _, told = shell.run("up", "--clusters", ",")
+    assert (code, "no cluster is named" in told) == (2, True)
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65500", "70000"])
+def test_a_port_that_cannot_be(shell: Shell, port: str) -> None:
+    """It is named, with the ports there are."""
+    code, _, told = shell.run("up", "--clusters", "solo", "--base-port", port)
+    assert (code, f"{port} cannot be the port" in told, "from 1024 to" in told) == (2, True, True), told

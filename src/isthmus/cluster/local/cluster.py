@@ -100,7 +100,7 @@ class LocalCluster:
         With `wait=False` call `wait_until_ready`, and `detach` after it for a detached cluster.
         `progress` is called while jars are fetched.
 
-        :raises ConfigError: The name or the number of brokers cannot be used.
+        :raises ConfigError: The name, the number of brokers or the port cannot be used.
         :raises JavaMissing: There is no Java 17 or newer.
         :raises JarsUnavailable: The jars are neither cached nor could they be fetched.
         :raises PortBusy: A port asked for is taken.

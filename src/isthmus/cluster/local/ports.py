@@ -8,13 +8,14 @@ from collections.abc import Collection
 from typing import Final
 
 from isthmus.cluster.local.layout import HOST, Ports
-from isthmus.errors import HostError, PortBusy
+from isthmus.errors import ConfigError, HostError, PortBusy
 
 # From 32768 on the kernel hands ports out to outgoing connections: a listener there can find its
 # port taken.
 _FREE_BEGIN: Final = 10_000
 _FREE_END: Final = 32_768
 _TRIES: Final = 1_000
+_PORT_MAX: Final = 65_535
 # How far above the port of the first broker's clients its other listeners lie.
 _MUTUAL_TLS, _ADMIN, _CONTROLLER = 10, 20, 50
 
@@ -50,8 +51,18 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def choose_ports(brokers: int, base_port: int | None, secure: bool, mutual_tls: bool) -> tuple[Ports, ...]:
-    """The ports of all brokers: clients' from `base_port` upwards, or free ones without it."""
+    """The ports of all brokers: clients' from `base_port` upwards, or free ones without it.
+
+    :raises ConfigError: There are no such ports.
+    """
     if base_port is not None:
+        highest = _PORT_MAX - _CONTROLLER - brokers + 1
+        if not 1 <= base_port <= highest:
+            raise ConfigError(
+                f"{base_port} cannot be the port of the first of {brokers} brokers",
+                field="base_port",
+                hint=f"Choose one from 1024 to {highest}: other listeners lie up to {_CONTROLLER} above the brokers'.",
+            )
         return tuple(_above(base_port + node, secure, mutual_tls) for node in range(brokers))
     listeners = 2 + secure + mutual_tls
     free = iter(free_ports(brokers * listeners))
