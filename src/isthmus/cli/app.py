@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from isthmus import __version__
-from isthmus.cli.endings import end_at_signals, told
+from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.options import VerboseOption
 from isthmus.cli.output import console
 
@@ -101,4 +101,5 @@ def main() -> None:
         format="%(name)s: %(message)s",
         handlers=[RichHandler(console=console, show_path=False, log_time_format="[%X]")],
     )
-    get_command(app)(prog_name="isthmus")
+    with written():
+        get_command(app)(prog_name="isthmus")

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from isthmus.cli.options import is_verbose
 from isthmus.cli.output import console, printable
+from isthmus.cli.streams import OutputFailed, ReaderLeft, discard_results, guard_streams
 from isthmus.errors import InvariantError, IsthmusError
 
 Handler = Callable[[int, FrameType | None], object]
@@ -34,6 +35,28 @@ def end_at_signals() -> None:
 
 
 @contextlib.contextmanager
+def written() -> Iterator[None]:
+    """Runs what writes results, help included, and sees that they arrive where stdout leads.
+
+    :raises SystemExit: They did not, with the exit code for that.
+    """
+    guard_streams()
+    try:
+        try:
+            yield
+        finally:
+            # Buffered results meet a full disk or a closed pipe here, not when the interpreter is gone already.
+            sys.stdout.flush()
+    except OutputFailed as error:
+        discard_results()
+        _tell(f"Error: {error}", error.hint)
+        raise SystemExit(error.exit_code) from error
+    except ReaderLeft as error:
+        discard_results()
+        raise SystemExit(128 + signal.SIGPIPE) from error
+
+
+@contextlib.contextmanager
 def told() -> Iterator[None]:
     """Runs a command; every way in which it may fail is told in one message.
 
@@ -45,10 +68,8 @@ def told() -> Iterator[None]:
     logging.getLogger().addFilter(_is_worth_telling)
     try:
         yield
-        # Buffered results meet a closed pipe here, not when the interpreter is gone already.
-        sys.stdout.flush()
-    except (typer.Exit, typer.Abort, typer.TyperException):
-        # A command's own exit code, and usage errors, which typer tells with the usage line.
+    except (typer.Exit, typer.Abort, typer.TyperException, OutputFailed, ReaderLeft):
+        # A command's own exit code, usage errors, which typer tells with the usage line, and what `written` tells.
         raise
     except IsthmusError as error:
         _tell(f"Error: {error}", error.hint)
@@ -57,11 +78,6 @@ def told() -> Iterator[None]:
         console.print("stopped")
         signalled = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
         raise typer.Exit(128 + signalled) from interrupt
-    except BrokenPipeError as error:
-        # The reader of our output has left, `head` for example: nobody is there to be told, and
-        # what is still buffered must not fail again when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(128 + signal.SIGPIPE) from error
     except Exception as error:
         if is_verbose():
             console.print_exception()

@@ -31,6 +31,7 @@ app.main()
 ACTING = """\
 import os, sys, time, typer
 from isthmus.cli.options import VerboseOption
+from isthmus.cli.output import OutputFormat, console, render
 from isthmus.errors import *
 
 app = typer.Typer(add_completion=False)
@@ -49,7 +50,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
     with contextlib.ExitStack() as started:
 
         def _start(
-            *arguments: str, body: str = "pass", prelude: str = "", stdout: int = subprocess.PIPE, **environment: str
+            *arguments: str,
+            body: str = "pass",
+            prelude: str = "",
+            stdout: int = subprocess.PIPE,
+            pass_fds: tuple[int, ...] = (),
+            **environment: str,
         ) -> subprocess.Popen[str]:
             (tmp_path / "acting.py").write_text(ACTING + textwrap.indent(body, "    "))
             process = subprocess.Popen(
@@ -59,6 +65,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 text=True,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
+                pass_fds=pass_fds,
             )
             started.enter_context(process)
             started.callback(process.kill)
@@ -203,15 +210,58 @@ atexit.register(os.kill, os.getpid(), signal.SIGTERM)
     assert ended(start("act", body=body)) == (143, "done\n", "stopped\n")
 
 
-def test_reader_that_leaves_is_not_an_error_message(start: Start) -> None:
+PRINTING = {
+    "all at the end": "print('x' * 10)",
+    "more than is buffered": "print('x' * 100_000)",
+    "a table": "render([{'a': 'x' * 100_000}], OutputFormat.TABLE)",
+}
+
+
+@pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
+def test_reader_that_leaves_is_not_an_error_message(start: Start, body: str) -> None:
     """`isthmus ... | head -1` ends quietly."""
     reading, writing = os.pipe()
     os.close(reading)
-    process = start("act", body="print('x' * 10)", stdout=writing)
+    process = start("act", body=body, stdout=writing)
     os.close(writing)
 
     code, _, err = ended(process)
     assert (code, err) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [*((("act",), body) for body in PRINTING.values()), *((given, "") for given in (("--help",), ("--version",)))],
+)
+def test_results_that_cannot_be_written_are_an_error(start: Start, arguments: tuple[str, ...], body: str) -> None:
+    """A full disk is told in one message, also when the output is only help, and is no bug."""
+    with open("/dev/full", "w") as full:
+        code, _, err = ended(start(*arguments, body=body or "pass", stdout=full.fileno()))
+
+    assert code == 1
+    assert err.startswith("Error: cannot write the output: No space left on device\nSuggestion: ")
+    assert err.count("\n") == 2
+
+
+@pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
+def test_results_nobody_wants(start: Start, body: str) -> None:
+    """A closed stdout is no error."""
+    prelude = "import os; os.close(1); sys.stdout = None"
+    assert ended(start("act", body=body, prelude=prelude)) == (0, "", "")
+
+
+def test_messages_that_cannot_be_written_end_nothing(start: Start) -> None:
+    """A log on a full disk does not keep the command from doing its work."""
+    body = """\
+import logging
+console.print("something", "x" * 100_000)
+logging.getLogger("isthmus").warning("something")
+print("done")
+"""
+    with open("/dev/full", "w") as full:
+        prelude = f"import os; os.dup2({full.fileno()}, 2)"
+        process = start("act", body=body, prelude=prelude, pass_fds=(full.fileno(),))
+        assert ended(process)[:2] == (0, "done\n")
 
 
 def test_help_takes_less_than_half_a_second(start: Start) -> None:
