@@ -188,7 +188,7 @@ class Fabric:
     def _start(self) -> SparkSession:
         from isthmus.spark.session import session
 
-        self._own = session(self.configuration.spark)
+        self._own = session(self.configuration.spark, links=[link.name for link in self.configuration.links])
         return self._own
 
     async def _run(self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None) -> RunOutcome:
@@ -196,7 +196,7 @@ class Fabric:
         from isthmus.control.workers import Workers
 
         spark = self._given or self._own
-        workers = Workers(self.configuration.spark, links=len(links), spark=spark)
+        workers = Workers(self.configuration.spark, links=[link.name for link in links], spark=spark)
         controller = Controller(self.configuration, links, workers, until=until, on_progress=on_progress)
         try:
             return await controller.run()

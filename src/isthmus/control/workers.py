@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from isthmus.errors import InvariantError, PlanRefused
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """A new Spark session, or the one given. Whoever has it started also stops it."""
+    """A new Spark session for these links, or the one given. Whoever has it started also stops it."""
 
-    def __init__(self, settings: SparkSettings, *, links: int, spark: SparkSession | None = None) -> None:
+    def __init__(self, settings: SparkSettings, *, links: Sequence[str], spark: SparkSession | None = None) -> None:
         self._settings = settings
-        self._links = links
+        self._links = tuple(links)
         self._given = spark
         self._ready: asyncio.Future[SparkSession] | None = None
         self._slots: TaskSlots | None = None
@@ -47,7 +48,7 @@ class Workers:
         def run() -> None:
             spark, error = None, None
             try:
-                spark = session(self._settings, leases_min=self._links)
+                spark = session(self._settings, links=self._links)
             except Exception as failure:  # noqa: BLE001 - it is raised where Spark is waited for
                 error = failure
             if not loop.is_closed():
@@ -64,13 +65,13 @@ class Workers:
         """
         context = (await asyncio.shield(self._started())).sparkContext
         count = await asyncio.to_thread(slot_count, context, self._settings)
-        if count < self._links:
+        if count < len(self._links):
             raise PlanRefused(
-                f"Spark has {count} task slots for {self._links} links, and each needs one",
+                f"Spark has {count} task slots for {len(self._links)} links, and each needs one",
                 hint="Give Spark more cores, or set spark.slots to the number it has.",
             )
         if self._slots is None:
-            self._slots = TaskSlots(count, self._links)
+            self._slots = TaskSlots(count, len(self._links))
         return context, self._slots
 
     @property

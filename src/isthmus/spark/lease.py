@@ -52,8 +52,8 @@ class LeaseSpec:
     @property
     def description(self) -> str:
         """For the Spark UI."""
-        lanes = f"{len(self.lanes)} lane{'' if len(self.lanes) == 1 else 's'}"
-        return f"isthmus {self.context.link} lease {self.slot} generation {self.generation}: {lanes}"
+        partitions = f"{len(self.lanes)} partition{'' if len(self.lanes) == 1 else 's'}"
+        return f"isthmus {self.context.link} slot {self.slot} lease {self.generation}: {partitions}"
 
 
 class Ending(enum.StrEnum):

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-APPLICATION: Final = "isthmus"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SPECULATION: Final = "spark.speculation"
 _LOOPBACK: Final = "127.0.0.1"
 _CONF: Final = {
-    "spark.app.name": APPLICATION,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Leases run in Python workers that are used again; a cancelled one shall not linger for seconds.
@@ -37,17 +35,18 @@ _CONF: Final = {
     # What passes through Spark's own configuration and plans; credentials of clusters do not.
     "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|credential|sasl|jaas",
 }
+_LINKS_NAMED: Final = 3
 _LOCAL_CONF: Final = {
     "spark.driver.bindAddress": _LOOPBACK,
     "spark.driver.host": _LOOPBACK,
 }
 
 
-def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = None) -> SparkSession:
-    """The active session, else a new one as configured.
+def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | None = None) -> SparkSession:
+    """The active session, else a new one as configured, an application named after the links.
 
-    An embedded one (`local[*]`) gets at least one task slot more than `leases_min`, so that no lease waits for another
-    to end. What its JVM and workers write to stderr goes to the file `log`, else to ours.
+    An embedded one (`local[*]`) gets at least one task slot more than there are links, so that no lease waits for
+    another to end. What its JVM and workers write to stderr goes to the file `log`, else to ours.
 
     :raises JavaMissing: There is no Java 17 or newer.
     :raises ConfigError: `master` or `conf` cannot work.
@@ -58,7 +57,7 @@ def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = 
     active = SparkSession.getActiveSession()
     if active is not None:
         return adopted(active)
-    conf = conf_for(settings, leases_min=leases_min)
+    conf = conf_for(settings, links=links)
     java = find_java()
     if settings.master.startswith("local"):
         _share_python()
@@ -82,7 +81,7 @@ def session(settings: SparkSettings, *, leases_min: int = 1, log: Path | None = 
     return spark
 
 
-def conf_for(settings: SparkSettings, *, leases_min: int = 1) -> dict[str, str]:
+def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str, str]:
     """The Spark configuration of a new application: what leases need, overridden by what the operator wrote.
 
     :raises ConfigError: It would run tasks twice.
@@ -93,14 +92,20 @@ def conf_for(settings: SparkSettings, *, leases_min: int = 1) -> dict[str, str]:
             field=f"spark.conf.{_SPECULATION}",
             hint="Remove it.",
         )
-    conf = {**_CONF, "spark.master": settings.master}
+    conf = {**_CONF, "spark.app.name": _application(links), "spark.master": settings.master}
     if settings.master.startswith("local"):
         conf |= _LOCAL_CONF
         conf |= {JVM_OPTIONS: f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
     if settings.master == "local[*]":
         slots = settings.slots or os.cpu_count() or 1
-        conf["spark.master"] = f"local[{max(slots, leases_min + 1)}]"
+        conf["spark.master"] = f"local[{max(slots, len(links) + 1, 2)}]"
     return {**conf, **settings.conf}
+
+
+def _application(links: Sequence[str]) -> str:
+    more = len(links) - _LINKS_NAMED
+    named = ", ".join([*links[:_LINKS_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return f"isthmus {named}".rstrip()
 
 
 def class_archive(java: Java) -> Path:
@@ -135,6 +140,7 @@ def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
         return settings.slots
     if not (spark.master or "").startswith("local"):
         # Executors are counted when they have come; a job that ran needed at least one.
+        spark.setJobDescription("isthmus waits for the first executor")
         spark.parallelize([None], 1).count()
     return max(spark.defaultParallelism, 1)
 

@@ -79,7 +79,7 @@ async def running(
     configuration: Configuration, spark: SparkSession | None, *, until_caught_up: bool = False
 ) -> AsyncIterator[Running]:
     """Run all links of a configuration until the block is left."""
-    workers = Workers(configuration.spark, links=len(configuration.links), spark=spark)
+    workers = Workers(configuration.spark, links=[link.name for link in configuration.links], spark=spark)
     run: list[Running] = []
 
     def said(links: tuple[LinkProgress, ...]) -> None:

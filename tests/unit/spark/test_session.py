@@ -45,7 +45,17 @@ def test_an_embedded_spark_has_a_slot_for_every_link_and_one_more(
     settings: SparkSettings, links: int, master: str
 ) -> None:
     """So that none waits for another's lease to end, unless the operator named the number."""
-    assert conf_for(settings, leases_min=links)["spark.master"] == master
+    assert conf_for(settings, links=[f"link-{n}" for n in range(links)])["spark.master"] == master
+
+
+def test_the_application_is_named_after_its_links() -> None:
+    """So that one finds it among others; an operator's own name stands."""
+    names = ["east-west", "north-south", "up-down", "in-out", "left-right"]
+    assert conf_for(SparkSettings())["spark.app.name"] == "isthmus"
+    assert conf_for(SparkSettings(), links=names[:2])["spark.app.name"] == "isthmus east-west, north-south"
+    assert conf_for(SparkSettings(), links=names)["spark.app.name"] == "isthmus east-west, north-south, up-down, 2 more"
+    own = SparkSettings(conf={"spark.app.name": "mirror"})
+    assert conf_for(own, links=names)["spark.app.name"] == "mirror"
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE"])

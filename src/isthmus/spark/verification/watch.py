@@ -18,7 +18,7 @@ ResultT = TypeVar("ResultT")
 
 
 def watched(spark: SparkSession, description: str, progress: Progress | None, work: Callable[[], ResultT]) -> ResultT:
-    """Do some work with Spark in a thread of its own; the Spark UI shows its jobs under `description`.
+    """Do some work with Spark in a thread of its own; the Spark UI shows its jobs as "isthmus" with `description`.
 
     So an interruption reaches whoever waits here, and not the middle of a conversation with the JVM, which would be of
     no use afterwards. What is interrupted is cancelled, and has ended when this raises.
@@ -26,7 +26,7 @@ def watched(spark: SparkSession, description: str, progress: Progress | None, wo
     group = f"isthmus-verify-{secrets.token_hex(4)}"
 
     def described() -> ResultT:
-        spark.sparkContext.setJobGroup(group, description)
+        spark.sparkContext.setJobGroup(group, f"isthmus {description}")
         return work()
 
     with ThreadPoolExecutor(2, thread_name_prefix="verify") as threads:
