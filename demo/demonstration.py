@@ -26,6 +26,7 @@ from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.progress import LinkProgress
 from isthmus.errors import HostError
+from isthmus.model.wording import counted
 from isthmus.spark.verification import Verdict
 
 BROKERS: Final = {"east": 2, "west": 3}
@@ -105,7 +106,9 @@ class Demonstration:
         return 0 if is_equal else _DIFFERENCE
 
     def _start(self) -> tuple[LocalCluster, LocalCluster, list[Flight]]:
-        self._say("starting two clusters: " + " and ".join(f"{name} of {n} brokers" for name, n in BROKERS.items()))
+        self._say(
+            "starting two clusters: " + " and ".join(f"{name} of {counted(n, 'broker')}" for name, n in BROKERS.items())
+        )
         east, west = (self._cluster(name) for name in BROKERS)
         rows = flights.read()
         for cluster in (east, west):
@@ -129,7 +132,7 @@ class Demonstration:
     def _fill(self, east: LocalCluster, rows: Sequence[Flight]) -> None:
         servers = east.bootstrap_servers
         topics.create(servers, topics.TOPICS)
-        self._say(f"loading {len(rows):,} flights as JSON")
+        self._say(f"loading {counted(len(rows), 'flight')} as JSON")
         latest = load.Load(servers, topics.LATEST)
         latest.send(rows[-LATEST_FLIGHTS:], load.route)
         latest.finish()
@@ -143,7 +146,7 @@ class Demonstration:
             each.finish()
         self._say(
             f"loaded; those from {topics.ZSTD.origin} also with zstd, those from {transactions.origin} also in "
-            f"{committed} committed and {aborted} aborted transactions"
+            f"{committed:,} committed and {counted(aborted, 'aborted transaction')}"
         )
 
     def _mirror(self, fabric: Fabric, performance: Performance, speeds: report.Speeds) -> RunOutcome:
@@ -157,14 +160,14 @@ class Demonstration:
 
             outcome = fabric.run(until=performance.is_over, on_progress=watch)
         if not outcome.exit_code:
-            self._say(f"everything is copied: lag {sum(link.lag_records for link in outcome.links)}")
+            self._say(f"everything is copied: lag {sum(link.lag_records for link in outcome.links):,}")
         return outcome
 
     def _verify(self, fabric: Fabric) -> Verdict:
         self._say("comparing both clusters on Spark: offsets, bytes, timestamps, headers, visibility")
         with Watcher() as watcher:
             verdict = fabric.verify(on_progress=watcher.show)[_LINK]
-        self._say(f"{verdict.records:,} records compared in {verdict.elapsed_s:.1f} s")
+        self._say(f"{counted(verdict.records, 'record')} compared in {verdict.elapsed_s:.1f} s")
         return verdict
 
     def _ask_consumers(self, east: LocalCluster, west: LocalCluster) -> bool:
@@ -175,7 +178,8 @@ class Demonstration:
                 oracle.view(cluster.bootstrap_servers, topics.TRANSACTIONS, isolation) for cluster in (east, west)
             )
             self._say(
-                f"{isolation} consumers (librdkafka) of {topics.TRANSACTIONS.name} see {at_source.records:,} records "
+                f"{isolation} consumers (librdkafka) of {topics.TRANSACTIONS.name} see "
+                f"{counted(at_source.records, 'record')} "
                 f"in east and {'the same' if at_source == at_target else 'OTHERS'} in west"
             )
             is_alike = is_alike and at_source == at_target
@@ -186,15 +190,16 @@ class Demonstration:
         steady_at = performance.caught_up_at or 0.0
         steady, before = probe.latencies_ms(steady_at, time.time()), probe.latencies_ms(0.0, steady_at)
         self._say(
-            f"latency, from a producer at east to a consumer at west: {len(steady):,} records of the steady state in "
-            f"the table; while the rest was copied and a broker restarted, up to {(before or [0.0])[-1] / 1000:.1f} s"
+            f"latency, from a producer at east to a consumer at west: {counted(len(steady), 'record')} of the steady "
+            f"state in the table; while the rest was copied and a broker restarted, up to "
+            f"{(before or [0.0])[-1] / 1000:.1f} s"
         )
         return {"p50 ms": _rounded(quantile(steady, 0.5)), "p99 ms": _rounded(quantile(steady, 0.99))}
 
     def _tell_fetching(self, there: int, needed: int) -> None:
         if there < needed and not self._is_fetching:
             self._is_fetching = True
-            self._say(f"fetching {needed} broker jars, this once")
+            self._say(f"fetching {counted(needed, 'broker jar')}, this once")
 
     def _say(self, text: str) -> None:
         console.print(Text(f"{time.monotonic() - self._begun:5.1f} s  {text}"))

@@ -21,6 +21,7 @@ from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
 from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction
+from isthmus.model.wording import counted
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -117,7 +118,8 @@ def elect_leaders(
     rows = [election.as_dict() for election in elections]
     if output is OutputFormat.TABLE:
         rows = [row for row in rows if row["outcome"] != ElectionOutcome.NOT_NEEDED]
-        console.print(f"{len(elections) - len(rows)} of {len(elections)} partitions are led by their preferred replica")
+        all_of_them = counted(len(elections), "partition is", "partitions are")
+        console.print(f"{len(elections) - len(rows):,} of {all_of_them} led by their preferred replica")
     render(rows, output)
     if not dry_run and any(election.is_refused for election in elections):
         raise typer.Exit(1)

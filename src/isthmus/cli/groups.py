@@ -18,6 +18,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.elapsed import ago
 from isthmus.model.lane import Problem
 from isthmus.model.state import AGED_S
+from isthmus.model.wording import counted
 
 DIFFERENCE: Final = 4
 _NOW: Final = ago(0.0)
@@ -211,7 +212,8 @@ def _tell_drill(found: GroupDrill) -> None:
         topics = ", ".join(found.not_mirrored)
         _say(f"{found.link}/{found.group}", Problem(f"not mirrored, and so not tried: {topics}"))
     style = "red" if found.skipped else "green"
-    told = f"a failover of {found.group} would skip {found.skipped} records and read {found.read_again} again"
+    skipped = counted(found.skipped, "record")
+    told = f"a failover of {found.group} would skip {skipped} and read {found.read_again:,} again"
     console.print(Text(printable(told), style=style))
 
 

@@ -16,6 +16,7 @@ from isthmus.cli.output import console, printable
 from isthmus.control.progress import LinkProgress, TopicProgress
 from isthmus.model.lane import LaneState, Problem
 from isthmus.model.state import LinkState
+from isthmus.model.wording import counted
 
 LINE_S: Final = 5.0
 """How often a line is written for each link where there is no terminal."""
@@ -97,9 +98,9 @@ class LiveProgress:
         if link.state is LinkState.STARTING:
             return f"{link.link}: starting; Spark takes some seconds"
         if link.state is not LinkState.ACTIVE:
-            return f"{link.link}: {link.state}, {link.records:,} records copied, lag {_lag(link)}"
+            return f"{link.link}: {link.state}, {counted(link.records, 'record')} copied, lag {_lag(link)}"
         rate = self._rates.rate(link.link, link.records, now)
-        return f"{link.link}: {link.records:,} records copied, {rate:,.0f} records/s, lag {_lag(link)}"
+        return f"{link.link}: {counted(link.records, 'record')} copied, {rate:,.0f} records/s, lag {_lag(link)}"
 
     def _table(self, links: Sequence[LinkProgress], now: float) -> Table:
         table = Table(box=None, pad_edge=False, expand=False)
@@ -116,7 +117,7 @@ class LiveProgress:
             for topic in shown:
                 self._add(table, link.link, topic, now)
             if len(link.topics) > len(shown):
-                table.add_row(Text(f"  and {len(link.topics) - len(shown)} more topics"))
+                table.add_row(Text(f"  and {counted(len(link.topics) - len(shown), 'more topic')}"))
         return table
 
     def _add(self, table: Table, link: str, topic: TopicProgress, now: float) -> None:

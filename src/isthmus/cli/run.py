@@ -18,6 +18,7 @@ from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.progress import LinkProgress
 from isthmus.model.state import LinkState
+from isthmus.model.wording import counted
 
 _LEFT_MAX: Final = 3
 
@@ -77,7 +78,8 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     console.print(
         Text(
             printable(
-                f"{outcome.records:,} records ({outcome.size_bytes:,} bytes) in {seconds:.1f} s{_ending(outcome)}"
+                f"{counted(outcome.records, 'record')} ({counted(outcome.size_bytes, 'byte')}) in {seconds:,.1f} s"
+                f"{_ending(outcome)}"
             )
         )
     )

@@ -15,6 +15,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
 from isthmus.model.instant import parse_instant
+from isthmus.model.wording import counted
 
 if TYPE_CHECKING:
     from isthmus.spark.verification import TopicVerdict, Verdict
@@ -90,7 +91,7 @@ class Watcher:
 
     def show(self, what: str, done: int, total: int) -> None:
         """Show what is being done, and how many of its parts are done."""
-        line = printable(f"{what}: {done} of {total} parts done" if total else f"{what}: planning")
+        line = printable(f"{what}: {done:,} of {counted(total, 'part')} done" if total else f"{what}: planning")
         if self._status is not None:
             self._status.update(Text(line))
         elif line != self._told and time.monotonic() - self._line_at >= _LINE_S:
@@ -108,7 +109,8 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
         outcome = f"{verdict.source} and {verdict.target} " + ("hold the same" if verdict.equal else "DIFFER")
         rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)
         told = (
-            f"{link}: {outcome}: {verdict.records:,} records compared, {verdict.read_bytes:,} bytes of both logs read "
+            f"{link}: {outcome}: {counted(verdict.records, 'record')} compared, "
+            f"{counted(verdict.read_bytes, 'byte')} of both logs read "
             f"in {verdict.elapsed_s:.1f} s ({rate:,.0f} MB/s)"
         )
         console.print(Text(printable(told), style="green" if verdict.equal else "red"))
@@ -137,4 +139,4 @@ def _findings(topic: TopicVerdict) -> list[str]:
         for finding in partition.findings
     ]
     shown = [*([topic.problem] if topic.problem else []), *found[:_FINDINGS_SHOWN]]
-    return shown + ([f"and {len(found) - _FINDINGS_SHOWN} more"] if len(found) > _FINDINGS_SHOWN else [])
+    return shown + ([f"and {len(found) - _FINDINGS_SHOWN:,} more"] if len(found) > _FINDINGS_SHOWN else [])

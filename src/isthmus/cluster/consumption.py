@@ -13,6 +13,7 @@ from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.model.consumption import GroupReport, GroupsReport, Position
 from isthmus.model.group import GroupDescription, GroupState
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -43,7 +44,9 @@ async def group_reports(client: Client, names: Collection[str] = ()) -> GroupsRe
     if lagging <= AGES_MAX:
         reports = list(await asyncio.gather(*(_with_ages(client, report) for report in reports)))
     else:
-        not_told["lag_seconds"] = f"{lagging} positions lag: ask for single groups to be told for how long"
+        not_told["lag_seconds"] = (
+            f"{counted(lagging, 'position lags', 'positions lag')}: ask for single groups to be told for how long"
+        )
     return GroupsReport(cluster=client.cluster.alias, groups=tuple(reports), not_told=not_told)
 
 
@@ -76,9 +79,9 @@ def _position(key: PartitionKey, offset: int, ends: Outcomes[PartitionKey, LogRa
         return Position(*key, offset, None, None, member=member, problem=ends.errors[key].message)
     problem = None
     if offset < log.start:
-        problem = f"{log.start - offset} offsets from here on are deleted"
+        problem = f"{counted(log.start - offset, 'offset from here on is', 'offsets from here on are')} deleted"
     elif offset > log.end:
-        problem = f"the log ends {offset - log.end} offsets before it"
+        problem = f"the log ends {counted(offset - log.end, 'offset')} before it"
     return Position(*key, offset, log.start, log.end, member=member, problem=problem)
 
 

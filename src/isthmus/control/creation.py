@@ -12,6 +12,7 @@ from isthmus.cluster.offsets import LogRange
 from isthmus.cluster.topics import TopicDescription
 from isthmus.lane.preflight import LONG_MAX, batch_bytes_max
 from isthmus.model.lane import Problem
+from isthmus.model.wording import counted
 
 _UNLIMITED: Final = "-1"
 _FILLING: Final = {
@@ -153,7 +154,7 @@ def _demanded(source: TopicDescription, defaults: Configs) -> Iterator[tuple[str
 def _notes(source: TopicDescription, defaults: Configs, replication_factor: int) -> Iterator[Problem]:
     if replication_factor < source.replication_factor:
         yield Problem(
-            f"{source.replication_factor} replicas at the source, {replication_factor} at the "
+            f"{counted(source.replication_factor, 'replica')} at the source, {replication_factor} at the "
             "target: it has no more brokers",
             "Add brokers to the target cluster, then reassign the topic's partitions.",
         )

@@ -37,6 +37,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 _CLOCK_AHEAD_MS_MAX: Final = 5_000
@@ -97,7 +98,7 @@ async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Find
     except ClusterError as error:
         return None, [_error(alias, "reachability", error)]
     brokers = description.brokers
-    findings = [_ok(alias, "reachability", f"cluster id {description.cluster_id}, {len(brokers)} broker(s)")]
+    findings = [_ok(alias, "reachability", f"cluster id {description.cluster_id}, {counted(len(brokers), 'broker')}")]
     versions = await asyncio.gather(*(_version(client, node_id) for node_id in brokers))
     findings.extend(finding for finding in versions if isinstance(finding, Finding))
     known = sorted({number for number in versions if not isinstance(number, Finding)})
@@ -212,7 +213,7 @@ def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
     for topic in plan.topics:
         yield from _topic(f"{plan.link}/{topic.topic}", topic)
     if sound:
-        yield _ok(plan.link, "topics", f"{len(sound)} topics can be mirrored with the same offsets")
+        yield _ok(plan.link, "topics", f"{counted(len(sound), 'topic')} can be mirrored with the same offsets")
     if not plan.topics:
         yield Finding(
             level=Level.WARN,

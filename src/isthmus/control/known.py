@@ -26,6 +26,7 @@ from isthmus.model.findings import Finding
 from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import Registry
 from isthmus.model.transactions import OpenTransaction
+from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -168,5 +169,5 @@ async def seen_topics(client: Client, names: Collection[str]) -> Metadata:
     near = get_close_matches(missing[0], there, n=1)
     raise ConfigError(
         f"{client.cluster.alias} has no topic {missing[0]}, or we may not see it (DESCRIBE)",
-        hint=f"Did you mean {near[0]}?" if near else f"There are {len(there)} topics we may see.",
+        hint=f"Did you mean {near[0]}?" if near else f"We may see {counted(len(there), 'topic')}.",
     )

@@ -21,6 +21,7 @@ from isthmus.lane.preflight import (
 )
 from isthmus.model.lane import Lane, LaneState, Problem
 from isthmus.model.link import Link
+from isthmus.model.wording import counted
 from isthmus.wire.metadata import NO_TOPIC_ID
 
 EXPIRATION_MS_MAX: Final = 2**31 - 1
@@ -207,8 +208,9 @@ def _own_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
     if not topics:
         return
     more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    verb = "is" if len(topics) == 1 else "are"
     yield Problem(
-        f"{', '.join(topics[:_NAMED_MAX])}{more} are written in transactions. Coordinators of "
+        f"{', '.join(topics[:_NAMED_MAX])}{more} {verb} written in transactions. Coordinators of "
         f"{observed.link.target.alias} write the ends of aborted ones, and may write one twice when a broker fails: "
         "that partition stops then",
         "Set transaction.partition.verification.enable=false on the target's brokers (dynamic, all brokers), and grant "
@@ -225,4 +227,4 @@ def _record_age_ms(pair: TopicPair) -> int:
 
 
 def _days(ms: int) -> str:
-    return f"{ms / _DAY_MS:.3g} days"
+    return counted(ms / _DAY_MS, "day")

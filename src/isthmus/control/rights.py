@@ -8,6 +8,7 @@ from typing import Final
 
 from isthmus.cluster.brokers import Operation, Operations
 from isthmus.model.findings import Finding, Level
+from isthmus.model.wording import counted
 
 _NAMED_MAX: Final = 10
 
@@ -93,7 +94,7 @@ def topic_findings(
                 hint=f"Grant {need.operation.name} on these topics to the principal of {cluster}.",
             )
     if complete and operations:
-        message = f"all rights on {len(operations)} topics of {cluster}"
+        message = f"all rights on {counted(len(operations), 'topic')} of {cluster}"
         yield Finding(level=Level.OK, subject=subject, check="rights", message=message)
 
 

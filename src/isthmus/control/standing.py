@@ -18,6 +18,7 @@ from isthmus.model import health
 from isthmus.model.description import BrokerDescription, Mode
 from isthmus.model.findings import Finding, Level
 from isthmus.model.partitions import broker_loads
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 _MS_PER_S: Final = 1000
@@ -45,7 +46,7 @@ async def _quorum(client: Client) -> list[Finding]:
         return list(found)
     if controllers is None:
         return [Finding(level=Level.WARN, subject=alias, check="quorum", message=f"not examined: {reason}")]
-    told = f"controller {controllers.leader_id} leads {len(controllers.voters)} controllers in KRaft"
+    told = f"controller {controllers.leader_id} leads {counted(len(controllers.voters), 'controller')} in KRaft"
     return [Finding(level=Level.OK, subject=alias, check="quorum", message=told)]
 
 
@@ -58,7 +59,8 @@ async def _zookeeper(client: Client) -> list[Finding]:
         registry, found = await compared(client, alias)
     except (ClusterError, HostError) as error:
         return [_unexamined(alias, "zookeeper", error)]
-    told = f"ZooKeeper and brokers agree on {len(registry.brokers)} brokers and {len(registry.partitions)} partitions"
+    partitions = counted(len(registry.partitions), "partition")
+    told = f"ZooKeeper and brokers agree on {counted(len(registry.brokers), 'broker')} and {partitions}"
     return list(found) or [Finding(level=Level.OK, subject=alias, check="zookeeper", message=told)]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from isthmus.errors import InvariantError, PlanRefused
 from isthmus.model.configuration import SparkSettings
+from isthmus.model.wording import counted
 from isthmus.spark.session import adopted, session, slot_count
 from isthmus.spark.slots import TaskSlots
 
@@ -67,7 +68,7 @@ class Workers:
         count = await asyncio.to_thread(slot_count, context, self._settings)
         if count < len(self._links):
             raise PlanRefused(
-                f"Spark has {count} task slots for {len(self._links)} links, and each needs one",
+                f"Spark has {counted(count, 'task slot')} for {counted(len(self._links), 'link')}, and each needs one",
                 hint="Give Spark more cores, or set spark.slots to the number it has.",
             )
         if self._slots is None:

@@ -25,6 +25,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.transaction import Transaction
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import LaneState
+from isthmus.model.wording import counted
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, scan, stamp
 
@@ -140,7 +141,8 @@ class Detour:
         if run.holes + size > lane.holes_max:
             run.fail(
                 LaneState.REFUSED,
-                f"more than {lane.holes_max} offsets without a record at the source (up to offset {hole_end})",
+                f"more than {counted(lane.holes_max, 'offset')} without a record at the source (up to offset "
+                f"{hole_end})",
                 "Raise compaction_holes_max of the link; each such offset costs a control record of 78 bytes.",
             )
             raise Refused

@@ -14,6 +14,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, crc_ok
 from isthmus.wire.fetch import SESSION_LOST, Fetched
@@ -165,7 +166,8 @@ class Faults:
             size_bytes = 0 if sent is None else sent.size_bytes
             run.fail(
                 LaneState.BLOCKED,
-                f"the record at offset {run.writer.position} ({size_bytes} bytes) is too large for the target ({said})",
+                f"the record at offset {run.writer.position} ({counted(size_bytes, 'byte')}) is too large for "
+                f"the target ({said})",
                 f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
             )
             self._resolver.add(run, DENIED_RETRY_S)

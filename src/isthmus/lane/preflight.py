@@ -14,6 +14,7 @@ from typing import Final
 from isthmus.cluster.offsets import LogRange
 from isthmus.cluster.topics import TopicDescription
 from isthmus.model.lane import LaneState, Problem
+from isthmus.model.wording import counted
 
 LONG_MAX: Final = 2**63 - 1
 PREFIX_OFFSETS_MAX: Final = 100_000_000_000
@@ -167,13 +168,13 @@ def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDeci
     elif pair.holes.get(partition, 0) > holes_max:
         state = LaneState.REFUSED
         refusal = Problem(
-            f"compaction left more than {holes_max:,} offsets without a record",
+            f"compaction left more than {counted(holes_max, 'offset')} without a record",
             "Raise compaction_holes_max of the link: each such offset costs a control record of 78 bytes.",
         )
     elif log is not None and log.start - target_end > PREFIX_OFFSETS_MAX:
         state = LaneState.REFUSED
         refusal = Problem(
-            f"the source's log starts at offset {log.start:,}; filling that many would take hours",
+            f"the source's log starts at offset {log.start}; filling that many would take hours",
             "Same offsets are not practical for this partition.",
         )
     return PartitionDecision(partition=partition, source=log, target_end=target_end, refusal=refusal, state=state)
@@ -185,7 +186,8 @@ def _refusals(
     source = pair.source
     if target.partition_count > source.partition_count:
         yield Problem(
-            f"the target topic has {target.partition_count} partitions, the source {source.partition_count}",
+            f"the target topic has {counted(target.partition_count, 'partition')}, the source "
+            f"{source.partition_count:,}",
             "Kafka cannot take partitions away: delete the target topic and let it be created.",
         )
     if target.value("compression.type") not in (None, "producer"):
@@ -231,7 +233,7 @@ def _target_notes(source: TopicDescription, target: TopicDescription) -> Iterato
     ours, theirs = batch_bytes_max(target), batch_bytes_max(source)
     if ours < theirs:
         yield Problem(
-            f"the target takes batches of {ours:,} bytes, the source of {theirs:,}: larger ones "
+            f"the target takes batches of {counted(ours, 'byte')}, the source of {theirs:,}: larger ones "
             "are split, and a single record that is larger waits",
             f"Set max.message.bytes={theirs} on the target topic.",
         )
@@ -254,8 +256,8 @@ def _prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem
     started = [p for p in partitions if p.target_end > 0 and p.prefix and p.refusal is None]
     for p in started:
         yield Problem(
-            f"partition {p.partition}: the target's log ends at {p.target_end:,}, the source's "
-            f"starts at {p.target_end + p.prefix:,}",
+            f"partition {p.partition}: the target's log ends at {p.target_end}, the source's "
+            f"starts at {p.target_end + p.prefix}",
             "What lies between was deleted at the source: a gap in the data, unless it was never "
             "copied because the mirror was just being started.",
         )
@@ -263,7 +265,7 @@ def _prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem
     if offsets > _PREFIX_NOTED:
         minutes = offsets / _PREFIX_OFFSETS_PER_S / 60
         yield Problem(
-            f"{offsets:,} offsets before the first records are filled and deleted first",
-            f"This takes about {minutes:.0f} min and up to {offsets * 6 // 10_000_000:,} MB of "
+            f"{counted(offsets, 'offset')} before the first records are filled and deleted first",
+            f"This takes about {minutes:,.0f} min and up to {offsets * 6 // 10_000_000:,} MB of "
             "disk per replica until it is done.",
         )

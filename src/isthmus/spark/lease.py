@@ -10,6 +10,7 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneReport, Problem
 from isthmus.model.link import Limits
+from isthmus.model.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class LeaseSpec:
     @property
     def description(self) -> str:
         """For the Spark UI."""
-        partitions = f"{len(self.lanes)} partition{'' if len(self.lanes) == 1 else 's'}"
+        partitions = counted(len(self.lanes), "partition")
         return f"isthmus {self.context.link} slot {self.slot} lease {self.generation}: {partitions}"
 
 

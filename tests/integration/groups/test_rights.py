@@ -157,6 +157,6 @@ def test_doctor_tells_what_groups_lack(secured: LocalCluster, east: LocalCluster
     configuration = Configuration(clusters=(link.source, link.target), links=(link,))
     found = [finding for finding in asyncio.run(examine(configuration)) if finding.check == "groups"]
     told = {finding.level: finding.message for finding in found if finding.subject == name}
-    assert told[Level.OK] == "1 consumer group(s) can be carried"
+    assert told[Level.OK] == "1 consumer group can be carried"
     assert unseen in told[Level.ERROR]
     assert any(elsewhere in finding.message and finding.level is Level.WARN for finding in found)

@@ -165,7 +165,7 @@ def test_transactions_ended_by_coordinators_are_advised_against() -> None:
     assert "verification" not in recommendation(plan_link(observed(pair), Claims()))
     verified = observed(pair, verified=frozenset({"orders", "left-out"}))
     (problem,) = plan_link(verified, Claims()).recommendations
-    assert problem.message.startswith("orders are written in transactions")
+    assert problem.message.startswith("orders is written in transactions")
     assert "transaction.partition.verification.enable=false" in problem.hint
 
 

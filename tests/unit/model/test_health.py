@@ -49,7 +49,7 @@ def test_healthy_partitions_are_not_mentioned() -> None:
             partition(replicas=(1,), isr=(1,)),
             "fewer-replicas-than-min-isr",
             Level.WARN,
-            "1 replicas where min.insync.replicas is 2",
+            "1 replica where min.insync.replicas is 2",
             "Lower min.insync.replicas",
         ),
         (

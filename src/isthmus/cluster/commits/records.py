@@ -11,6 +11,7 @@ import struct
 from typing import Final, NamedTuple
 
 from isthmus.model.group import NO_LEADER_EPOCH, Committed
+from isthmus.model.wording import counted
 
 _COMMIT_KEYS_UP_TO: Final = 1
 _EPOCH_FROM: Final = 3
@@ -42,7 +43,7 @@ def commit_key(key: bytes) -> CommitKey | None:
         topic, position = _text(key, position)
         (partition,) = _INT.unpack_from(key, position)
     except struct.error as error:
-        raise ValueError(f"a key of {len(key)} bytes ends too soon") from error
+        raise ValueError(f"a key of {counted(len(key), 'byte')} ends too soon") from error
     return CommitKey(group, topic, partition)
 
 
@@ -64,7 +65,7 @@ def commit_value(value: bytes) -> Committed:
             position += _INT.size
         metadata, _ = _compact_text(value, position) if version >= _FLEXIBLE_FROM else _text(value, position)
     except (struct.error, IndexError) as error:
-        raise ValueError(f"a commit of {len(value)} bytes ends too soon") from error
+        raise ValueError(f"a commit of {counted(len(value), 'byte')} ends too soon") from error
     return Committed(offset, epoch, metadata)
 
 
@@ -87,5 +88,5 @@ def _compact_text(data: bytes, position: int) -> tuple[str, int]:
 def _utf8(data: bytes, begin: int, size: int) -> tuple[str, int]:
     end = begin + size
     if size < 0 or end > len(data):
-        raise ValueError(f"a text of {size} bytes goes beyond the end")
+        raise ValueError(f"a text of {counted(size, 'byte')} goes beyond the end")
     return data[begin:end].decode(), end

@@ -13,6 +13,7 @@ from isthmus.errors import ClusterError
 from isthmus.model.carrying import Standing
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 _CHECK: Final = "groups"
@@ -61,7 +62,7 @@ def _about(link: Link, plans: list[GroupPlan]) -> Iterator[Finding]:
         message = f"group {plan.group}: {plan.problem.message}"
         yield Finding(level=level, subject=link.name, check=_CHECK, message=message, hint=plan.problem.hint)
     if able:
-        message = f"{able} consumer group(s) can be carried"
+        message = f"{counted(able, 'consumer group')} can be carried"
         yield Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)
     elif not plans:
         message = "no consumer group that the link includes has a position"

@@ -11,6 +11,7 @@ from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
+from isthmus.model.wording import counted
 from isthmus.spark.verification.extent import ComparedSlice, Extent, compared_slices, extent_of
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -178,7 +179,7 @@ def _problems(at_source: Metadata, at_target: Metadata, topics: Mapping[str, str
             problems[source_topic] = f"{alias} has no topic {target_topic}"
         elif count != expected:
             problems[source_topic] = (
-                f"{alias} has {count} partitions of {target_topic} where there should be {expected}"
+                f"{alias} has {counted(count, 'partition')} of {target_topic} where there should be {expected:,}"
             )
     return problems
 
