@@ -57,7 +57,10 @@ what the file amounts to, defaults included and secrets masked.
 A reference that leads nowhere is an error; a secret written out is a warning. Relative paths, here
 and for certificates, start at the folder of the configuration file.
 
-**Sizes** are numbers of bytes, or texts with a unit: `512 KiB`, `50 MiB`, `1.5 GB`.
+**Sizes** are numbers of bytes, or texts with a unit: `B`, the decimal `kB`, `MB`, `GB`, `TB` and the binary
+`KiB`, `MiB`, `GiB`, `TiB`, as in `512 KiB` or `1.5 GB`. They are written as here: `Mb` and `mb` are bits to some
+and bytes to others, and are refused, as is `10 M`. **Times** are plain numbers; the key's name ends in their
+unit: `margin_s: 1.5`.
 
 **Topic patterns** are names (`orders`), prefixes (`orders.*`, and `*` for all) or regular
 expressions between slashes (`/audit-[0-9]+/`), which have to match the whole name. Exclusion wins

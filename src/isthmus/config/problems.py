@@ -102,6 +102,10 @@ def _not_text(_: Mapping[str, object], given: object) -> str:
     return "must be text" if isinstance(given, dict | tuple) else "must be text: put it in quotes"
 
 
+def _not_number(_: Mapping[str, object], given: object) -> str:
+    return "must be a plain number: the key's name ends in its unit" if isinstance(given, str) else "must be a number"
+
+
 _Words = Callable[[Mapping[str, object], object], str]
 _WORDS: Final[Mapping[str, _Words]] = {
     "string_type": _not_text,
@@ -109,7 +113,7 @@ _WORDS: Final[Mapping[str, _Words]] = {
     "too_short": lambda _, __: "must not be empty",
     "int_type": lambda _, __: "must be a whole number",
     "int_from_float": lambda _, __: "must be a whole number",
-    "float_type": lambda _, __: "must be a number",
+    "float_type": _not_number,
     "finite_number": lambda _, __: "must be a number",
     "bool_type": lambda _, __: "must be true or false",
     "tuple_type": lambda _, __: "must be a list",

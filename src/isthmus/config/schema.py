@@ -31,10 +31,12 @@ _LEDGER: Final = LedgerSettings()
 
 _UNITS: Final = {
     "": 1, "B": 1,
-    "KB": 10**3, "MB": 10**6, "GB": 10**9,
-    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
+_NEARLY_UNIT: Final = re.compile(r"([kmgt]?)i?(b|bits?)?", re.IGNORECASE)
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
+_NO_SIZE: Final = "must be a number of bytes such as 1048576, 50 MB or 50 MiB"
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(\d{1,5})")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _URL: Final = re.compile(r"https?://\S+")
@@ -44,9 +46,21 @@ def _size(value: object) -> object:
     if not isinstance(value, str):
         return value
     written = _SIZE.fullmatch(value.strip())
-    if written is None or written[2].upper() not in _UNITS:
-        raise ValueError("must be a number of bytes such as 1048576, 50 MB or 50 MiB")
-    return int(float(written[1]) * _UNITS[written[2].upper()])
+    if written is None or written[2] not in _UNITS:
+        raise ValueError(_unclear(*written.groups()) if written else _NO_SIZE)
+    return int(float(written[1]) * _UNITS[written[2]])
+
+
+def _unclear(number: str, unit: str) -> str:
+    """What is wrong with a unit that is nearly one: lower-case letters are bits to some and bytes to others."""
+    nearly = _NEARLY_UNIT.fullmatch(unit)
+    if nearly is None:
+        return _NO_SIZE
+    prefix = nearly[1].upper()
+    either = f"{number} {'k' if prefix == 'K' else prefix}B or {number} {prefix}iB" if prefix else f"{number} B"
+    if nearly[2] and not nearly[2].startswith("B"):
+        return f"has the unit {unit}, which may mean bits: for bytes write {either}"
+    return f"has no clear unit: write {either}"
 
 
 def _addresses(value: object) -> object:

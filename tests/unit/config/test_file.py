@@ -215,6 +215,16 @@ def test_key_without_a_value_is_not_given() -> None:
             "in seconds",
         ),
         (
+            ("topics:", "topics_interval_s: 5 M, topics:"),
+            "links[0].topics_interval_s must be a plain number: the key's name ends in its unit",
+            "in seconds",
+        ),
+        (
+            ("topics:", "limits: {bytes_per_s: 10 Mb}, topics:"),
+            "links[0].limits.bytes_per_s has the unit Mb, which may mean bits: for bytes write 10 MB or 10 MiB",
+            "bytes_per_s: Bytes copied",
+        ),
+        (
             ("topics:", "limits: {bytes_per_s: 5 Mib/s}, topics:"),
             "links[0].limits.bytes_per_s must be a number of bytes such as",
             "bytes_per_s: Bytes copied",

@@ -20,9 +20,12 @@ SIZE: TypeAdapter[int] = TypeAdapter(schema.Size)
         ("1048576", 1048576),
         ("512 B", 512),
         ("64KiB", 65536),
+        ("5 kB", 5000),
+        ("5 KB", 5000),
         ("50 MB", 50_000_000),
-        ("50 mib", 52_428_800),
+        ("50 MiB", 52_428_800),
         ("1.5 GiB", 1_610_612_736),
+        ("2TB", 2 * 10**12),
     ],
 )
 def test_size(text: object, size_bytes: int) -> None:
@@ -30,11 +33,34 @@ def test_size(text: object, size_bytes: int) -> None:
     assert SIZE.validate_python(text, strict=True) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "-1", "50 Mbit", "50 MiB/s", "1e6", "1.5.2 MB", True])
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "50 MiB/s", "1e6", "1.5.2 MB", "50 hunter2", "12 secrets", True])
 def test_unclear_size_is_refused(text: object) -> None:
-    """Bits, rates and anything that might mean something else are not guessed at."""
-    with pytest.raises(ValidationError):
+    """Rates and anything that might mean something else are not guessed at, nor repeated: it may be a secret."""
+    with pytest.raises(ValidationError) as refused:
         SIZE.validate_python(text, strict=True)
+    assert "hunter2" not in refused.value.errors()[0]["msg"]
+    assert "secrets" not in refused.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("10 Mb", "has the unit Mb, which may mean bits: for bytes write 10 MB or 10 MiB"),
+        ("10Kb", "has the unit Kb, which may mean bits: for bytes write 10 kB or 10 KiB"),
+        ("1.5 gib", "has the unit gib, which may mean bits: for bytes write 1.5 GB or 1.5 GiB"),
+        ("50 Mbit", "has the unit Mbit, which may mean bits: for bytes write 50 MB or 50 MiB"),
+        ("7 b", "has the unit b, which may mean bits: for bytes write 7 B"),
+        ("10 M", "has no clear unit: write 10 MB or 10 MiB"),
+        ("10 ki", "has no clear unit: write 10 kB or 10 KiB"),
+        ("10 mB", "has no clear unit: write 10 MB or 10 MiB"),
+        ("10 MIB", "has no clear unit: write 10 MB or 10 MiB"),
+    ],
+)
+def test_ambiguous_unit_is_refused_with_what_to_write(text: str, meant: str) -> None:
+    """Whoever writes bits, or a unit in another case, is told both units that may be meant."""
+    with pytest.raises(ValidationError) as refused:
+        SIZE.validate_python(text, strict=True)
+    assert meant in refused.value.errors()[0]["msg"]
 
 
 @given(st.integers(1, 10**6), st.sampled_from(["KiB", "MiB", "GiB", "kB", "MB", "GB"]))

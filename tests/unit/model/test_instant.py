@@ -38,7 +38,21 @@ def test_forms(text: str, expected_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2026", "2026-13-01", "2026-01-01T25", "1767225600", "2 weeks", "-5", "08:30", "²"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "2026",
+        "2026-13-01",
+        "2026-01-01T25",
+        "1767225600",
+        "2 weeks",
+        "-5",
+        "08:30",
+        "²",
+        "5 M",
+        "5min",
+    ],
 )
 def test_what_is_no_point_in_time(text: str) -> None:
     """Anything else is refused with the forms that work; seconds since the epoch are not taken for ms."""
