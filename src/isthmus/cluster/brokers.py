@@ -5,11 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kafka.protocol.admin import DescribeClusterRequest
-from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 from kafka.protocol.metadata import MetadataRequest
 
+from isthmus.cluster.features import supported_levels
+from isthmus.model.releases import Releases, releases_of
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Broker
@@ -31,6 +33,8 @@ class Operation(enum.IntEnum):
 
 
 Operations = frozenset[Operation]
+
+_METADATA_VERSION: Final = "metadata.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +98,14 @@ async def topic_operations(client: Client, names: Collection[str]) -> dict[str, 
     }
 
 
-async def broker_version(client: Client, node_id: int) -> tuple[int, ...]:
-    """The newest Kafka release whose messages the broker offers, such as `(4, 0)`: at least that.
+async def broker_releases(client: Client, node_id: int) -> Releases:
+    """The Kafka releases a broker may be, by the messages it offers and the metadata it supports.
 
     :raises ClusterError: The broker did not answer.
     """
     connection = await client.connection(node_id)
-    inferred = infer_broker_version_from_api_versions(dict(connection.api_versions))
-    return tuple(int(part) for part in inferred)
+    levels = await supported_levels(client, node_id)
+    return releases_of(connection.api_versions, metadata_level_max=levels.get(_METADATA_VERSION))
 
 
 def _operations(numbers: Iterable[int]) -> Operations:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from isthmus.cluster.brokers import broker_version, describe_cluster
+from isthmus.cluster.brokers import broker_releases, describe_cluster
 from isthmus.cluster.features import features
 from isthmus.cluster.partitions import partition_states
 from isthmus.cluster.quorum import NOT_TOLD, quorum_findings
@@ -107,11 +107,11 @@ async def metadata_mode(client: Client) -> Mode:
 
 
 async def _brokers(client: Client, brokers: dict[int, Broker], fenced: frozenset[int]) -> tuple[BrokerDescription, ...]:
-    """The brokers with their versions, without the version where one does not answer."""
+    """The brokers with their releases, as far as they answer."""
 
     async def version(node_id: int) -> str | None:
         try:
-            return None if node_id in fenced else ".".join(map(str, await broker_version(client, node_id)))
+            return None if node_id in fenced else str(await broker_releases(client, node_id))
         except ClusterError:
             return None
 

@@ -7,6 +7,7 @@ from typing import Final
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from isthmus import __version__
+from isthmus.errors import UnsupportedByBroker
 from isthmus.model.description import Feature
 from isthmus.wire.client import Client
 
@@ -18,8 +19,7 @@ async def features(client: Client) -> tuple[Feature, ...] | None:
 
     :raises ClusterError: No broker answered.
     """
-    request = ApiVersionsRequest(client_software_name="isthmus", client_software_version=__version__, min_version=3)
-    answer = await client.any(request)
+    answer = await client.any(_request())
     if answer.finalized_features_epoch == _UNKNOWN_EPOCH:
         return None
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
@@ -33,3 +33,19 @@ async def features(client: Client) -> tuple[Feature, ...] | None:
         )
         for name in sorted({*levels, *supported})
     )
+
+
+async def supported_levels(client: Client, node_id: int) -> dict[str, int]:
+    """The highest level of each feature that one broker supports; none with ZooKeeper and before KIP-584.
+
+    :raises ClusterError: The broker did not answer.
+    """
+    try:
+        answer = await client.broker(node_id, _request())
+    except UnsupportedByBroker:
+        return {}
+    return {feature.name: int(feature.max_version) for feature in answer.supported_features}
+
+
+def _request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="isthmus", client_software_version=__version__, min_version=3)

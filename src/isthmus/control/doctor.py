@@ -15,7 +15,7 @@ from typing import Final
 
 from isthmus.cluster.brokers import (
     ClusterDescription,
-    broker_version,
+    broker_releases,
     describe_cluster,
     topic_operations,
 )
@@ -37,6 +37,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.releases import Releases, hull
 from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
@@ -101,19 +102,18 @@ async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Find
     findings = [_ok(alias, "reachability", f"cluster id {description.cluster_id}, {counted(len(brokers), 'broker')}")]
     versions = await asyncio.gather(*(_version(client, node_id) for node_id in brokers))
     findings.extend(finding for finding in versions if isinstance(finding, Finding))
-    known = sorted({number for number in versions if not isinstance(number, Finding)})
+    known = [releases for releases in versions if isinstance(releases, Releases)]
     if known:
-        spans = " to ".join(".".join(map(str, number)) for number in dict.fromkeys((known[0], known[-1])))
-        findings.append(_ok(alias, "version", f"the brokers offer what Kafka {spans} offers"))
+        findings.append(_ok(alias, "version", f"the brokers offer what Kafka {hull(known)} offers"))
     findings.extend(_security(client.cluster))
     findings.append(await _clock(client))
     findings.extend(await standing.cluster_findings(client, description))
     return description, findings
 
 
-async def _version(client: Client, node_id: int) -> tuple[int, ...] | Finding:
+async def _version(client: Client, node_id: int) -> Releases | Finding:
     try:
-        return await broker_version(client, node_id)
+        return await broker_releases(client, node_id)
     except ClusterError as error:
         return _error(client.cluster.alias, f"broker {node_id}", error)
 

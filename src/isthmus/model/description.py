@@ -20,7 +20,9 @@ class Mode(enum.StrEnum):
 
 
 class BrokerDescription(NamedTuple):
-    """One broker at the listener we came through. `version` is the newest Kafka whose messages it offers.
+    """One broker at the listener we came through. `version` is the Kafka release it is by what it offers.
+
+    Where releases offer the same it names them: `3.3 or 3.4`.
 
     A fenced broker (KIP-841) is registered and serves nobody: it is starting, stopped or cut off.
     """

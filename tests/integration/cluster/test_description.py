@@ -63,7 +63,7 @@ def test_cluster_is_what_others_say_it_is(east3: LocalCluster, topic: TopicNamer
     assert report.cluster_id == told.cluster_id
     assert is_cluster_id(report.cluster_id)
     assert {(b.node_id, b.endpoint) for b in report.brokers} == {(n.id, f"{n.host}:{n.port}") for n in told.nodes}
-    assert {broker.version for broker in report.brokers} == {"4.3"}
+    assert {broker.version for broker in report.brokers} == {"4.4"}
     assert report.mode is Mode.KRAFT
     assert report.quorum is not None
     assert (report.quorum.leader_id, report.quorum.leader_epoch) == leader
