@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isthmus.cluster.offsets import LogRange
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.remedies import Extent, keep_or_delete
 
 
 class Audit:
@@ -19,7 +21,8 @@ class Audit:
     lane has since reported and still stands before the end that was seen first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, target: Cluster) -> None:
+        self._target = target
         self._suspected: dict[LaneKey, int] = {}
 
     def look(
@@ -37,15 +40,15 @@ class Audit:
                 end = min(self._suspected.get(lane, log.end), log.end)
                 suspected[lane] = end
                 if lane in self._suspected and report.position < end:
-                    found[lane] = _problem(report.position, log.end)
+                    found[lane] = _problem(lane, self._target, report.position, log.end)
         self._suspected = suspected
         return found
 
 
-def _problem(position: int, end: int) -> Problem:
+def _problem(lane: LaneKey, target: Cluster, position: int, end: int) -> Problem:
     return Problem(
         f"somebody else wrote to the target partition: Isthmus wrote up to offset {position}, "
         f"and the log ends at {end}",
-        "Take WRITE on the target topic from everybody else, then delete the target topic and run "
-        "again: Kafka cannot take records back.",
+        "Deny WRITE on the target topic to all but Isthmus. Kafka cannot take records back. "
+        + keep_or_delete(lane.topic, target, [Extent(lane.partition, position, end)]),
     )

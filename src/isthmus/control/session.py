@@ -75,7 +75,7 @@ class Session:
             remember=self._remember,
         )
         self._goal = Goal(source)
-        self._audit = Audit()
+        self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
         self._groups_pass: int | None = None
         self._groups = GroupLoop(link, source, target, ledger) if link.groups.is_configured else None
@@ -292,7 +292,7 @@ class Session:
     async def _audit_when_due(self) -> None:
         if self._ledger.problem is not None:
             # Lanes cannot report now: nothing may be concluded from what they last said.
-            self._audit = Audit()
+            self._audit = Audit(self._link.target)
         elif time.monotonic() - self._audited_at > AUDIT_S:
             self._audited_at = time.monotonic()
             partitions = [(lane.target_topic, lane.partition) for lane in self._runnable()]

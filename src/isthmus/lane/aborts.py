@@ -34,10 +34,10 @@ UNVERIFIED: Final = frozenset(
 )
 """Answers of a broker that asked a coordinator, which knows nothing of the transaction: nothing was appended."""
 ONCE_HINT: Final = (
-    "Delete the target topic and run again. With transaction.partition.verification.enable=false on the target's "
+    "With transaction.partition.verification.enable=false on the target's "
     "brokers and ALTER on the cluster Isthmus ends transactions itself, exactly once (docs/guarantees.md)."
 )
-"""What to do about a control record too many."""
+"""How a control record too many is avoided."""
 
 
 @dataclass(slots=True, kw_only=True)

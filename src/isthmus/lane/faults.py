@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
+from isthmus.errors import ClusterError
+from isthmus.lane.judgement import state_of
 from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, crc_ok
@@ -50,7 +52,11 @@ class Faults:
                 LaneState.DIVERGED,
                 f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
                 f"[{fetched.diverged_at}, {run.read_offset}) that were read are gone there",
-                "Delete the target topic to mirror the source as it is now, or keep it and exclude the topic.",
+                keep_or_delete(
+                    run.target[0],
+                    self._target.client.cluster,
+                    [Extent(run.target[1], fetched.diverged_at, run.writer.next_offset)],
+                ),
             )
         elif code == codes.OFFSET_OUT_OF_RANGE:
             self._out_of_range(run, fetched)
@@ -78,7 +84,7 @@ class Faults:
             # What was read before the records went can still be written; the gap begins behind it.
             run.is_cut = True
         elif fetched.log_start > run.read_offset == run.writer.position and not run.lane.continues_after_gap:
-            pass_gap(run, Gap(run.writer.position, fetched.log_start))
+            pass_gap(run, Gap(run.writer.position, fetched.log_start), self._target.client.cluster)
         else:
             # Either end of the source's log may be the reason; looking at both logs tells which.
             self._resolver.add(run, RETRY_S)
@@ -106,7 +112,7 @@ class Faults:
         """A source broker does not answer."""
         for run in runs:
             self._engine.stop_reading(run)
-            run.fail(_state_of(error, LaneState.SOURCE_UNAVAILABLE), str(error), error.hint)
+            run.fail(state_of(error, LaneState.SOURCE_UNAVAILABLE), str(error), error.hint)
             self._source.forget(*run.source)
             self._engine.reroute(run)
 
@@ -124,7 +130,8 @@ class Faults:
                     LaneState.FOREIGN_WRITE,
                     f"a batch for target offset {run.writer.position} was appended elsewhere ({said}): somebody else "
                     "writes to the partition",
-                    "Deny WRITE on the target topic to all but Isthmus, delete the topic and run again.",
+                    "Deny WRITE on the target topic to all but Isthmus. "
+                    + keep_or_delete_unknown(run.target[0], self._target.client.cluster, run.target[1]),
                 )
             case Verdict.DENIED:
                 run.fail(
@@ -185,11 +192,7 @@ class Faults:
 
     def write_failed(self, run: LaneRun, error: ClusterError) -> None:
         """A request for one lane failed at the target."""
-        state = _state_of(error, LaneState.TARGET_UNAVAILABLE)
+        state = state_of(error, LaneState.TARGET_UNAVAILABLE)
         run.fail(state, str(error), error.hint)
         self._target.forget(*run.target)
         self._resolver.add(run, DENIED_RETRY_S if state is LaneState.NOT_AUTHORIZED else 0.0)
-
-
-def _state_of(error: ClusterError, otherwise: LaneState) -> LaneState:
-    return LaneState.NOT_AUTHORIZED if isinstance(error, AuthenticationFailed | NotAuthorized) else otherwise

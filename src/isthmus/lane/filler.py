@@ -25,7 +25,11 @@ def filler(count: int, timestamp: int) -> Batch:
 
 
 def is_filler(batch: Batch) -> bool:
-    """Whether a batch of the target's log is one of ours to be deleted."""
+    """Whether a batch of the target's log is one of ours to be deleted.
+
+    :raises ValueError: It cannot be decoded.
+    """
     if batch.is_control or batch.magic != 2 or batch.codec != _ZSTD:
         return False
-    return records_of(batch)[0].key == FILLER_KEY
+    records = records_of(batch)
+    return bool(records) and records[0].key == FILLER_KEY

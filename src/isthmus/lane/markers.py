@@ -21,6 +21,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.transaction import Transaction
 from isthmus.model.lane import LaneState
+from isthmus.model.remedies import keep_or_delete_unknown
 from isthmus.model.transactions import marker_producer_ids
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
@@ -184,7 +185,7 @@ class Markers:
             LaneState.FOREIGN_WRITE,
             f"the target's log ends at {log_end} where {end} was expected: a control record was written twice (the "
             "coordinator does so when a leader goes) or somebody else writes to the partition",
-            ONCE_HINT,
+            f"{keep_or_delete_unknown(run.target[0], self._routes.client.cluster, run.target[1])} {ONCE_HINT}",
         )
         raise Refused
 

@@ -11,20 +11,24 @@ import time
 from typing import Any, Final, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
+from isthmus.lane.judgement import LOOKS, diverged, gap_before, stopped_by
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds, bounds
-from isthmus.lane.tail import Tails
+from isthmus.lane.tail import Tails, sight_of
 from isthmus.lane.target import look
 from isthmus.lane.writer import Look, Place
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.remedies import BEGIN_ANEW, Extent, recreated
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 
 RETRY_S: Final = 0.1
 DENIED_RETRY_S: Final = 5.0
 DOUBT_S: Final = 1.0
+_SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 
 
 class Placing(Protocol):
@@ -117,7 +121,7 @@ class Resolver:
             if run in believed:
                 self._decide(run)
             else:
-                self.add(run, DENIED_RETRY_S if run.state is LaneState.BLOCKED else RETRY_S)
+                self.add(run, DENIED_RETRY_S if run.state in _SLOW else RETRY_S)
 
     async def _freshen(self, routes: Routes, runs: list[LaneRun], side: str) -> None:
         keys = [run.source if side == "source" else run.target for run in runs]
@@ -139,8 +143,9 @@ class Resolver:
                 run.fail(
                     LaneState.TOPIC_RECREATED,
                     f"the {side} topic {topic} was deleted and created again: its records are others now",
-                    f"Decide which data is right; then delete the target topic {run.lane.target_topic} and run again "
-                    "to mirror the new source topic from its beginning.",
+                    BEGIN_ANEW
+                    if side == "target"
+                    else recreated(run.target[0], self._target.client.cluster, [_held(run)]),
                 )
                 return False
             except TopicGone:
@@ -218,20 +223,15 @@ class Resolver:
 
     def _decide(self, run: LaneRun) -> None:
         position = run.writer.position
-        if position > run.source_end:
-            # A new leader's high watermark lags for a moment, so one look is not enough.
+        sight = sight_of(run, self._target.client.cluster)
+        if sight.is_beyond:
             self._doubts[run] = self._doubts.get(run, 0) + 1
-            if self._doubts[run] < 3:
+            if self._doubts[run] < LOOKS:
                 run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
                 self.add(run, DOUBT_S)
                 return
-            run.fail(
-                LaneState.DIVERGED,
-                f"the target ends at {position}, the source at {run.source_end}: offsets "
-                f"[{run.source_end}, {position}) exist only at the target",
-                "The source lost records (unclean election) or the topic was refilled, or somebody writes to the "
-                "target. Delete the target topic to mirror it anew, or keep it and exclude the topic.",
-            )
+            problem = diverged(sight)
+            run.fail(LaneState.DIVERGED, problem.message, problem.hint)
             return
         self._doubts.pop(run, None)
         is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
@@ -241,22 +241,25 @@ class Resolver:
 
     def _pass_gap(self, run: LaneRun) -> bool:
         """Whether a lane may go on although the source begins above its position."""
-        if run.writer.position == 0 or run.prefix_end >= 0:
+        target = self._target.client.cluster
+        gap = gap_before(sight_of(run, target), is_filling=run.prefix_end >= 0)
+        if gap is None:
             run.prefix_end = run.source_start
             return True
-        return pass_gap(run, Gap(run.writer.position, run.source_start))
+        return pass_gap(run, gap, target)
 
 
-def pass_gap(run: LaneRun, gap: Gap) -> bool:
+def _held(run: LaneRun) -> Extent:
+    """What the target holds of a lane, as far as is known."""
+    return Extent(run.lane.partition, run.target_start, run.writer.position)
+
+
+def pass_gap(run: LaneRun, gap: Gap, target: Cluster) -> bool:
     """Record that the source deleted what was not copied yet; whether the lane is configured to go on."""
     if run.lane.continues_after_gap:
         if gap not in run.gaps:
             run.gaps.append(gap)
         return True
-    run.fail(
-        LaneState.DATA_GAP,
-        f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
-        "Set on_data_gap: continue on the link to record the gap and go on, or delete the target topic to start anew. "
-        "A longer retention at the source avoids this.",
-    )
+    problem = stopped_by(sight_of(run, target), gap)
+    run.fail(LaneState.DATA_GAP, problem.message, problem.hint)
     return False

@@ -42,7 +42,8 @@ class LaneRun:
     are in the log. `is_placed` says that the writer knows its place and the fast path may send, `is_busy` that the slow
     path owns it for the moment, `is_cut` that what comes after `pending` cannot be read (deleted, damaged), `is_full`
     that nothing is read until some of `pending` is written, `is_spoilt` that `pending` is damaged and has to be read
-    again. `tail_check` is what has still to be done before the end of the target's log is believed to be ours. `ending`
+    again. `tail_check` is what has still to be done before the end of the target's log is believed to be ours;
+    `target_start` is where that log began when its end was looked at, 0 while that is not known. `ending`
     holds the producers of the source whose transactions here a coordinator may still be ending: until it is done it may
     write one more control record.
     """
@@ -58,6 +59,7 @@ class LaneRun:
     read_epoch: int = -1
     source_start: int = -1
     source_end: int = -1
+    target_start: int = 0
     is_placed: bool = False
     is_busy: bool = False
     is_queued: bool = False

@@ -1,24 +1,20 @@
-"""The end of the target's log, held against the source: is it our work?
-
-Our producer id alone does not tell: after a foreign write records of ours may stand behind it, at wrong offsets. So
-the last record is compared with what the source has at the same offset.
-"""
+"""The ends of both logs, read for many lanes at once and held against each other (`judgement` has the rules)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from isthmus.errors import ClusterError, Unreachable
-from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT
-from isthmus.lane.filler import is_filler
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
+from isthmus.lane.judgement import Judgement, Sight, Weight, compare, unanswered, undecodable, weigh
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
-from isthmus.model.lane import LaneState
-from isthmus.model.transactions import is_lone
+from isthmus.lane.source import Bounds
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.connection import Connection
@@ -31,95 +27,126 @@ _RESPONSE_BYTES: Final = 32 << 20
 _PARTITION_BYTES: Final = 2 << 20
 _NO_ANSWER: Final = Unreachable("the last batch could not be read")
 
-Found = Batch | ClusterError | None
+
+class Read(NamedTuple):
+    """The first batch at or behind an offset, None where the log has none; `log_start` is -1 where it is not told."""
+
+    batch: Batch | None
+    log_start: int
+
+
+Found = Read | ClusterError
+
+
+class Look(NamedTuple):
+    """A lane whose end is in doubt: what is seen of it, and what it takes to believe its end."""
+
+    lane: Lane
+    sight: Sight
+    check: TailCheck
+
+
+class Judged(NamedTuple):
+    """What a look brought: the sight with what was learnt of the target's log, and the judgement."""
+
+    sight: Sight
+    judgement: Judgement
 
 
 class Tails:
-    """Looks at the last batches of many lanes at once."""
+    """Looks at the last batches of many lanes at once. Without a `producer` nothing is known to be ours."""
 
-    def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity) -> None:
+    def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity | None) -> None:
         self._source = source
         self._target = target
-        self._ours = (producer.producer_id, producer.marker_producer_id)
+        self._ours = () if producer is None else (producer.producer_id, producer.marker_producer_id)
 
     async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
         """The lanes whose target is not in doubt. Of the others the state tells whether that is for good or for now."""
         doubted = [run for run in runs if run.tail_check is not TailCheck.DONE and run.writer.position > 0]
-        wants = {run.target: Want(run.lane.target_topic_id, run.writer.position - 1, -1, -1) for run in doubted}
-        tails = await _batches(self._target, wants)
-        compared = [run for run in doubted if not self._is_believed(run, tails[run.target])]
-        wants = {run.source: Want(run.lane.source_topic_id, run.writer.position - 1, -1, -1) for run in compared}
-        sources = await _batches(self._source, wants)
-        unsure = {run for run in compared if not self._is_confirmed(run, tails[run.target], sources[run.source])}
-        for run in runs:
-            if run not in unsure:
-                run.tail_check = TailCheck.DONE
-        return [run for run in runs if run not in unsure]
-
-    def _is_believed(self, run: LaneRun, tail: Found) -> bool:
-        """Whether the last batch needs no comparison: it is known, or the source has nothing to compare it with."""
-        if isinstance(tail, ClusterError):
-            return False
-        if tail is None or run.writer.position > run.source_end:
-            return True
-        if run.writer.position <= run.source_start:
-            if is_filler(tail):
+        cluster = self._target.client.cluster
+        judged = await self.judge([Look(run.lane, sight_of(run, cluster), run.tail_check) for run in doubted])
+        unsure: set[LaneRun] = set()
+        for run in doubted:
+            sight, judgement = judged[run.lane.key]
+            run.target_start = sight.target_start
+            run.ending.update(judgement.ending)
+            if judgement.has_fillers:
                 run.prefix_end = run.source_start
                 run.prefix_undeleted = True
-            return True
-        return run.tail_check is TailCheck.PRODUCER and tail.producer_id in self._ours
+            if judgement.state is not None and judgement.problem is not None:
+                run.fail(judgement.state, judgement.problem.message, judgement.problem.hint)
+                unsure.add(run)
+        believed = [run for run in runs if run not in unsure]
+        for run in believed:
+            run.tail_check = TailCheck.DONE
+        return believed
 
-    def _is_confirmed(self, run: LaneRun, tail: Found, source: Found) -> bool:
-        """Whether the last record of the target is the source's; if not, the lane is told why."""
-        if isinstance(tail, ClusterError):
-            run.fail(LaneState.TARGET_UNAVAILABLE, str(tail), tail.hint)
-            return False
-        if isinstance(source, ClusterError) or tail is None:
-            run.fail(LaneState.SOURCE_UNAVAILABLE, str(source), getattr(source, "hint", ""))
-            return False
-        offset = run.writer.position - 1
+    async def judge(self, looks: Iterable[Look]) -> dict[LaneKey, Judged]:
+        """Read the last batches at the target, and at the source those that have to be compared."""
+        waiting = {look.lane.key: look for look in looks}
+        judged: dict[LaneKey, Judged] = {}
+        tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in waiting.items()})
+        doubted: dict[LaneKey, tuple[Look, Batch]] = {}
+        for key, look in waiting.items():
+            outcome = self._weighed(look, tails[key])
+            if isinstance(outcome, Judged):
+                judged[key] = outcome
+            else:
+                doubted[key] = outcome
+        wants = {(look.lane.source_topic, key.partition): _at_source(look) for key, (look, _) in doubted.items()}
+        sources = await _batches(self._source, wants)
+        for key, (look, batch) in doubted.items():
+            found = sources[look.lane.source_topic, key.partition]
+            if isinstance(found, ClusterError):
+                judgement = _unread(look.lane.source_topic, found, LaneState.SOURCE_UNAVAILABLE)
+            else:
+                judgement = compare(look.sight, self._ours, batch, found.batch)
+            judged[key] = Judged(look.sight, judgement)
+        return judged
+
+    def _weighed(self, look: Look, found: Found) -> Judged | tuple[Look, Batch]:
+        """What the end of the target's log tells by itself, or the batch that has to be compared."""
+        sight = look.sight
+        if isinstance(found, BrokerRefused) and found.code == codes.OFFSET_OUT_OF_RANGE:
+            # All that was there is deleted. (At the source that may only just have happened: it is looked at again.)
+            return Judged(replace(sight, target_start=sight.position), Judgement())
+        if isinstance(found, ClusterError):
+            return Judged(sight, _unread(look.lane.target_topic, found, LaneState.TARGET_UNAVAILABLE))
+        sight = replace(sight, target_start=max(found.log_start, 0))
         try:
-            if is_copy(tail, source, offset, is_compacted=run.lane.is_compacted):
-                if tail.is_control and tail.producer_id not in self._ours and not is_lone(tail.producer_id):
-                    # A coordinator wrote it, and may write it once more until it is heard that it need not.
-                    run.ending.update({NO_PRODUCER} if source is None else {NO_PRODUCER, source.producer_id})
-                return True
+            weight = weigh(sight, look.check, self._ours, found.batch)
         except ValueError as error:
-            run.fail(
-                LaneState.BLOCKED,
-                f"the end of the target's log cannot be compared with the source: {error}",
-                "Check the disks of the brokers (kafka-dump-log --deep-iteration names the batch).",
-            )
-            return False
-        if tail.is_control:
-            what = (
-                "a control record where the source has a record: a coordinator wrote the end of an aborted transaction "
-                "twice, or ended one that nobody went on with in time, or somebody else writes to the partition"
-            )
-            hint = ONCE_HINT
-        else:
-            what = f"not the source's record but one of producer {tail.producer_id}: somebody else writes to it"
-            hint = "Mirror into a topic of its own: delete the target topic, or exclude this one. Deny WRITE to others."
-        run.fail(LaneState.FOREIGN_WRITE, f"what the target has at offset {offset} is {what}", hint)
-        return False
+            return Judged(sight, undecodable(error))
+        if weight is Weight.DOUBTED and found.batch is not None:
+            return look._replace(sight=sight), found.batch
+        return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
 
 
-def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool) -> bool:
-    """Whether `tail` shows at `offset` what the source has there, `source` being its first batch from there on.
+def sight_of(run: LaneRun, target: Cluster) -> Sight:
+    """What an engine sees of a lane."""
+    return Sight(
+        key=run.lane.key,
+        target=target,
+        position=run.writer.position,
+        source=Bounds(run.source_start, run.source_end),
+        target_start=run.target_start,
+        is_compacted=run.lane.is_compacted,
+    )
 
-    Where the source has no record (a control batch, a hole) the target must have none either, unless the source's log
-    cleaner may have taken it (`is_compacted`).
 
-    :raises ValueError: One of the batches cannot be decoded.
-    """
-    wanted = None if source is None else _record_at(source, offset)
-    return (wanted is None and is_compacted) or _record_at(tail, offset) == wanted
+def _at_target(look: Look) -> Want:
+    return Want(look.lane.target_topic_id, look.sight.position - 1, -1, -1)
 
 
-def _record_at(batch: Batch, offset: int) -> Record | None:
-    if batch.is_control:
-        return None
-    return next((record for record in records_of(batch) if record.offset == offset), None)
+def _at_source(look: Look) -> Want:
+    return Want(look.lane.source_topic_id, look.sight.position - 1, -1, -1)
+
+
+def _unread(topic: str, error: ClusterError, state: LaneState) -> Judgement:
+    if isinstance(error, NotAuthorized):
+        error = NotAuthorized(error.message, cluster=error.cluster, hint=f"Grant READ on topic {topic}.")
+    return unanswered(error, state)
 
 
 async def _batches(routes: Routes, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Found]:
@@ -129,33 +156,34 @@ async def _batches(routes: Routes, wants: Mapping[PartitionKey, Want]) -> dict[P
     return {key: answers.get(key, _NO_ANSWER) for key in wants}
 
 
-async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Batch | None]:
-    """The first batch at or behind each wanted offset; None where the log has none.
-
-    Partitions about which the broker answered an error are left out.
+async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Found]:
+    """The first batch at or behind each wanted offset, or what the broker says instead.
 
     :raises ClusterError: The broker did not answer, or not with record batches.
     """
-    found: dict[PartitionKey, Batch | None] = {}
+    found: dict[PartitionKey, Found] = {}
     waiting = dict(wants)
     while waiting:
         chunk = dict(islice(waiting.items(), _AT_ONCE))
         answers = await _read_once(connection, chunk)
         # While others got theirs there may have been no room for a batch: it comes with the next answer.
-        is_room_left = not any(batch for _, batch in answers.values())
+        is_room_left = not any(read.batch for _, read in answers.values())
         for key in chunk:
-            error_code, batch = answers.get(key, (codes.UNKNOWN_TOPIC_OR_PARTITION, None))
-            if batch is None and error_code == codes.NONE and not is_room_left:
+            error_code, read = answers.get(key, (codes.UNKNOWN_TOPIC_OR_PARTITION, Read(None, -1)))
+            if read.batch is None and error_code == codes.NONE and not is_room_left:
                 continue
-            if error_code in (codes.NONE, codes.OFFSET_OUT_OF_RANGE):
-                found[key] = batch
+            if error_code == codes.NONE:
+                found[key] = read
+            else:
+                what = f"reading {key[0]}-{key[1]} at offset {wants[key].offset}"
+                found[key] = codes.error_for(error_code, what, cluster=connection.cluster)
             del waiting[key]
     return found
 
 
 async def _read_once(
     connection: Connection, wants: Mapping[PartitionKey, Want]
-) -> dict[PartitionKey, tuple[int, Batch | None]]:
+) -> dict[PartitionKey, tuple[int, Read]]:
     """One fetch outside any session: error code and first batch by partition."""
     session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
     for key, want in wants.items():
@@ -170,6 +198,12 @@ async def _read_once(
     if answer.error_code != codes.NONE:
         raise ClusterError(f"{connection.where} refused a fetch: {codes.name_of(answer.error_code)}")
     try:
-        return {p.key: (p.error_code, next(scan(p.records), None)) for p in session.partitions(answer)}
+        return {p.key: (p.error_code, Read(_first(p.records), p.log_start)) for p in session.partitions(answer)}
     except ValueError as error:
         raise ClusterError(f"{connection.where} has an unreadable batch: {error}") from error
+
+
+def _first(records: bytes) -> Batch | None:
+    """The first batch, without what came behind it: that may be a thousand times as much."""
+    batch = next(scan(records), None)
+    return None if batch is None else batch._replace(view=memoryview(bytes(batch.view)))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from isthmus.cluster.offsets import LogRange
 from isthmus.control.audit import Audit
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 
 KEY = LaneKey("orders", 0)
+WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
 
 
 def looked(audit: Audit, end: int, position: int, state: LaneState = LaneState.ACTIVE) -> bool:
@@ -17,21 +19,21 @@ def looked(audit: Audit, end: int, position: int, state: LaneState = LaneState.A
 
 def test_a_log_that_stays_ahead_of_its_lane_was_written_to() -> None:
     """The second look at a log that ends behind the lane's position finds it."""
-    audit = Audit()
+    audit = Audit(WEST)
     assert not looked(audit, end=11, position=10)
     assert looked(audit, end=11, position=10)
 
 
 def test_a_lane_that_catches_up_wrote_itself() -> None:
     """A report may be older than the log's end, however often: the lane gets there later."""
-    audit = Audit()
+    audit = Audit(WEST)
     for offset in range(0, 100, 10):
         assert not looked(audit, end=offset + 10, position=offset)
 
 
 def test_suspicion_ends_when_lane_and_log_agree() -> None:
     """One look at a time counts: what was explained is forgotten."""
-    audit = Audit()
+    audit = Audit(WEST)
     assert not looked(audit, end=11, position=10)
     assert not looked(audit, end=11, position=11)
     assert not looked(audit, end=12, position=11)
@@ -39,7 +41,7 @@ def test_suspicion_ends_when_lane_and_log_agree() -> None:
 
 def test_lanes_that_are_not_active_prove_nothing() -> None:
     """A lane that lost its target does not know how far it came."""
-    audit = Audit()
+    audit = Audit(WEST)
     for _ in range(3):
         assert not looked(audit, end=11, position=10, state=LaneState.TARGET_UNAVAILABLE)
         assert not looked(audit, end=11, position=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.lane.tail import is_copy
+from isthmus.lane.judgement import is_copy
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
 RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(6)]

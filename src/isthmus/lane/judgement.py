@@ -1,0 +1,213 @@
+"""What the ends of both logs say of a lane before anything is written: rules alone, the same for a run and for a plan.
+
+Our producer id alone does not tell whether the end of the target's log is our work: after a foreign write records of
+ours may stand behind it, at wrong offsets. So the last record is compared with what the source has at the same offset.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
+from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT
+from isthmus.lane.filler import is_filler
+from isthmus.lane.rebatch import Record, records_of
+from isthmus.lane.run import TailCheck
+from isthmus.lane.source import Bounds
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Gap, LaneKey, LaneState, Problem
+from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
+from isthmus.model.transactions import is_lone
+from isthmus.wire.batch import Batch
+
+LOOKS: Final = 3
+"""So often a source has to end before its target until that is believed: a new leader's high watermark lags a while."""
+UNAVAILABLE: Final = frozenset({LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What is seen of one lane: where the target's log begins and ends (`position`), and the bounds of the source's.
+
+    `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known.
+    """
+
+    key: LaneKey
+    target: Cluster
+    position: int
+    source: Bounds
+    target_start: int = 0
+    is_compacted: bool = False
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the target holds more than the source has to be copied."""
+        return self.position > self.source.stable_end
+
+    def extent(self, offset_begin: int, offset_end: int) -> Extent:
+        """What of these offsets the target may still have."""
+        return Extent(self.key.partition, max(offset_begin, self.target_start), offset_end)
+
+
+class Weight(enum.Enum):
+    """What the last batch of the target's log is worth by itself."""
+
+    BELIEVED = enum.auto()
+    """It needs no comparison: it is known, or the source has nothing to compare it with."""
+    FILLERS = enum.auto()
+    """The log begins with fillers of ours."""
+    DOUBTED = enum.auto()
+    """It has to be compared with the source's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the end of the target's log amounts to. With a `state` the lane must not go on, for the reason given.
+
+    `has_fillers` says that the log begins with fillers. `ending` are producers of the source whose transactions here a
+    coordinator may still be ending.
+    """
+
+    state: LaneState | None = None
+    problem: Problem | None = None
+    has_fillers: bool = False
+    ending: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a run will find of one partition at its first look. `gap` is what it passes over, if it is told to go on."""
+
+    state: LaneState = LaneState.ACTIVE
+    problem: Problem | None = None
+    gap: Gap | None = None
+
+
+def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | None) -> Weight:
+    """Whether the last batch of the target (None: the log is empty) needs to be compared; `ours` are our producer ids.
+
+    :raises ValueError: The batch cannot be decoded.
+    """
+    if tail is None or sight.is_beyond:
+        return Weight.BELIEVED
+    if sight.position <= sight.source.start:
+        return Weight.FILLERS if is_filler(tail) else Weight.BELIEVED
+    is_known = check is TailCheck.PRODUCER and tail.producer_id in ours
+    return Weight.BELIEVED if is_known else Weight.DOUBTED
+
+
+def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | None) -> Judgement:
+    """Hold the last batch of the target against the source's first batch from that offset on."""
+    offset = sight.position - 1
+    try:
+        is_ours = is_copy(tail, source, offset, is_compacted=sight.is_compacted)
+    except ValueError as error:
+        return undecodable(error)
+    is_control_of_others = tail.is_control and tail.producer_id not in ours and not is_lone(tail.producer_id)
+    if not is_ours:
+        return _foreign(sight, tail)
+    if is_control_of_others:
+        # A coordinator wrote it, and may write it once more until it is heard that it need not.
+        return Judgement(ending=frozenset({NO_PRODUCER} if source is None else {NO_PRODUCER, source.producer_id}))
+    return Judgement()
+
+
+def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool) -> bool:
+    """Whether `tail` shows at `offset` what the source has there, `source` being its first batch from there on.
+
+    Where the source has no record (a control batch, a hole) the target must have none either, unless the source's log
+    cleaner may have taken it (`is_compacted`).
+
+    :raises ValueError: One of the batches cannot be decoded.
+    """
+    wanted = None if source is None else _record_at(source, offset)
+    return (wanted is None and is_compacted) or _record_at(tail, offset) == wanted
+
+
+def _record_at(batch: Batch, offset: int) -> Record | None:
+    if batch.is_control:
+        return None
+    return next((record for record in records_of(batch) if record.offset == offset), None)
+
+
+def _foreign(sight: Sight, tail: Batch) -> Judgement:
+    topic, partition = sight.key
+    ways = keep_or_delete_unknown(topic, sight.target, partition)
+    if tail.is_control:
+        what = (
+            "a control record where the source has a record: a coordinator wrote the end of an aborted transaction "
+            "twice, or ended one that nobody went on with in time, or somebody else writes to the partition"
+        )
+        hint = f"{ways} {ONCE_HINT}"
+    else:
+        what = f"not the source's record but one of producer {tail.producer_id}: somebody else writes to it"
+        hint = f"Deny WRITE on the target topic to all but Isthmus. {ways}"
+    message = f"what the target has at offset {sight.position - 1} is {what}"
+    return Judgement(state=LaneState.FOREIGN_WRITE, problem=Problem(message, hint))
+
+
+def undecodable(error: ValueError) -> Judgement:
+    """The end of one of the logs is damaged."""
+    problem = Problem(
+        f"the end of the target's log cannot be compared with the source: {error}",
+        "Check the disks of the brokers (kafka-dump-log --deep-iteration names the batch).",
+    )
+    return Judgement(state=LaneState.BLOCKED, problem=problem)
+
+
+def unanswered(error: ClusterError, otherwise: LaneState) -> Judgement:
+    """The end of one of the logs could not be read."""
+    return Judgement(state=state_of(error, otherwise), problem=Problem(str(error), error.hint))
+
+
+def state_of(error: ClusterError, otherwise: LaneState) -> LaneState:
+    """NOT_AUTHORIZED where a right is missing or a login was refused."""
+    return LaneState.NOT_AUTHORIZED if isinstance(error, AuthenticationFailed | NotAuthorized) else otherwise
+
+
+def diverged(sight: Sight) -> Problem:
+    """The target is beyond its source."""
+    end, position = sight.source.stable_end, sight.position
+    only_there = [sight.extent(end, position), _deleted_at_source(sight)]
+    return Problem(
+        f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target",
+        "The source lost records (unclean election) or the topic was refilled, or somebody writes to the target. "
+        + keep_or_delete(sight.key.topic, sight.target, only_there),
+    )
+
+
+def _deleted_at_source(sight: Sight) -> Extent:
+    """What retention has left at the target alone."""
+    return sight.extent(sight.target_start, min(sight.source.start, sight.position, sight.source.stable_end))
+
+
+def gap_before(sight: Sight, *, is_filling: bool) -> Gap | None:
+    """What the source deleted before it was copied. A log that is empty, or begins with fillers, is only beginning."""
+    if sight.position >= sight.source.start or sight.position == 0 or is_filling:
+        return None
+    return Gap(sight.position, sight.source.start)
+
+
+def stopped_by(sight: Sight, gap: Gap) -> Problem:
+    """The lane cannot go on without leaving out what the source has deleted."""
+    only_there = [sight.extent(sight.target_start, gap.offset_begin)]
+    return Problem(
+        f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
+        "Set on_data_gap: continue on the link to record the gap and go on, or start anew. A longer retention at the "
+        f"source avoids this. {keep_or_delete(sight.key.topic, sight.target, only_there)}",
+    )
+
+
+def outlook_of(sight: Sight, judgement: Judgement, *, continues_after_gap: bool) -> Outlook:
+    """What becomes of a lane of which this is seen, and whose end was judged."""
+    if judgement.state is not None:
+        return Outlook(state=judgement.state, problem=judgement.problem)
+    if sight.is_beyond:
+        return Outlook(state=LaneState.DIVERGED, problem=diverged(sight))
+    gap = gap_before(sight, is_filling=judgement.has_fillers)
+    if gap is None or continues_after_gap:
+        return Outlook(gap=gap)
+    return Outlook(state=LaneState.DATA_GAP, problem=stopped_by(sight, gap))

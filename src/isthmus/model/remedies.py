@@ -1,0 +1,98 @@
+"""What to do where a target topic stands in the way: deleting it loses what only it has, so that is said and counted.
+
+The same sentences for everybody: plans, lanes and the audit of idle partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from isthmus.model.cluster import Cluster
+
+BEGIN_ANEW: Final = (
+    "Run again: the topic is mirrored anew, from its beginning, into the target topic that is there then or is created."
+)
+"""What to do where the target topic is another one now, or gone."""
+_NAMED_MAX: Final = 5
+_UNKNOWN: Final = -1
+
+
+class Extent(NamedTuple):
+    """Offsets `[offset_begin, offset_end)` of one partition; the end is -1 where it is not known."""
+
+    partition: int
+    offset_begin: int
+    offset_end: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.offset_end != _UNKNOWN and self.offset_begin >= self.offset_end
+
+    @property
+    def records_max(self) -> int:
+        """How many records there can be at most."""
+        return max(self.offset_end - self.offset_begin, 0)
+
+
+def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[Extent]) -> str:
+    """The two ways out where a target topic has records that nobody else has: leave it as it is, or begin anew.
+
+    `only_there` is what the target alone has, as far as is known: control records are among its offsets, and what was
+    deleted since, so the count is an upper bound.
+    """
+    extents = [extent for extent in only_there if not extent.is_empty]
+    if not extents:
+        where = f"its partition {only_there[0].partition}" if len(only_there) == 1 else "it"
+        return f"Delete the target topic {topic} and run again: {where} has no record that the source lacks."
+    more = f" and {len(extents) - _NAMED_MAX} more partitions" if len(extents) > _NAMED_MAX else ""
+    named = ", ".join(_named(topic, extent) for extent in extents[:_NAMED_MAX]) + more
+    count = sum(extent.records_max for extent in extents)
+    is_counted = all(extent.offset_end != _UNKNOWN for extent in extents)
+    likewise = "" if len(extents) == 1 else " and likewise for the others"
+    lost = f"{named}, {f'at most {count:,} records' if is_counted else 'however many that are'}"
+    return _two_ways(topic, lost, f"{console_consumer(topic, target, extents[0])}{likewise}")
+
+
+def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
+    """As `keep_or_delete`, where somebody else wrote between records of ours and nobody has counted how much."""
+    lost = f"what others wrote to it (`isthmus verify --topic {topic}` lists and counts that)"
+    command = _command(topic, target, partition, "FIRST_OFFSET", "COUNT")
+    return _two_ways(topic, lost, command)
+
+
+def recreated(topic: str, target: Cluster, only_there: Sequence[Extent]) -> str:
+    """The source topic is another one now; the target holds the one before."""
+    return f"The target holds the topic that was deleted at the source. {keep_or_delete(topic, target, only_there)}"
+
+
+def console_consumer(topic: str, target: Cluster, extent: Extent) -> str:
+    """The command that writes the records of an extent into a file, with Kafka's own console consumer."""
+    # Where a log begins at 0 what is read may begin above it: an offset that is gone would be read from the end on.
+    begin = "earliest" if extent.offset_begin == 0 else str(extent.offset_begin)
+    count = "" if extent.offset_end == _UNKNOWN else str(extent.records_max)
+    return _command(topic, target, extent.partition, begin, count)
+
+
+def _two_ways(topic: str, lost: str, command: str) -> str:
+    return (
+        f"Deleting the target topic loses what only it has: {lost}. To keep that, exclude {topic} from the link "
+        "(topics.exclude), which leaves the target topic as it is. Or set it aside first: "
+        f"{command}; then delete the target topic and run again."
+    )
+
+
+def _named(topic: str, extent: Extent) -> str:
+    if extent.offset_end == _UNKNOWN:
+        return f"{topic}-{extent.partition} from offset {extent.offset_begin} on"
+    return f"offsets [{extent.offset_begin}, {extent.offset_end}) of {topic}-{extent.partition}"
+
+
+def _command(topic: str, target: Cluster, partition: int, begin: str, count: str) -> str:
+    login = "" if target.security.protocol == "PLAINTEXT" else " --consumer.config CLIENT_PROPERTIES"
+    limit = f" --max-messages {count}" if count else ""
+    shown = " ".join(f"--property print.{what}=true" for what in ("timestamp", "key", "headers"))
+    return (
+        f"`kafka-console-consumer --bootstrap-server {','.join(target.bootstrap_servers)}{login} --topic {topic} "
+        f"--partition {partition} --offset {begin}{limit} --timeout-ms 10000 {shown} > {topic}-{partition}.txt`"
+    )
