@@ -24,6 +24,7 @@ from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.model.state import ControllerState, LinkEvidence, link_state
 from isthmus.spark.lease import LinkContext
+from isthmus.spark.progress import Progress
 from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class LinkRun:
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._session: Session | None = None
+        self._progress = Progress()
         self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
 
@@ -116,7 +118,14 @@ class LinkRun:
                     expiration_ms=(await precautions(target)).expiration_ms or 0,
                 )
                 session = Session(
-                    context, link, source, target, ledger=ledger, claims=self._claims, has_claimed=self.has_claimed
+                    context,
+                    link,
+                    source,
+                    target,
+                    ledger=ledger,
+                    claims=self._claims,
+                    has_claimed=self.has_claimed,
+                    progress=self._progress,
                 )
                 self._session = session
                 self._problem = None
@@ -150,7 +159,7 @@ class LinkRun:
             is_paused=None in paused,
             has_begun=session is not None and session.has_begun,
         )
-        view = LanesView(controller=controller, reports=reports, ages_s={}, paused=paused)
+        view = LanesView(controller=controller, reports=reports, counts=self._progress.counts, ages_s={}, paused=paused)
         return LinkProgress(
             link=self.link.name,
             source=self.link.source.alias,
@@ -159,15 +168,15 @@ class LinkRun:
             controller=controller,
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
-            records=sum(report.records for report in reports.values()),
-            size_bytes=sum(report.size_bytes for report in reports.values()),
+            records=self._progress.records,
+            size_bytes=self._progress.size_bytes,
             problem=self._problem or (None if session is None else session.problem),
         )
 
     @property
     def latency(self) -> list[int]:
-        """The latencies of all records copied since the leases began, as a histogram."""
-        return [] if self._session is None else self._session.latency
+        """The latencies of all records copied, as a histogram."""
+        return self._progress.latency
 
     async def arrival(self) -> Arrival:
         """How far the link is on its way to what the source had."""

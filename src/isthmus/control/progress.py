@@ -10,6 +10,7 @@ from isthmus.control.plan import LinkPlan, TopicPlan, problem_dict
 from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.state import ControllerState, LaneEvidence, LinkState, lane_state
+from isthmus.spark.progress import Count
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPPED)
 
@@ -36,6 +37,10 @@ class PartitionProgress:
     state_age_s: float = 0.0
     source_age_s: float = 0.0
     target_age_s: float = 0.0
+
+    @property
+    def key(self) -> LaneKey:
+        return LaneKey(self.topic, self.partition)
 
     @property
     def lag_records(self) -> int:
@@ -206,12 +211,13 @@ class LinkProgress:
 class LanesView:
     """What a controller knows of its lanes at a moment.
 
-    `reports` are their newest and `ages_s` how long ago those were made, `paused` the topics an operator paused, `None`
-    among them standing for the whole link.
+    `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `paused` the
+    topics an operator paused, `None` among them standing for the whole link.
     """
 
     controller: ControllerState
     reports: Mapping[LaneKey, LaneReport]
+    counts: Mapping[LaneKey, Count]
     ages_s: Mapping[LaneKey, float]
     paused: frozenset[str | None] = frozenset()
 
@@ -267,7 +273,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         target_end=decision.target_end if position < 0 else position,
         source_end=source_end,
         source_start=0 if source is None else source.start,
-        records=0 if report is None else report.records,
+        records=view.counts[key].records if key in view.counts else 0,
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

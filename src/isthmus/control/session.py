@@ -26,10 +26,10 @@ from isthmus.ledger.documents import ControllerDocument, Document, GapDocument, 
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
-from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Link
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
+from isthmus.spark.progress import Progress
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -44,7 +44,7 @@ _HASTE: Final = 0.8
 class Session:
     """One link from the moment its ledger is open until it is closed.
 
-    `has_claimed` is set once the topics it wants were looked at.
+    `has_claimed` is set once the topics it wants were looked at. `progress` counts what it copies.
 
     A cluster that cannot be looked at for a while stops nothing else.
     """
@@ -59,6 +59,7 @@ class Session:
         ledger: LinkLedger,
         claims: Claims,
         has_claimed: asyncio.Event,
+        progress: Progress,
     ) -> None:
         self._away: Problem | None = None
         self._context = context
@@ -66,6 +67,7 @@ class Session:
         self._source, self._target = source, target
         self._ledger = ledger
         self._has_claimed = has_claimed
+        self._progress = progress
         self._roster = Roster(
             link,
             source,
@@ -158,11 +160,6 @@ class Session:
             reports[key] = replace(report, source_end=max(report.source_end, end))
         return reports
 
-    @property
-    def latency(self) -> list[int]:
-        """The latencies of all records copied since the leases began, as a histogram."""
-        return [0] * BUCKETS if self._scheduler is None else self._scheduler.latency
-
     async def arrival(self) -> Arrival:
         """How far the link is on its way to what the source had; see `Goal`.
 
@@ -247,7 +244,9 @@ class Session:
 
     async def _lease(self, workers: Workers, term_s: float) -> None:
         spark, slots = await workers.ready()
-        self._scheduler = LeaseScheduler(spark, self._ledger, self._context, slots=slots, term_s=term_s)
+        self._scheduler = LeaseScheduler(
+            spark, self._ledger, self._context, slots=slots, term_s=term_s, progress=self._progress
+        )
         self._assign()
         await self._scheduler.run()
 

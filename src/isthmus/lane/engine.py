@@ -27,7 +27,7 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
 from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Tally
 from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
@@ -122,7 +122,9 @@ class Engine:
             former = self._runs.get(lane.key)
             # A lane that was removed and comes back may still have a request on its way.
             unsettled = former is not None and (former.writer.in_flight or former.writer.abandoned)
-            run = LaneRun(lane, Writer(abandoned=self._abandoned or unsettled, expiration_ms=self._expiration_ms))
+            writer = Writer(abandoned=self._abandoned or unsettled, expiration_ms=self._expiration_ms)
+            # One count, which takes in what is still answered to the former run.
+            run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
             self._by_source[run.source] = run
             self._source_routes.watch([lane.source_topic])
@@ -324,8 +326,8 @@ class Engine:
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
         """The first pieces of the lane, `records` together, are durable."""
         size = run.take(pieces)
-        run.records += records
-        run.size_bytes += size
+        run.tally.records += records
+        run.tally.size_bytes += size
         self._shrunk(run, size)
         # An answer that was on its way says nothing of a source that cannot be read any more.
         if run.state is not LaneState.ACTIVE and run.is_placed and self._is_read(run):

@@ -32,6 +32,14 @@ class TailCheck(enum.Enum):
     """The last record has to be the source's."""
 
 
+@dataclass(slots=True)
+class Tally:
+    """What was copied of one lane, by whichever of its runs in an engine."""
+
+    records: int = 0
+    size_bytes: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class LaneRun:
     """The mutable side of a lane, owned by one engine in one event loop.
@@ -71,8 +79,7 @@ class LaneRun:
     holes: int = 0
     prefix_end: int = -1
     prefix_undeleted: bool = False
-    records: int = 0
-    size_bytes: int = 0
+    tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)
     target: tuple[str, int] = field(init=False)
@@ -154,8 +161,8 @@ class LaneRun:
             state=self.state,
             position=self.writer.position,
             source_end=self.source_end,
-            records=self.records,
-            size_bytes=self.size_bytes,
+            records=self.tally.records,
+            size_bytes=self.tally.size_bytes,
             problem=self.problem,
             gaps=tuple(self.gaps),
         )

@@ -65,8 +65,8 @@ class LeaseScheduler:
     """Keeps the lanes of one link running on Spark, each by one lease at a time.
 
     `assign` the lanes whenever they change and keep `run()` running; cancelling it ends all leases in good order.
-    `ledger` has to be open, and to run beside. `receipts` are the newest, `cpu_s` is what all leases computed, and
-    `problem` tells why a lease ended that should not have.
+    `ledger` has to be open, and to run beside. `progress` is where counts go on that began before. `receipts` are the
+    newest, `cpu_s` is what all leases computed, and `problem` tells why a lease ended that should not have.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class LeaseScheduler:
         *,
         slots: TaskSlots,
         term_s: float = 60.0,
+        progress: Progress | None = None,
     ) -> None:
         self.receipts: deque[Receipt] = deque(maxlen=_RECEIPTS)
         self.cpu_s = 0.0
@@ -90,7 +91,8 @@ class LeaseScheduler:
             LeaseGroup(link=context.link, slot=slot, controller=ledger.generation)
             for slot in range(slots.groups_per_link)
         ]
-        self._progress = Progress()
+        self._progress = progress or Progress()
+        self._progress.begin()
         self._distribution = Distribution(self._groups, self._progress.load)
         self._running: dict[LeaseGroup, list[RunningLease]] = {group: [] for group in self._groups}
         self._declaring = asyncio.Lock()
@@ -107,13 +109,8 @@ class LeaseScheduler:
         self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
 
     def reports(self) -> list[LaneReport]:
-        """Where the assigned lanes stand; counts are since this scheduler began."""
+        """Where the assigned lanes stand; counts are all there are in `progress`."""
         return self._progress.reports()
-
-    @property
-    def latency(self) -> list[int]:
-        """The latencies of all records copied since this scheduler began, as a histogram."""
-        return self._progress.latency
 
     async def run(self) -> None:
         """Run leases until cancelled.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -12,7 +12,9 @@ from isthmus.model.latency import BUCKETS, merge
 _MEASURED_FROM_S: Final = 2.0
 
 
-class _Count(NamedTuple):
+class Count(NamedTuple):
+    """How much was copied."""
+
     records: int
     size_bytes: int
 
@@ -22,37 +24,63 @@ class _Lease:
     """What one running lease has reported. `begun_at` is when it reported first, in monotonic seconds."""
 
     begun_at: float
-    counts: dict[LaneKey, _Count] = field(default_factory=dict)
+    counts: dict[LaneKey, Count] = field(default_factory=dict)
     latency: Sequence[int] = ()
 
 
 class Progress:
-    """What a link has done since its controller began. Leases are told apart by slot and generation."""
+    """What a link has done since its run began, whichever sessions and leases did it: no count ever goes back.
+
+    The leases of a session are told apart by slot and generation; `begin` when there is another session.
+    """
 
     def __init__(self) -> None:
         self._reports: dict[LaneKey, LaneReport] = {}
+        self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
-        self._totals: dict[LaneKey, _Count] = {}
+        self._totals: dict[LaneKey, Count] = {}
         self._loads: dict[LaneKey, float] = {}
         self._latency = [0] * BUCKETS
         self._told: list[LaneReport] | None = None
+        self._counts: dict[LaneKey, Count] | None = None
+
+    def begin(self) -> None:
+        """Another session begins: how its lanes stand is not known, and what earlier ones copied counts."""
+        self._told = self._counts = None
+        for lease in self._leases.values():
+            self._add(lease)
+        self._leases.clear()
+        self._reports.clear()
 
     def reports(self) -> list[LaneReport]:
-        """The newest report of each lane, counting from the beginning of the controller."""
+        """The newest report of each lane, counting from the beginning of the run."""
         # Asked far more often than a thousand idle lanes have anything to tell.
         if self._told is None:
-            self._told = self._summed()
+            counts = self.counts
+            self._told = [
+                replace(report, records=counts[key].records, size_bytes=counts[key].size_bytes)
+                for key, report in self._reports.items()
+            ]
         return list(self._told)
 
-    def _summed(self) -> list[LaneReport]:
-        running: dict[LaneKey, _Count] = dict(self._totals)
-        for lease in self._leases.values():
-            for key, count in lease.counts.items():
-                running[key] = _sum(running.get(key), count)
-        return [
-            replace(report, records=running[key].records, size_bytes=running[key].size_bytes)
-            for key, report in self._reports.items()
-        ]
+    @property
+    def counts(self) -> Mapping[LaneKey, Count]:
+        """What was copied of each lane there ever was."""
+        if self._counts is None:
+            self._counts = dict(self._totals)
+            for lease in self._leases.values():
+                _accumulate(self._counts, lease.counts)
+        return self._counts
+
+    @property
+    def records(self) -> int:
+        """Records copied."""
+        return sum(count.records for count in self.counts.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of record batches copied."""
+        return sum(count.size_bytes for count in self.counts.values())
 
     def report(self, key: LaneKey) -> LaneReport | None:
         """The newest report of one lane, as its lease made it."""
@@ -71,10 +99,10 @@ class Progress:
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
         """What a running lease reports: its counts since it began."""
-        self._told = None
+        self._told = self._counts = None
         lease = self._leases.setdefault((slot, generation), _Lease(now))
         for report in reports:
-            lease.counts[report.key] = _Count(report.records, report.size_bytes)
+            lease.counts[report.key] = Count(report.records, report.size_bytes)
             self._show(report)
         lease.latency = latency
         self._measure(lease, now)
@@ -83,27 +111,35 @@ class Progress:
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
         """The lease has ended; without reports what it said last counts."""
-        self._told = None
+        self._told = self._counts = None
         lease = self._leases.pop((slot, generation), _Lease(now))
         for report in reports:
-            lease.counts[report.key] = _Count(report.records, report.size_bytes)
+            lease.counts[report.key] = Count(report.records, report.size_bytes)
             self._show(report)
         self._measure(lease, now)
-        for key, count in lease.counts.items():
-            self._totals[key] = _sum(self._totals.get(key), count)
-        self._latency = merge([self._latency, latency or lease.latency])
+        lease.latency = latency or lease.latency
+        self._add(lease)
+
+    def _add(self, lease: _Lease) -> None:
+        _accumulate(self._totals, lease.counts)
+        self._latency = merge([self._latency, lease.latency])
 
     def forget(self, keys: Iterable[LaneKey]) -> None:
-        """These lanes are no longer of interest; their counts remain in case they come back."""
+        """These lanes are no longer of interest; what they copied counts all the same."""
         for key in keys:
+            self._forgotten.add(key)
             if self._reports.pop(key, None) is not None:
                 self._told = None
 
     def _show(self, report: LaneReport) -> None:
         known = self._reports.get(report.key)
-        if report.state is LaneState.STOPPED and known is not None:
-            # Its lease ended, the lane goes on in the next.
-            report = replace(report, state=known.state, problem=known.problem)
+        if report.state is LaneState.STOPPED:
+            if known is not None:
+                # Its lease ended, the lane goes on in the next.
+                report = replace(report, state=known.state, problem=known.problem)
+            elif report.key in self._forgotten:
+                return
+        self._forgotten.discard(report.key)
         self._reports[report.key] = report
 
     def _measure(self, lease: _Lease, now: float) -> None:
@@ -113,7 +149,7 @@ class Progress:
                 self._loads[key] = count.size_bytes / elapsed_s
 
 
-def _sum(total: _Count | None, count: _Count) -> _Count:
-    if total is None:
-        return count
-    return _Count(total.records + count.records, total.size_bytes + count.size_bytes)
+def _accumulate(totals: dict[LaneKey, Count], counts: Mapping[LaneKey, Count]) -> None:
+    for key, count in counts.items():
+        total = totals.get(key, Count(0, 0))
+        totals[key] = Count(total.records + count.records, total.size_bytes + count.size_bytes)

@@ -17,8 +17,9 @@ from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
 from isthmus.ledger.documents import ProgressDocument, TaskDocument, decoded, link_of
 from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
-from isthmus.model.lane import LaneKey, LaneReport, Problem
+from isthmus.model.lane import LaneReport, Problem
 from isthmus.spark.lease import Ending, LeaseSpec, Receipt
+from isthmus.spark.telling import Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
 from isthmus.wire.client import Client
 
@@ -73,6 +74,7 @@ class LeaseTask:
     def __init__(self, spec: LeaseSpec) -> None:
         self._spec = spec
         self._tenure = Tenure(spec, time.monotonic())
+        self._telling = Telling()
         self._has_written = False
         self._is_forbidden = False
         self._has_ended = asyncio.Event()
@@ -102,7 +104,7 @@ class LeaseTask:
             self._writer, self._progress_writer = LedgerWriter(target), LedgerWriter(target)
             await self._engine.start(self._lanes.values())
             await self._until_ended()
-            reports = self._held(await self._engine.stop(DRAIN_S))
+            reports = self._telling.last(await self._engine.stop(DRAIN_S), self._lanes)
             is_released = self._has_written and await self._release()
             for end in (self._tail, self._writer, self._progress_writer):
                 end.close()
@@ -246,30 +248,30 @@ class LeaseTask:
         if self._lanes == self._tenure.lanes:
             return
         wanted = self._tenure.lanes
-        self._engine.remove([key for key, lane in self._lanes.items() if wanted.get(key) != lane])
+        parted = [key for key, lane in self._lanes.items() if wanted.get(key) != lane]
+        self._engine.remove(parted)
+        self._telling.parted(parted)
         self._engine.add([lane for key, lane in wanted.items() if self._lanes.get(key) != lane])
         self._lanes = dict(wanted)
 
     # Progress
 
     async def _report(self) -> None:
-        known: dict[LaneKey, LaneReport] = {}
         beat = 0
         while True:
             await asyncio.sleep(PROGRESS_S)
             if not self._has_written:
                 continue
-            reports = {report.key: report for report in self._held(self._engine.reports())}
             is_full = beat % _FULL_EVERY == 0
-            moved = tuple(r for r in reports.values() if is_full or known.get(r.key) != r)
+            due = self._telling.due(self._engine.reports(), self._lanes, is_full=is_full)
             beat += 1
-            if moved or is_full:
+            if due or is_full:
                 # Progress that cannot be told now is told by the next document.
                 with contextlib.suppress(ClusterError):
-                    await self._progress_writer.append([self._progress(moved, is_full=is_full)], term_s=PROGRESS_S)
-                    known = reports
+                    await self._progress_writer.append([self._progress(due, is_full=is_full)], term_s=PROGRESS_S)
+                    self._telling.told(due)
 
-    def _progress(self, reports: tuple[LaneReport, ...], *, is_full: bool) -> ProgressDocument:
+    def _progress(self, reports: Iterable[LaneReport], *, is_full: bool) -> ProgressDocument:
         spec = self._spec
         return ProgressDocument(
             link=spec.context.link,
@@ -277,15 +279,11 @@ class LeaseTask:
             controller=spec.controller,
             generation=spec.generation,
             is_full=is_full,
-            reports=reports,
+            reports=tuple(reports),
             latency=tuple((bucket, count) for bucket, count in enumerate(self._engine.latency) if count),
             cpu_s=time.process_time(),
             memory_bytes=memory_bytes(),
         )
-
-    def _held(self, reports: list[LaneReport]) -> list[LaneReport]:
-        """The reports of lanes this lease still has."""
-        return [report for report in reports if report.key in self._lanes]
 
 
 def memory_bytes() -> int:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -42,11 +42,12 @@ def configuration_of(*links: Link, term_s: float = 60.0) -> Configuration:
 
 @dataclass(slots=True)
 class Running:
-    """A controller at work, and what it last said."""
+    """A controller at work, what it last said, and how many records it ever said were copied."""
 
     controller: Controller
     task: asyncio.Task[RunOutcome]
     links: tuple[LinkProgress, ...] = ()
+    counts: list[int] = field(default_factory=list)
 
     def topic(self, name: str) -> TopicProgress | None:
         """How a topic stands, `None` while the controller does not know it."""
@@ -85,6 +86,7 @@ async def running(
     def said(links: tuple[LinkProgress, ...]) -> None:
         if run:
             run[0].links = links
+            run[0].counts.append(sum(link.records for link in links))
 
     controller = Controller(
         configuration,

@@ -116,7 +116,7 @@ def test_refused_topic_leaves_the_others(
 def test_topics_come_grow_and_pause_while_it_runs(
     east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
-    """New topics run within seconds, partitions follow, pauses hold, and no lane is disturbed."""
+    """New topics run within seconds, partitions follow, pauses hold, and no lane is disturbed; all of it is counted."""
     stem = topic("live")
     first, second = f"{stem}.first", f"{stem}.second"
     topics.create(east, first)
@@ -153,6 +153,8 @@ def test_topics_come_grow_and_pause_while_it_runs(
             await run.until(lambda: is_at(second, 6, 5))
             outcome = await run.end()
             assert outcome.exit_code == 1
+            assert run.counts == sorted(run.counts)
+            assert outcome.records == 10 + 5 + 5 + 5 + 5 + 3 + 1
 
     asyncio.run(scenario())
 

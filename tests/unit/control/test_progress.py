@@ -12,6 +12,9 @@ from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable
 from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.spark.progress import Count
+
+COUNTS = {LaneKey("orders", 0): Count(7, 70)}
 
 
 def decision(partition: int, **fields: Any) -> PartitionDecision:
@@ -29,13 +32,19 @@ def topic_after(
     topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=len(partitions), partitions=partitions)
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
     found = {LaneKey("orders", int(name[1:])): report for name, report in reports.items()}
-    return topics_of(plan, LanesView(controller=controller, reports=found, ages_s={}, paused=paused))[0]
+    return topics_of(plan, LanesView(controller=controller, reports=found, counts=COUNTS, ages_s={}, paused=paused))[0]
 
 
 def report(partition: int, state: LaneState, position: int, problem: Problem | None = None) -> LaneReport:
     """A lane's report with 100 records at the source."""
     key = LaneKey("orders", partition)
     return LaneReport(key=key, state=state, position=position, source_end=100, problem=problem)
+
+
+def test_what_was_copied_counts_before_the_lane_has_reported_anew() -> None:
+    """A session that was built anew knows nothing of its lanes yet; what the run copied before is told all the same."""
+    topic = topic_after(decision(0), decision(1))
+    assert [p.records for p in topic.partitions] == [7, 0]
 
 
 def test_lag_before_the_first_report_is_the_plans() -> None:

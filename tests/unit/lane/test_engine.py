@@ -55,6 +55,27 @@ def test_what_was_written_before_does_not_hide_that_the_source_cannot_be_read(st
             else:
                 engine.faults.source_lost([run], Unreachable("away", cluster="nowhere"))
             engine.advanced(run, 1, 1)
-            assert (run.state, run.records) == (state, 1)
+            assert (run.state, run.tally.records) == (state, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_that_comes_back_goes_on_counting() -> None:
+    """What it copied before a pause, and what is answered only after it, is in the report when it runs again."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            former = written(engine)
+            engine.remove([LANE.key])
+            engine.add([LANE])
+            engine.advanced(former, 1, 1)
+            again = written(engine)
+            engine.advanced(again, 1, 1)
+            (report,) = engine.reports()
+            assert (again is former, report.state, report.records) == (False, LaneState.ACTIVE, 2)
+            assert report.size_bytes > 2
 
     asyncio.run(scenario())

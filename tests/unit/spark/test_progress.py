@@ -75,3 +75,26 @@ def test_forgotten_lanes_are_not_reported() -> None:
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     progress.forget([KEY])
     assert progress.reports() == []
+
+
+def test_what_forgotten_lanes_copied_counts_all_the_same() -> None:
+    """They were paused, or their topic is gone: what their lease says of them at last is counted and not shown."""
+    progress = Progress()
+    progress.take(0, 1, [report(10, 10)], [], 0.0)
+    progress.forget([KEY])
+    progress.take(0, 1, [report(15, 15, state=LaneState.STOPPED)], [], 1.0)
+    assert (progress.reports(), progress.records, progress.size_bytes) == ([], 15, 150)
+    progress.take(0, 1, [report(20, 20)], [], 2.0)
+    assert [(r.position, r.records) for r in progress.reports()] == [(20, 20)]
+
+
+def test_a_session_that_begins_anew_goes_on_counting() -> None:
+    """Nothing is known of its lanes, whose leases are told apart anew; all that was copied before still counts."""
+    progress = Progress()
+    progress.take(0, 1, [report(10, 10)], histogram(10), 0.0)
+    progress.begin()
+    assert progress.reports() == []
+    assert (progress.records, progress.counts[KEY].records, sum(progress.latency)) == (10, 10, 10)
+    progress.take(0, 1, [report(12, 2)], histogram(2), 0.0)
+    assert [(r.position, r.records) for r in progress.reports()] == [(12, 12)]
+    assert sum(progress.latency) == 12
