@@ -11,6 +11,7 @@
     │   ├── UnsupportedByBroker         13  the brokers do not offer a message we need
     │   └── BrokerRefused               14  the broker answered with an error code
     ├── Fenced                          15  another controller has taken this link over
+    ├── Occupied                        16  another controller runs this link; it was left to it
     ├── HostError                           this machine lacks something
     │   ├── JavaMissing                 20
     │   ├── PortBusy                    21
@@ -115,6 +116,12 @@ class Fenced(IsthmusError):
     """Another controller has taken this link over."""
 
     exit_code = 15
+
+
+class Occupied(IsthmusError):
+    """Another controller runs this link. Nothing was taken over, and nothing was written."""
+
+    exit_code = 16
 
 
 class HostError(IsthmusError):

@@ -22,7 +22,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.encoding import plain, revived
+from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneReport, Problem
+from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 SCHEMA_VERSION: Final = 1
 _VERSION_FIELD: Final = "schema_version"
@@ -130,7 +132,8 @@ class ControllerDocument(Document):
     """The controller of a link, written every few seconds with another `beat`.
 
     `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is a wall clock
-    time for people.
+    time for people, and `version` that of its Isthmus. The others are as in `Whereabouts`; the first releases did not
+    write them.
     """
 
     KIND: ClassVar[str] = "controller"
@@ -138,6 +141,22 @@ class ControllerDocument(Document):
     generation: int
     beat: int
     started_ms: int
+    host: str = ""
+    host_id: str = ""
+    pid: int = 0
+    process_start: int = UNKNOWN
+    version: str = ""
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """Which process it is."""
+        return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
+
+    @property
+    def described(self) -> str:
+        """It in words: where it runs, and since when."""
+        where = f"on {self.host}, pid {self.pid}" if self.host else "of an older Isthmus"
+        return f"the controller {where}, started {written_instant(self.started_ms)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

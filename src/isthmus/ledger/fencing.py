@@ -15,6 +15,7 @@ from typing import Any, Final
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable
+from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader
 from isthmus.ledger.records import Change, packed
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
@@ -103,10 +104,7 @@ class FencedWriter:
             self._producer_id, self._epoch = await self._initialise(self._producer_id, self._epoch)
         except BrokerRefused as error:
             if error.code in _FENCED:
-                raise Fenced(
-                    f"another controller has taken link {self.link} over",
-                    hint="Only one controller runs a link. End this one, or the other and start this one again.",
-                ) from error
+                raise fenced(self.link) from error
             raise
         self._sequence = 0
 
@@ -174,6 +172,15 @@ class FencedWriter:
     def _refuse(self, code: int, what: str) -> None:
         what = f"{what} under transactional id {self.transactional_id}"
         codes.raise_for_code(code, what, cluster=self._client.cluster.alias)
+
+
+def fenced(link: str, by: ControllerDocument | None = None) -> Fenced:
+    """That another controller has taken the link over, and which one, if that is known."""
+    return Fenced(
+        f"{by.described if by else 'another controller'} has taken link {link} over",
+        hint="Only one controller runs a link, and this one has ended. To run the link here again, end the other one "
+        "first, or take it back with isthmus run --take-over.",
+    )
 
 
 def _code(error: ClusterError) -> int:

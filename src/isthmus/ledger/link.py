@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar
 
-from isthmus.errors import ClusterError, Fenced
+from isthmus import __version__
+from isthmus.errors import ClusterError, Fenced, IsthmusError
 from isthmus.ledger.documents import (
     OTHERS,
     ControllerDocument,
@@ -20,13 +21,17 @@ from isthmus.ledger.documents import (
     kind_of,
     link_of,
 )
-from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.fencing import FencedWriter, fenced
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Change, Entry
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
+from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 
 BEAT_S: Final = 2.0
+SILENCE_S: Final = 5 * BEAT_S
+"""A controller of which nothing was heard for so long runs no more, as far as people and successors are concerned."""
+_INTRODUCTION_S: Final = 3.0
 Listener = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 
@@ -65,10 +70,18 @@ class LinkLedger:
     `documents` are the newest of the link by key, whoever wrote them. `generation` is that of this controller.
     `problem` is why the ledger could not be read or written when that was last tried. `was_lost` says after `open` that
     there were controllers before of which the ledger knows nothing. From `opened_at` (monotonic) on everybody who reads
-    the ledger knows of this one.
+    the ledger knows of this one: which process it is (`whereabouts`), and since when (`started_ms`, of the wall clock).
     """
 
-    def __init__(self, client: Client, link: str, *, replication_factor: int | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        link: str,
+        *,
+        replication_factor: int | None = None,
+        whereabouts: Whereabouts | None = None,
+        started_ms: int | None = None,
+    ) -> None:
         self.link = link
         self.documents: dict[str, Document] = {}
         self._client = client
@@ -79,8 +92,10 @@ class LinkLedger:
         self._writing = asyncio.Lock()
         self._beat = 0
         self._is_lost = False
+        self._fenced: Fenced | None = None
         self.problem: ClusterError | None = None
-        self._started_ms = int(time.time() * 1000)
+        self._whereabouts = whereabouts or Whereabouts()
+        self._started_ms = int(time.time() * 1000) if started_ms is None else started_ms
         self.was_lost = False
         self.opened_at = 0.0
 
@@ -122,13 +137,30 @@ class LinkLedger:
         :raises Fenced: Another controller has taken the link over.
         :raises ClusterError: It was refused or did not succeed in a minute.
         """
-        async with self._writing:
-            await self._on_topic(partial(self._writer.append, changes))
+        if self._fenced is not None:
+            raise self._fenced
+        try:
+            async with self._writing:
+                await self._on_topic(partial(self._writer.append, changes))
+        except Fenced:
+            self._fenced = fenced(self.link, await self._successor())
+            raise self._fenced from None
         for change in changes:
             if isinstance(change, Document):
                 self.documents[change.key] = change
             else:
                 self.documents.pop(change.key, None)
+
+    async def _successor(self) -> ControllerDocument | None:
+        """Who has taken the link over. It fences first and says a moment later who it is."""
+        deadline = time.monotonic() + _INTRODUCTION_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(IsthmusError):
+                found = (await read_documents(self._client)).get(f"{ControllerDocument.KIND}/{self.link}")
+                if isinstance(found, ControllerDocument) and found.generation > self.generation:
+                    return found
+            await asyncio.sleep(RETRY_S)
+        return None
 
     async def _on_topic(self, work: Callable[[], Awaitable[_T]]) -> _T:
         return await on_topic(self._client, work, replication_factor=self._replication_factor)
@@ -157,8 +189,17 @@ class LinkLedger:
 
     def _beaten(self) -> ControllerDocument:
         self._beat += 1
+        process = self._whereabouts
         return ControllerDocument(
-            link=self.link, generation=self.generation, beat=self._beat, started_ms=self._started_ms
+            link=self.link,
+            generation=self.generation,
+            beat=self._beat,
+            started_ms=self._started_ms,
+            host=process.host,
+            host_id=process.host_id,
+            pid=process.pid,
+            process_start=process.process_start,
+            version=__version__,
         )
 
     async def _follow(self) -> None:
@@ -194,10 +235,8 @@ class LinkLedger:
             return
         document = None if entry.value is None else decoded(entry.key, entry.value)
         if isinstance(document, ControllerDocument) and document.generation > self.generation:
-            raise Fenced(
-                f"another controller has taken link {self.link} over",
-                hint="Only one controller runs a link. End this one, or the other and start this one again.",
-            )
+            self._fenced = fenced(self.link, document)
+            raise self._fenced
         if kind_of(entry.key) in OTHERS:
             if document is not None:
                 self.documents[entry.key] = document

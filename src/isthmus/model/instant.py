@@ -24,6 +24,11 @@ _SECONDS_DIGITS: Final = 10
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def written_instant(instant_ms: int) -> str:
+    """A timestamp as `parse_instant` takes it too, to the second: 2026-01-01T08:30:00Z."""
+    return (_EPOCH + timedelta(seconds=instant_ms // 1000)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def parse_instant(text: str, *, now_ms: int) -> int:
     """The ms since the epoch that a text means; `now_ms` is what it counts back from.
 

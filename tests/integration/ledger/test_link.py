@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
+from isthmus import __version__
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.pausing import pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
@@ -21,6 +22,7 @@ from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, locate
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.topics import TopicFilter
+from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -86,24 +88,50 @@ def test_documents_are_there_for_the_next_controller(west: LocalCluster, topic: 
 
 
 def test_a_second_controller_fences_the_first(west: LocalCluster, topic: Callable[[str], str]) -> None:
-    """The first controller ends with Fenced within its next beat, and can write nothing any more."""
+    """The first controller ends with Fenced within its next beat, which names the second, and can write no more."""
     link = topic("link")
+    there = Whereabouts(host="db1", host_id="boot pids db1", pid=4711, process_start=5)
+    name = "the controller on db1, pid 4711, started 1970-01-01T00:00:00Z"
 
     async def work(client: Client) -> None:
-        first, second = LinkLedger(client, link), LinkLedger(client, link)
+        first, second = LinkLedger(client, link), LinkLedger(client, link, whereabouts=there, started_ms=0)
         await first.open()
         running = asyncio.create_task(first.run())
         await asyncio.sleep(0.3)
         begun = time.monotonic()
         await second.open()
-        with pytest.raises(Fenced):
+        with pytest.raises(Fenced, match=name):
             await running
         # A beat is two seconds; a busy machine needs longer.
         assert time.monotonic() - begun < 20
         assert second.generation > first.generation
-        with pytest.raises(Fenced):
+        with pytest.raises(Fenced, match=name):
             await first.write(link_document(link))
         await second.write(link_document(link))
+        found = (await read_documents(client))[f"controller/{link}"]
+        assert isinstance(found, ControllerDocument)
+        assert (found.whereabouts, found.version) == (there, __version__)
+        first.close()
+        second.close()
+
+    run(work, west)
+
+
+def test_who_learns_it_from_the_brokers_names_its_successor_too(
+    west: LocalCluster, topic: Callable[[str], str]
+) -> None:
+    """A controller that writes before it has read finds the name of the other one, which follows the fencing."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        first = LinkLedger(client, link)
+        await first.open()
+        second = LinkLedger(client, link, whereabouts=Whereabouts(host="db1", pid=4711))
+        await second._writer.take_over()
+        writing = asyncio.create_task(first.write(link_document(link)))
+        await second.write(second._beaten())
+        with pytest.raises(Fenced, match=r"the controller on db1, pid 4711, started .* has taken link"):
+            await writing
         first.close()
         second.close()
 

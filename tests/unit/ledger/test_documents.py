@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.whereabouts import Whereabouts
 
 ORDERS = Lane(
     source_topic="orders",
@@ -61,7 +63,9 @@ DOCUMENTS: dict[str, Document] = {
     "gap/l/orders-3/120": GapDocument(link="l", topic="orders", partition=3, offset_begin=120, offset_end=130),
     "pause/l": PauseDocument(link="l", since_ms=5),
     "pause/l/orders": PauseDocument(link="l", topic="orders", since_ms=5),
-    "controller/l": ControllerDocument(link="l", generation=65536, beat=4, started_ms=1),
+    "controller/l": ControllerDocument(
+        link="l", generation=65536, beat=4, started_ms=1, host="h", host_id="b n h", pid=7, process_start=9, version="1"
+    ),
     "lease/l/2": LeaseDocument(link="l", slot=2, controller=65536, generation=41, revision=90, lanes=(ORDERS,)),
     "task/l/2": TaskDocument(link="l", slot=2, controller=65536, generation=41, ended_through=40, is_clean=False),
     "progress/l/2": ProgressDocument(
@@ -102,7 +106,10 @@ def test_what_is_written_keeps_its_shape() -> None:
         "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",
         "schema_version", "slot",
     ]  # fmt: skip
-    assert stored["controller/l"] == ["beat", "generation", "link", "schema_version", "started_ms"]
+    assert stored["controller/l"] == [
+        "beat", "generation", "host", "host_id", "link", "pid", "process_start", "schema_version", "started_ms",
+        "version",
+    ]  # fmt: skip
 
 
 def test_a_document_of_a_newer_version_is_refused() -> None:
@@ -135,6 +142,17 @@ def test_fields_unknown_here_are_left_out() -> None:
     value = b'{"schema_version":1,"link":"l","since_ms":5,"reason":"maintenance"}'
 
     assert decoded("pause/l", value) == PauseDocument(link="l", since_ms=5)
+
+
+def test_a_controller_of_the_first_release_does_not_say_where_it_runs() -> None:
+    """Its document has fewer fields, so nothing is known of its process; what is known is told."""
+    document = decoded("controller/l", b'{"schema_version":1,"link":"l","generation":5,"beat":1,"started_ms":0}')
+
+    assert isinstance(document, ControllerDocument)
+    assert document.whereabouts == Whereabouts()
+    assert document.described == "the controller of an older Isthmus, started 1970-01-01T00:00:00Z"
+    later = replace(document, host="db1", pid=12)
+    assert later.described == "the controller on db1, pid 12, started 1970-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize("copies", [1, 200])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError
-from isthmus.model.instant import parse_instant
+from isthmus.model.instant import parse_instant, written_instant
 
 NOW_MS = 1_795_255_712_762
 
@@ -67,3 +67,9 @@ def test_whatever_python_writes_is_read(moment: datetime) -> None:
     expected_ms = int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
 
     assert parse_instant(moment.isoformat(), now_ms=0) == expected_ms
+
+
+def test_what_is_written_can_be_read() -> None:
+    """Timestamps are shown to the second, as they may be given."""
+    assert written_instant(NOW_MS) == "2026-11-21T10:08:32Z"
+    assert parse_instant(written_instant(NOW_MS), now_ms=0) == NOW_MS // 1000 * 1000

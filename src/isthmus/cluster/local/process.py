@@ -35,16 +35,15 @@ class Process:
     @classmethod
     def with_pid(cls, pid: int) -> Process | None:
         """The process that has this id now, if any."""
-        found = _stat(pid)
+        found = stat_of(pid)
         return None if found is None else cls(pid=pid, started_ticks=found.started_ticks)
 
     @property
     def state(self) -> State:
-        """A zombie has stopped once its last thread ended: it holds no ports or files then."""
-        found = _stat(self.pid)
+        found = stat_of(self.pid)
         if found is None or found.started_ticks != self.started_ticks:
             return "stopped"
-        if found.letter in "ZX" and found.threads <= 1:
+        if found.has_ended:
             with contextlib.suppress(ChildProcessError):  # it is somebody else's to bury
                 os.waitpid(self.pid, os.WNOHANG)
             return "stopped"
@@ -190,14 +189,21 @@ def _inheritable(fd: int) -> bool:
         return False
 
 
-class _Stat(NamedTuple):
+class ProcessStat(NamedTuple):
+    """How a process stands: its state's letter, threads and start time (clock ticks since boot)."""
+
     letter: str
     threads: int
     started_ticks: int
 
+    @property
+    def has_ended(self) -> bool:
+        """A zombie has ended once its last thread did: it holds no ports or files then."""
+        return self.letter in "ZX" and self.threads <= 1
 
-def _stat(pid: int) -> _Stat | None:
-    """State letter, threads and start time (clock ticks since boot) from `/proc/PID/stat`."""
+
+def stat_of(pid: int) -> ProcessStat | None:
+    """What `/proc/PID/stat` says of a process, `None` where there is none."""
     try:
         text = Path("/proc", str(pid), "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -205,4 +211,4 @@ def _stat(pid: int) -> _Stat | None:
     # The second field is the program's name in parentheses, and may itself hold blanks and
     # parentheses.
     fields = text.rpartition(")")[2].split()
-    return _Stat(fields[0], int(fields[17]), int(fields[19]))
+    return ProcessStat(fields[0], int(fields[17]), int(fields[19]))
