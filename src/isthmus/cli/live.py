@@ -14,8 +14,9 @@ from rich.text import Text
 
 from isthmus.cli.output import console, printable
 from isthmus.control.progress import LinkProgress, TopicProgress
+from isthmus.model.elapsed import ago
 from isthmus.model.lane import LaneState, Problem
-from isthmus.model.state import LinkState
+from isthmus.model.state import AGED_S, LinkState
 from isthmus.model.wording import counted
 
 LINE_S: Final = 5.0
@@ -134,4 +135,5 @@ class LiveProgress:
 
 def _lag(link: LinkProgress) -> str:
     """The lag of a link; where that of a topic is unknown, the least it can be."""
-    return f"{link.lag_records:,}" if link.lag_records >= 0 else f"at least {link.lag_records_min:,}"
+    lag = f"{link.lag_records:,}" if link.lag_records >= 0 else f"at least {link.lag_records_min:,}"
+    return f"{lag} ({ago(link.age_s)})" if link.age_s > AGED_S else lag

@@ -99,12 +99,14 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
     for link in links:
         if link.state is LinkState.PAUSED:
             console.print(Text(f"{link.link}: paused. Go on with it: isthmus resume {link.link}"))
-        heard = "" if link.controller_age_s is None else f", last heard {ago(link.controller_age_s)},"
-        if link.controller is ControllerState.NONE:
+        controller = link.controller
+        if controller.state is ControllerState.NONE:
             console.print(Text(f"{link.link}: no controller runs it. Start one: isthmus run"))
-        elif link.controller is ControllerState.SILENT:
-            told = f"its controller{heard} did not say farewell: killed, frozen or cut off"
-            console.print(Text(f"{link.link}: {told}. Look after it, or start another: isthmus run"))
+        elif controller.state is ControllerState.SILENT:
+            named = controller.described or "its controller"
+            heard = "" if controller.age_s is None else f", last heard {ago(controller.age_s)}"
+            told = f"{named}{heard}, did not say farewell: it was killed, is frozen or is cut off"
+            console.print(Text(printable(f"{link.link}: {told}. Look after it, or start another: isthmus run")))
 
 
 def _shown(item: TopicProgress | PartitionProgress) -> Row:

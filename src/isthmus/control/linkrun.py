@@ -14,7 +14,7 @@ from isthmus.control.identity import cluster_ids, producer_identity
 from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import problem_of
 from isthmus.control.precautions import precautions
-from isthmus.control.progress import LanesView, LinkProgress, topics_of
+from isthmus.control.progress import ControllerProgress, LanesView, LinkProgress, topics_of
 from isthmus.control.session import Session
 from isthmus.control.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError
@@ -165,7 +165,7 @@ class LinkRun:
             source=self.link.source.alias,
             target=self.link.target.alias,
             state=link_state(known),
-            controller=controller,
+            controller=ControllerProgress(state=controller),
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
             records=self._progress.records,

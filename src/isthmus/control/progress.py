@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.control.plan import LinkPlan, TopicPlan, problem_dict
 from isthmus.lane.preflight import PartitionDecision
+from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.state import ControllerState, LaneEvidence, LinkState, lane_state
 from isthmus.spark.progress import Count
@@ -153,18 +154,41 @@ class GroupProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkProgress:
-    """One link. `records` and `size_bytes` are what the present run has copied.
+class ControllerProgress:
+    """The controller of a link: `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
 
-    `controller_age_s` is how long ago (s) the controller was heard last, `None` for never or unknown.
+    `described` says in words which process it is, "" where that is not known.
     """
+
+    state: ControllerState = ControllerState.ALIVE
+    age_s: float | None = 0.0
+    host: str = ""
+    pid: int = 0
+    started_ms: int = -1
+    version: str = ""
+    described: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        return {
+            "state": str(self.state),
+            "heard_seconds_ago": _rounded(self.age_s),
+            "host": self.host or None,
+            "pid": self.pid or None,
+            "started": written_instant(self.started_ms) if self.started_ms >= 0 else None,
+            "version": self.version or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkProgress:
+    """One link. `records` and `size_bytes` are what the present run has copied."""
 
     link: str
     source: str
     target: str
     state: LinkState
-    controller: ControllerState = ControllerState.ALIVE
-    controller_age_s: float | None = 0.0
+    controller: ControllerProgress = ControllerProgress()
     topics: tuple[TopicProgress, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
     records: int = 0
@@ -185,6 +209,11 @@ class LinkProgress:
         return sum(topic.lag_records_min for topic in self.topics)
 
     @property
+    def age_s(self) -> float:
+        """How long ago (s) the oldest of what is known of its topics was seen."""
+        return max((topic.age_s for topic in self.topics), default=0.0)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
         is_in_trouble = self.state in (LinkState.FAILED, LinkState.UNAVAILABLE)
@@ -192,13 +221,12 @@ class LinkProgress:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        age_s = self.controller_age_s
         return {
             "link": self.link,
             "source": self.source,
             "target": self.target,
             "state": str(self.state),
-            "controller": {"state": str(self.controller), "heard_seconds_ago": _rounded(age_s)},
+            "controller": self.controller.as_dict(),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "problem": problem_dict(self.problem) if self.problem else None,

@@ -160,6 +160,11 @@ class Session:
             reports[key] = replace(report, source_end=max(report.source_end, end))
         return reports
 
+    @property
+    def idle(self) -> frozenset[LaneKey]:
+        """The lanes that do not run now: where their source ends is looked at by the session itself."""
+        return frozenset(self._idle_ends)
+
     async def arrival(self) -> Arrival:
         """How far the link is on its way to what the source had; see `Goal`.
 

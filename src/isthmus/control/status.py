@@ -16,14 +16,16 @@ from typing import Final, NamedTuple, Self
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.topics import selected_topics
+from isthmus.control.host import liveness_of
 from isthmus.control.observation import problem_of
-from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
+from isthmus.control.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.control.recollection import Recollection, now_ms, recollect
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import TopicDocument
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.link import Link
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
+from isthmus.model.whereabouts import Liveness
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import TopicMetadata
@@ -130,6 +132,10 @@ class _Reading:
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.controller = self.known.controller_state(now_ms())
+        document = self.known.controller
+        if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
+            # Its process ended on this very host: there is no need to wait for its silence.
+            self.controller = ControllerState.SILENT
 
     async def _select(self, source: Client) -> None:
         try:
@@ -213,12 +219,26 @@ class StatusReader:
                     controller=reading.controller, is_away=problem is not None, is_paused=None in reading.paused
                 )
             ),
-            controller=reading.controller,
-            controller_age_s=reading.known.heard_age_s(moment_ms),
+            controller=_controller(reading, moment_ms),
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
             problem=problem,
         )
+
+
+def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
+    age_s, document = reading.known.heard_age_s(moment_ms), reading.known.controller
+    if document is None:
+        return ControllerProgress(state=reading.controller, age_s=age_s)
+    return ControllerProgress(
+        state=reading.controller,
+        age_s=age_s,
+        host=document.host,
+        pid=document.pid,
+        started_ms=document.started_ms,
+        version=document.version,
+        described=document.described,
+    )
 
 
 def _topic(reading: _Reading, name: str, partitions: list[PartitionProgress]) -> TopicProgress:

@@ -36,6 +36,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._reports: dict[LaneKey, LaneReport] = {}
+        self._heard: dict[LaneKey, float] = {}
         self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._totals: dict[LaneKey, Count] = {}
@@ -86,6 +87,10 @@ class Progress:
         """The newest report of one lane, as its lease made it."""
         return self._reports.get(key)
 
+    def ages_s(self, now: float) -> dict[LaneKey, float]:
+        """How long ago (s) each lane was heard last."""
+        return {key: now - heard_at for key, heard_at in self._heard.items()}
+
     @property
     def latency(self) -> list[int]:
         """The histogram of all leases together."""
@@ -103,6 +108,7 @@ class Progress:
         lease = self._leases.setdefault((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
+            self._heard[report.key] = now
             self._show(report)
         lease.latency = latency
         self._measure(lease, now)
@@ -115,6 +121,7 @@ class Progress:
         lease = self._leases.pop((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
+            self._heard[report.key] = now
             self._show(report)
         self._measure(lease, now)
         lease.latency = latency or lease.latency

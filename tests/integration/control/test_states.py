@@ -266,7 +266,7 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
                 (status,), own = await reader.read(), topic_of(run.links, "copied")
                 seen = topic_of((status,), "copied")
                 found = [(t.state, t.lag_records) for t in (own, seen) if t is not None]
-                return found == [(state, lag)] * 2 and status.controller is ControllerState.ALIVE
+                return found == [(state, lag)] * 2 and status.controller.state is ControllerState.ALIVE
 
             await run.until(lambda: agree(LaneState.ACTIVE, 0))
             await run.until(lambda: is_refused(run, scene))
@@ -283,11 +283,14 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
             async with StatusReader((away,)) as elsewhere:
                 (status,) = await elsewhere.read()
             seen = topic_of((status,), "copied")
-            assert (status.state, status.controller) == (LinkState.UNAVAILABLE, ControllerState.ALIVE)
+            assert (status.state, status.controller.state) == (LinkState.UNAVAILABLE, ControllerState.ALIVE)
             assert seen is not None
             assert (seen.state, seen.partitions[0].target_end) == (LaneState.PAUSED, 3 + COPIED)
             outcome = await run.end()
-            assert (outcome.links[0].state, outcome.links[0].controller) == (LinkState.PAUSED, ControllerState.NONE)
+            assert (outcome.links[0].state, outcome.links[0].controller.state) == (
+                LinkState.PAUSED,
+                ControllerState.NONE,
+            )
 
     asyncio.run(scenario())
 
