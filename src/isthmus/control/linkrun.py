@@ -83,7 +83,9 @@ class LinkRun:
                 await self._run_once(workers)
                 break
             except IsthmusError as error:
-                _log.warning("link %s: %s", self.link.name, error)
+                if self._problem != problem_of(error):
+                    # Tried again every two seconds: said once.
+                    _log.warning("link %s: %s", self.link.name, error)
                 self._problem = problem_of(error)
                 if not error.retryable:
                     self.error = error
