@@ -1,22 +1,29 @@
-"""Two writers at once, which the leases never allow: what the brokers make of it where they can still judge."""
+"""Two writers at once, which the leases never allow: what the brokers make of it where they can still judge. And a
+writer whose time is over while its requests are on their way.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 
+from isthmus.cluster.local import LocalCluster
+from isthmus.lane.engine import Engine
+from isthmus.wire.connection import Connection
 from tests.faults.stream import Stream
 from tests.faults.witness import until_all_advance
-from tests.integration.lane import topics
-from tests.integration.lane.mirror import Mirror
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror, caught_up
 
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
 PARTITIONS: Final = 3
+LANES: Final = 12
 
 
 def test_two_engines_for_the_same_lanes(mirror3: Mirror, topic: TopicNamer) -> None:
@@ -40,3 +47,48 @@ def test_two_engines_for_the_same_lanes(mirror3: Mirror, topic: TopicNamer) -> N
     asyncio.run(scenario())
 
     stream.assert_mirrored(mirror3.target)
+
+
+def busy(engine: Engine) -> list[Connection]:
+    """The connections over which a request is unanswered."""
+    flying = [appender._flying.items() for appender in engine._appenders.values()]
+    return [connection for each in flying for connection, flights in each if flights]
+
+
+def test_time_is_over_while_requests_are_on_their_way(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, chance: random.Random
+) -> None:
+    """A broker that could not read them meanwhile gets none of them afterwards; allowed again, the engine goes on."""
+    name = topic("revoked")
+    topics.create_both(east, west, name, partitions=LANES)
+
+    def produce(value_bytes: int) -> None:
+        writing = topics.producer(east)
+        for partition in range(LANES):
+            topics.send(writing, name, topics.some(2, chance, value_bytes=value_bytes), partition=partition)
+        topics.flush(writing)
+
+    async def scenario() -> None:
+        async with Mirror(east, west).running(name) as running:
+            produce(10)
+            await running.until(caught_up)
+            west.broker(1).pause()
+            try:
+                # A request of so much does not fit into what the kernel keeps for a broker, so none is complete there.
+                produce(900_000)
+                await running.until(lambda _: bool(busy(running.engine)))
+                connections = busy(running.engine)
+                running.engine.forbid_writes()
+                assert all(connection.closed for connection in connections)
+            finally:
+                west.broker(1).resume()
+            # What was sent later is there: so would be what was sent before.
+            topics.create(west, topic("later"))
+            ends = [oracle.ends(west.admin_bootstrap_servers, name, partition).high for partition in range(LANES)]
+            assert ends == [2] * LANES
+            running.engine.allow_writes()
+            await running.until(caught_up)
+
+    asyncio.run(scenario())
+
+    oracle.assert_same(east, west, name, partitions=LANES)

@@ -25,6 +25,7 @@ from isthmus.lane.writer import ProducerState
 from isthmus.model.transactions import lone_producer_id
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
+from isthmus.wire.connection import Permission
 from isthmus.wire.offsets import log_ends
 
 NO_PRODUCER: Final = -1
@@ -55,11 +56,15 @@ class LoneTransaction:
 
 
 class Aborts:
-    """The transactions of all lanes: one for each producer of the source whose records are being aborted."""
+    """The transactions of all lanes: one for each producer of the source whose records are being aborted.
 
-    def __init__(self, routes: Routes, link: str) -> None:
+    `may_send` is asked before anything leaves that changes one.
+    """
+
+    def __init__(self, routes: Routes, link: str, may_send: Permission) -> None:
         self._routes = routes
         self._link = link
+        self._may_send = may_send
         self._known: dict[tuple[LaneRun, int], Transaction | LoneTransaction] = {}
         self._is_verified = False
 
@@ -106,7 +111,8 @@ class Aborts:
         self, run: LaneRun, source_producer_id: int, *, may_be_alone: bool
     ) -> Transaction | LoneTransaction:
         purpose = "marker" if source_producer_id == NO_PRODUCER else str(source_producer_id)
-        transaction = Transaction(self._routes.client, f"isthmus.{self._link}.{run.lane.key}.{purpose}")
+        name = f"isthmus.{self._link}.{run.lane.key}.{purpose}"
+        transaction = Transaction(self._routes.client, name, may_send=self._may_send)
         # Where brokers cannot tell, `initialize` aborts what was left, and the log's end shows it.
         with contextlib.suppress(UnsupportedByBroker):
             await transaction.find(run.target)

@@ -45,6 +45,7 @@ class Writing(Protocol):
     faults: Faults
 
     def may_write(self) -> bool: ...
+    def may_send(self) -> bool: ...
     def appended(self, told: list[Told], now_ms: float) -> None: ...
     def needs_care(self, run: LaneRun) -> None: ...
 
@@ -101,6 +102,11 @@ class TargetAppender:
     def wake(self) -> None:
         """Something outside has changed: writes are allowed now."""
         self._wake.set()
+
+    def revoke(self) -> None:
+        """Permission has lapsed: nothing that is unanswered shall still reach the broker."""
+        for connection in list(self._flying):
+            connection.revoke()
 
     @property
     def is_silent(self) -> bool:
@@ -241,7 +247,11 @@ class TargetAppender:
                 self.offer(parcel.run)
             return False
         answer = connection.post_frame(
-            request.frame, partial(produce.decode, version=request.version), timeout_s=_ANSWER_S, what="Produce"
+            request.frame,
+            partial(produce.decode, version=request.version),
+            timeout_s=_ANSWER_S,
+            what="Produce",
+            may_send=self._engine.may_send,
         )
         for parcel in request.parcels:
             batch = parcel.batch

@@ -20,6 +20,7 @@ from isthmus.lane.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.markers import Markers, Refused
 from isthmus.lane.pieces import COMMIT, Piece, control_type, passes
 from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.transaction import Transaction
@@ -40,10 +41,11 @@ class Careful(Protocol):
     producer: ProducerIdentity
     link: str
     faults: Faults
+    room: Room
 
     def may_write(self) -> bool: ...
+    def may_send(self) -> bool: ...
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None: ...
-    def grown(self, size_bytes: int) -> None: ...
 
 
 class Detour:
@@ -52,7 +54,7 @@ class Detour:
     def __init__(self, engine: Careful, routes: Routes) -> None:
         self._engine = engine
         self._routes = routes
-        self._aborts = Aborts(routes, engine.link)
+        self._aborts = Aborts(routes, engine.link, engine.may_send)
         self._markers = Markers(engine, routes, self._aborts)
 
     async def take(self, run: LaneRun) -> None:
@@ -108,7 +110,7 @@ class Detour:
         batch, lane = piece.batch, run.lane
         if piece.stored > 1:
             parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in scan(batch.view)]
-            self._engine.grown(run.replace_head(parts))
+            self._engine.room.take(run.replace_head(parts))
             return
         try:
             is_whole = batch.is_dense and batch.base_offset == run.writer.position
@@ -127,7 +129,7 @@ class Detour:
             pieces = [Piece(_empty(batch), False, False)]
         elif pieces[-1].batch.offset_end < batch.offset_end:
             pieces.append(Piece(_empty(batch), False, False))
-        self._engine.grown(run.replace_head(pieces))
+        self._engine.room.take(run.replace_head(pieces))
 
     def _damaged(self, run: LaneRun, error: ValueError) -> Refused:
         run.is_spoilt = True
@@ -217,7 +219,7 @@ class Detour:
             timeout_ms=_PRODUCE_TIMEOUT_MS,
         )
         _, connection = await self._routes.reach(*run.target)
-        answer = await connection.call(request, timeout_s=_TIMEOUT_S)
+        answer = await connection.call(request, timeout_s=_TIMEOUT_S, may_send=self._engine.may_send)
         code = answer.topics[0].partitions[0].error_code
         codes.raise_for_code(code, f"deleting the fillers of {run.lane.key}", cluster=self._routes.client.cluster.alias)
         run.prefix_end = -1
@@ -253,6 +255,7 @@ class Detour:
                 timeout_ms=_PRODUCE_TIMEOUT_MS,
                 timeout_s=_TIMEOUT_S,
                 transactional_id=transactional_id,
+                may_send=self._engine.may_send,
             )
         except ClusterError:
             run.writer.abandon()

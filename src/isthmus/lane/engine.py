@@ -26,6 +26,7 @@ from isthmus.lane.markers import Refused
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
 from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
+from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Tally
 from isthmus.lane.writer import Verdict, Writer
@@ -68,9 +69,9 @@ class Engine:
         self.producer = producer
         self.link = link
         self.latency = [0] * BUCKETS
+        self.room = Room(limits)
         self.deadline: float | None = None
         self._source, self._target = source, target
-        self._limits = limits
         self._writable = writable
         self._abandoned = abandoned
         self._expiration_ms = expiration_ms
@@ -84,12 +85,8 @@ class Engine:
         self._appenders: dict[int, TargetAppender] = {}
         self._unrouted: set[LaneRun] = set()
         self._rerouting = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._pending_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
-        self._budget_at = 0.0
         self.failure: BaseException | None = None
 
     # What a lease does with it
@@ -153,13 +150,24 @@ class Engine:
     def forbid_writes(self) -> None:
         """Send nothing more until `allow_writes`. Places are looked up anew then, as others may have written."""
         if self._writable:
-            self._writable = False
+            self._revoke()
             for run in self._runs.values():
                 self._resolver.add(run)
 
+    def _revoke(self) -> None:
+        """Nothing of ours shall reach the target from now on, not even what is on its way."""
+        self._writable = False
+        for appender in self._appenders.values():
+            appender.revoke()
+        self._target.revoke()
+
     def may_write(self) -> bool:
-        """Whether a request may leave now; asked before every one."""
-        return self._writable and not self._stopping and (self.deadline is None or time.monotonic() < self.deadline)
+        """Whether a request may be made now; asked before every one."""
+        return not self._stopping and self.may_send()
+
+    def may_send(self) -> bool:
+        """Whether bytes may leave now, those of earlier requests too: a paused process may wake up much later."""
+        return self._writable and (self.deadline is None or time.monotonic() < self.deadline)
 
     def reports(self) -> list[LaneReport]:
         """Where every lane stands."""
@@ -176,6 +184,7 @@ class Engine:
         deadline = time.monotonic() + drain_s
         while any(run.writer.in_flight for run in self._runs.values()) and time.monotonic() < deadline:
             await asyncio.sleep(_DRAIN_PAUSE_S)
+        self._revoke()
         for run in self._runs.values():
             if run.writer.in_flight:
                 run.writer.abandon()
@@ -187,32 +196,13 @@ class Engine:
 
     # Reading
 
-    def has_room(self) -> bool:
-        return self._pending_bytes < self._limits.bytes_in_flight
-
-    async def wait_for_room(self) -> None:
-        await self._room.wait()
-
-    async def throttle(self, size_bytes: int) -> None:
-        """Keep to `bytes_per_s`, over all readers together."""
-        if self._limits.bytes_per_s is None or not size_bytes:
-            return
-        now = time.monotonic()
-        self._budget_at = max(self._budget_at, now) + size_bytes / self._limits.bytes_per_s
-        await asyncio.sleep(self._budget_at - now)
-
     def received(self, run: LaneRun, size_bytes: int) -> None:
         """Something was read of the lane, or that there is nothing."""
         if size_bytes:
-            self.grown(size_bytes)
+            self.room.take(size_bytes)
             self._offer(run)
         elif not run.pending:
             run.heal()
-
-    def grown(self, size_bytes: int) -> None:
-        self._pending_bytes += size_bytes
-        if not self.has_room():
-            self._room.clear()
 
     def stop_reading(self, run: LaneRun) -> None:
         for reader in self._readers.values():
@@ -296,9 +286,7 @@ class Engine:
             self._shrunk(run, run.take(written))
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
-        self._pending_bytes -= size_bytes
-        if not self._room.is_set() and self.has_room():
-            self._room.set()
+        self.room.give(size_bytes)
         if run.is_full:
             for reader in self._readers.values():
                 reader.drained(run)

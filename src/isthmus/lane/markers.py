@@ -43,6 +43,7 @@ class Marking(Protocol):
     producer: ProducerIdentity
 
     def may_write(self) -> bool: ...
+    def may_send(self) -> bool: ...
 
 
 class Refused(Exception):
@@ -153,7 +154,8 @@ class Markers:
             )
             for producer_id in producer_ids
         ]
-        answer = await connection.call(WriteTxnMarkersRequest(markers=markers), timeout_s=_TIMEOUT_S)
+        request = WriteTxnMarkersRequest(markers=markers)
+        answer = await connection.call(request, timeout_s=_TIMEOUT_S, may_send=self._engine.may_send)
         results = [p.error_code for m in answer.markers for t in m.topics for p in t.partitions]
         is_answered = len(results) == len(set(producer_ids))
         return next((code for code in results if code != codes.NONE), codes.NONE if is_answered else -1)

@@ -12,6 +12,7 @@ from isthmus.lane.distance import RESPONSE_BYTES, next_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.pieces import AbortedTransaction, pieces
 from isthmus.lane.rebatch import dense
+from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, spans
@@ -35,10 +36,8 @@ class Reading(Protocol):
     """What a reader needs of its engine."""
 
     faults: Faults
+    room: Room
 
-    def has_room(self) -> bool: ...
-    async def wait_for_room(self) -> None: ...
-    async def throttle(self, size_bytes: int) -> None: ...
     def received(self, run: LaneRun, size_bytes: int) -> None: ...
 
 
@@ -118,7 +117,7 @@ class SourceReader:
                         self._wake.clear()
                         await self._wake.wait()
                         continue
-                    await self._engine.wait_for_room()
+                    await self._engine.room.wait()
                     size = await self._poll(connection)
                 except ClusterError as error:
                     self._engine.faults.source_lost(list(self._lanes.values()), error)
@@ -128,7 +127,7 @@ class SourceReader:
                         self._wake.clear()
                         await self._wake.wait()
                 else:
-                    await self._engine.throttle(size)
+                    await self._engine.room.throttle(size)
         finally:
             if self._connection is not None:
                 self._connection.close()

@@ -23,6 +23,7 @@ from kafka.protocol.producer import (
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.connection import Permission
 from isthmus.wire.offsets import PartitionKey
 
 _TIMEOUT_MS: Final = 900_000
@@ -44,10 +45,18 @@ _AGAIN: Final = frozenset(
 class Transaction:
     """One transactional id of ours. `is_open` says that the partition belongs to a transaction not yet ended.
 
-    `sequence` is the next sequence of its producer in the partition.
+    `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is asked before anything
+    leaves that changes it.
     """
 
-    def __init__(self, client: Client, transactional_id: str, *, timeout_ms: int = _TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        client: Client,
+        transactional_id: str,
+        *,
+        timeout_ms: int = _TIMEOUT_MS,
+        may_send: Permission | None = None,
+    ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = -1
         self.epoch = -1
@@ -55,6 +64,7 @@ class Transaction:
         self.is_open = False
         self._client = client
         self._timeout_ms = timeout_ms
+        self._may_send = may_send
 
     async def find(self, key: PartitionKey) -> None:
         """Take up what an earlier owner left; leaves `producer_id` at -1 when there is nothing to take up.
@@ -153,7 +163,9 @@ class Transaction:
     async def _ask(self, request: Any, code_of: Any, what: str) -> Any:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            answer = await self._client.coordinator("transaction", self.transactional_id, request)
+            answer = await self._client.coordinator(
+                "transaction", self.transactional_id, request, may_send=self._may_send
+            )
             code = code_of(answer)
             if code == codes.NONE:
                 return answer

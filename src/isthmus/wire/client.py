@@ -13,7 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from isthmus.errors import ClusterError, ConfigError, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
-from isthmus.wire.connection import Connection
+from isthmus.wire.connection import Connection, Permission
 from isthmus.wire.dial import DIAL_TIMEOUT_S, Dialled, dial
 from isthmus.wire.metadata import Broker, Metadata
 
@@ -106,10 +106,17 @@ class Client:
             return 1
         return 2 if held.silent_s > SILENCE_S else 0
 
-    async def broker(self, node_id: int, request: Any, *, timeout_s: float = 10.0) -> Any:
-        """Ask one broker over the shared connection."""
+    async def broker(
+        self, node_id: int, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None
+    ) -> Any:
+        """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`."""
         connection = await self.connection(node_id)
-        return await connection.call(request, timeout_s=timeout_s)
+        return await connection.call(request, timeout_s=timeout_s, may_send=may_send)
+
+    def revoke(self) -> None:
+        """Permission has lapsed: reset the shared connections that owe an answer to a request that needed it."""
+        for connection in list(self._shared.values()):
+            connection.revoke()
 
     async def controller(self, request: Any, *, timeout_s: float = 30.0) -> Any:
         """Ask the controller (in KRaft any broker forwards to it)."""
@@ -122,7 +129,13 @@ class Client:
             return await self.broker(self._controller_id, request, timeout_s=timeout_s)
 
     async def coordinator(
-        self, kind: Literal["group", "transaction"], key: str, request: Any, *, timeout_s: float = 10.0
+        self,
+        kind: Literal["group", "transaction"],
+        key: str,
+        request: Any,
+        *,
+        timeout_s: float = 10.0,
+        may_send: Permission | None = None,
     ) -> Any:
         """Ask the coordinator of a group or a transactional id. Its own error codes are the caller's to read.
 
@@ -130,7 +143,7 @@ class Client:
         """
         node = await self.find_coordinator(kind, key)
         try:
-            return await self.broker(node, request, timeout_s=timeout_s)
+            return await self.broker(node, request, timeout_s=timeout_s, may_send=may_send)
         except Unreachable:
             self.forget_coordinator(kind, key)
             raise

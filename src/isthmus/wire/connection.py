@@ -30,6 +30,8 @@ _IOV_MAX: Final = 512
 _RENEW_AT: Final = 0.8
 
 Decode = Callable[[memoryview, int], Any]
+Permission = Callable[[], bool]
+"""Whether bytes may leave now."""
 
 
 class _Waiting(NamedTuple):
@@ -64,6 +66,8 @@ class Connection:
         self._left_at = 0.0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
+        self._may_send: Permission | None = None
+        self._last_permitted = 0
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._filled = 0
         self._large = bytearray()
@@ -101,29 +105,37 @@ class Connection:
         """
         return pick_version(request, self.api_versions, self.cluster)
 
-    async def call(self, request: Any, *, timeout_s: float = 10.0) -> Any:
+    async def call(self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None) -> Any:
         """Send a kafka-python message and wait for its answer.
 
         A call that times out closes the connection: answers come in order, so nothing behind it could be read either.
+        For `may_send` see `post_frame`.
 
         :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
         :raises UnsupportedByBroker: The broker offers no version of this message that we know.
         """
-        return await self.post(request, timeout_s=timeout_s)
+        return await self.post(request, timeout_s=timeout_s, may_send=may_send)
 
-    def post(self, request: Any, *, timeout_s: float = 10.0) -> asyncio.Future[Any]:
-        """Send a message now; the future holds its answer. For time-outs see `post_frame`."""
+    def post(self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None) -> asyncio.Future[Any]:
+        """Send a message now; the future holds its answer. For time-outs and permission see `post_frame`."""
         version = self.version_of(request)
         frame = encode_request(request, version, self.next_correlation, self._client_id)
         decode = partial(decode_response, request, version)
-        return self.post_frame(Frame([frame], len(frame)), decode, timeout_s=timeout_s, what=request.name)
+        return self.post_frame(
+            Frame([frame], len(frame)), decode, timeout_s=timeout_s, what=request.name, may_send=may_send
+        )
 
-    def post_frame(self, frame: Frame, decode: Decode, *, timeout_s: float, what: str) -> asyncio.Future[Any]:
+    def post_frame(
+        self, frame: Frame, decode: Decode, *, timeout_s: float, what: str, may_send: Permission | None = None
+    ) -> asyncio.Future[Any]:
         """Send a frame encoded with `next_correlation`; `decode(payload, correlation)` reads its answer.
 
         The broker may let `timeout_s` pass without a sign of life: time counts from now on, from the last bytes that
         left, or from the last that came, whichever is latest. If it takes longer the connection is of no use and is
         closed. What is large and comes slowly, or queues behind that, has as long as it takes.
+
+        `may_send` is asked before any byte of the request leaves, which may be long after this. Without permission the
+        request fails; if some of it has left already, or others are queued with it, the connection is reset.
 
         :raises Unreachable: The connection is closed.
         """
@@ -132,8 +144,15 @@ class Connection:
         now = time.monotonic()
         if not self._waiting:
             self._heard_at = now
-        self._correlation += 1
         future: asyncio.Future[Any] = self._loop.create_future()
+        if may_send is not None:
+            if not may_send():
+                future.set_exception(self._not_permitted())
+                future.exception()
+                return future
+            self._may_send = may_send
+            self._last_permitted = self._correlation + 1
+        self._correlation += 1
         self._waiting.append(_Waiting(self._correlation, future, decode, now, timeout_s, what))
         if self._overdue is None or now + timeout_s < self._overdue.when():
             self._watch(timeout_s)
@@ -142,6 +161,21 @@ class Connection:
         if not self._writing:
             self._on_writable()
         return future
+
+    def revoke(self) -> None:
+        """Permission has lapsed: reset the connection if a request that needed it is unanswered.
+
+        What has not reached the broker's host yet never will, not even what the kernel holds.
+        """
+        if self._waiting and self._waiting[0].correlation <= self._last_permitted:
+            self.close(self._not_permitted())
+
+    def _not_permitted(self) -> ClusterError:
+        return Unreachable(
+            f"a request to {self.where} was given up: writing is not allowed any more",
+            cluster=self.cluster,
+            hint="Isthmus writes only while it is sure that nobody else does; it goes on when that is so again.",
+        )
 
     @property
     def next_correlation(self) -> int:
@@ -216,8 +250,7 @@ class Connection:
             pass
         except OSError as error:
             self._broke(error)
-            return
-        if bool(self._out) != self._writing:
+        if self._error is None and bool(self._out) != self._writing:
             self._writing = bool(self._out)
             if self._writing:
                 self._loop.add_writer(self._sock, self._on_writable)
@@ -227,6 +260,9 @@ class Connection:
     def _send(self) -> None:
         out = self._out
         while out:
+            if self._may_send is not None and not self._may_send():
+                self.close(self._not_permitted())
+                return
             if self._tls:
                 sent = self._sock.send(out[0])
             else:
@@ -235,6 +271,7 @@ class Connection:
             self._out_bytes -= sent
             if not self._out_bytes:
                 out.clear()
+                self._may_send = None
                 return
             while sent:
                 head = out[0]

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from kafka.protocol.producer import ProduceResponse
 
 from isthmus.wire import codes
-from isthmus.wire.connection import Connection
+from isthmus.wire.connection import Connection, Permission
 from isthmus.wire.frames import Buffer, Frame, skip_response_header, uvarint
 
 API_KEY: Final = 0
@@ -117,8 +117,11 @@ def post(
     timeout_ms: int,
     timeout_s: float,
     transactional_id: str | None = None,
+    may_send: Permission | None = None,
 ) -> asyncio.Future[Answers]:
     """Send a request now. The broker answers after `timeout_ms` at the latest, or is given up after `timeout_s`.
+
+    For `may_send` see `Connection.post_frame`.
 
     :raises Unreachable: The connection is closed.
     """
@@ -130,7 +133,9 @@ def post(
         timeout_ms=timeout_ms,
         transactional_id=transactional_id,
     )
-    return connection.post_frame(frame, partial(decode, version=version), timeout_s=timeout_s, what="Produce")
+    return connection.post_frame(
+        frame, partial(decode, version=version), timeout_s=timeout_s, what="Produce", may_send=may_send
+    )
 
 
 def decode(payload: memoryview, correlation: int, version: int) -> Answers:

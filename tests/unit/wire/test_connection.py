@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import struct
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -110,5 +112,69 @@ def test_a_request_may_take_long_while_it_leaves(monkeypatch: pytest.MonkeyPatch
             connection._check_overdue()
             with pytest.raises(Unreachable, match="did not answer Fetch"):
                 await stuck
+
+    asyncio.run(scenario())
+
+
+async def rest_of(peer: socket.socket) -> int:
+    """How many bytes still arrive at the peer before the connection is reset."""
+    found = 0
+    try:
+        while size := len(await asyncio.get_running_loop().sock_recv(peer, LARGE)):
+            found += size
+    except ConnectionResetError:
+        return found
+    raise AssertionError("the connection was closed in good order")
+
+
+def test_what_is_queued_does_not_leave_without_permission() -> None:
+    """Permission is asked for when bytes leave: what is left of a request when it has lapsed never does."""
+
+    async def scenario() -> None:
+        is_allowed = True
+        with connected() as (connection, peer):
+            answer = post(connection, LARGE, may_send=lambda: is_allowed)
+            left = LARGE - connection._out_bytes
+            assert left < LARGE
+            is_allowed = False
+            assert await rest_of(peer) <= left
+            with pytest.raises(Unreachable, match="not allowed any more"):
+                await answer
+
+    asyncio.run(scenario())
+
+
+def test_what_has_left_is_called_back() -> None:
+    """Revoked, not even what the kernel holds arrives: a peer that did not read finds what it had, and a reset."""
+
+    async def scenario() -> None:
+        with connected() as (connection, peer):
+            behind = [post(connection, LARGE, may_send=lambda: True), post(connection)]
+            arrived = struct.unpack("i", fcntl.ioctl(peer, termios.FIONREAD, b"\0" * 4))[0]
+            assert arrived < LARGE - connection._out_bytes
+            connection.revoke()
+            assert await rest_of(peer) <= arrived
+            for answer in behind:
+                with pytest.raises(Unreachable, match="not allowed any more"):
+                    await answer
+
+    asyncio.run(scenario())
+
+
+def test_permission_is_needed_by_those_that_ask_for_it_only() -> None:
+    """Without permission such a request does not begin to leave; others do, and keep their connection."""
+
+    async def scenario() -> None:
+        with connected() as (connection, peer):
+            allowed = post(connection, may_send=lambda: True)
+            peer.sendall(struct.pack(">i4x", 4))
+            assert await allowed == 4
+            first, refused, second = post(connection), post(connection, 16, may_send=lambda: False), post(connection)
+            with pytest.raises(Unreachable, match="not allowed any more"):
+                await refused
+            connection.revoke()
+            peer.sendall(struct.pack(">i4x", 4) * 2)
+            assert (await first, await second) == (4, 4)
+            assert len(peer.recv(LARGE)) == 24
 
     asyncio.run(scenario())

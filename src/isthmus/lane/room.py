@@ -1,0 +1,43 @@
+"""How much may be read: bytes on their way through an engine, and bytes per second, over all its lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from isthmus.model.link import Limits
+
+
+class Room:
+    """Room for what was read and is not yet durable at the target."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._bytes = 0
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+        self._budget_at = 0.0
+
+    async def wait(self) -> None:
+        """Wait until there is room."""
+        await self._is_free.wait()
+
+    async def throttle(self, size_bytes: int) -> None:
+        """Keep to `bytes_per_s` after so much was read, over all readers together."""
+        if self._limits.bytes_per_s is None or not size_bytes:
+            return
+        now = time.monotonic()
+        self._budget_at = max(self._budget_at, now) + size_bytes / self._limits.bytes_per_s
+        await asyncio.sleep(self._budget_at - now)
+
+    def take(self, size_bytes: int) -> None:
+        """So much more is on its way."""
+        self._bytes += size_bytes
+        if self._bytes >= self._limits.bytes_in_flight:
+            self._is_free.clear()
+
+    def give(self, size_bytes: int) -> None:
+        """So much is on its way no more."""
+        self._bytes -= size_bytes
+        if self._bytes < self._limits.bytes_in_flight:
+            self._is_free.set()
