@@ -12,7 +12,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
-from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, PartitionMetadata
 from isthmus.wire.offsets import PartitionKey
 
 T = TypeVar("T")
@@ -20,6 +20,7 @@ T = TypeVar("T")
 REFRESH_S: Final = 30.0
 REFRESH_PAUSE_S: Final = 0.1
 GONE_AFTER_S: Final = 5.0
+_NO_EPOCH: Final = -1
 
 
 class Leader(NamedTuple):
@@ -36,12 +37,17 @@ class TopicGone(Exception):
 
 
 class Routes:
-    """Leaders of partitions, refreshed when somebody finds them wrong. Leader epochs never go backwards here."""
+    """Leaders of partitions, refreshed when somebody finds them wrong.
+
+    Leader epochs never go backwards here, as long as the topic is the same: a broker that was cut off names itself or
+    another former leader, and their logs end too early.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self._topics: set[str] = set()
         self._leaders: dict[tuple[str, int], Leader] = {}
+        self._epochs: dict[str, dict[int, int]] = {}
         self._ids: dict[str, uuid.UUID] = {}
         self._codes: dict[str, int] = {}
         self._missing_since: dict[str, float] = {}
@@ -72,7 +78,7 @@ class Routes:
         return leader, await self.client.connection(leader.node_id)
 
     def forget(self, topic: str, partition: int) -> None:
-        """This leader was wrong: do not use it again before a refresh."""
+        """This leader was wrong: do not use it again before a refresh. Its epoch stays known."""
         self._leaders.pop((topic, partition), None)
 
     async def ask(
@@ -147,15 +153,28 @@ class Routes:
     def _take(self, metadata: Metadata) -> None:
         for name, topic in metadata.topics.items():
             self._codes[name] = topic.error_code
+            known_id = self._ids.get(name, NO_TOPIC_ID)
             if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
                 self._missing_since.setdefault(name, time.monotonic())
+                if known_id == NO_TOPIC_ID:
+                    # Without ids nothing else tells the next topic of this name from the one before.
+                    self._epochs.pop(name, None)
             elif topic.error_code == codes.NONE:
                 self._missing_since.pop(name, None)
-                self._ids[name] = topic.topic_id
+                if topic.topic_id not in (NO_TOPIC_ID, known_id):
+                    self._ids[name] = topic.topic_id
+                    if known_id != NO_TOPIC_ID:
+                        self._epochs.pop(name, None)
             for p in topic.partitions:
-                key = (name, p.partition)
-                known = self._leaders.get(key)
-                if p.leader < 0 or p.leader not in metadata.brokers:
-                    self._leaders.pop(key, None)
-                elif known is None or p.leader_epoch >= known.epoch or p.leader_epoch < 0:
-                    self._leaders[key] = Leader(p.leader, p.leader_epoch)
+                self._lead(name, p, p.leader in metadata.brokers)
+
+    def _lead(self, name: str, told: PartitionMetadata, is_reachable: bool) -> None:
+        epochs = self._epochs.setdefault(name, {})
+        known = epochs.get(told.partition, _NO_EPOCH)
+        if _NO_EPOCH < told.leader_epoch < known:
+            return
+        epochs[told.partition] = max(told.leader_epoch, known)
+        if is_reachable:
+            self._leaders[name, told.partition] = Leader(told.leader, told.leader_epoch)
+        else:
+            self._leaders.pop((name, told.partition), None)
