@@ -68,7 +68,9 @@ class Resolver:
         """Resolve until cancelled."""
         while True:
             now = time.monotonic()
-            due = [run for run, at in self._due.items() if at <= now and not run.is_over]
+            # A lane may have ended since it was added: it is waited for no more.
+            self._due = {run: at for run, at in self._due.items() if not run.is_over}
+            due = [run for run, at in self._due.items() if at <= now]
             if not due or not self._engine.may_write():
                 self._wake.clear()
                 next_at = min(self._due.values(), default=None)

@@ -1,0 +1,69 @@
+"""When the resolver looks, and when it rests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from typing import Final, Literal
+
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.resolver import Resolver
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Writer
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneState
+from isthmus.wire.client import Client
+
+LANE: Final = Lane(
+    source_topic="orders",
+    source_topic_id=uuid.uuid4(),
+    target_topic="orders",
+    target_topic_id=uuid.uuid4(),
+    partition=0,
+)
+
+
+class Placed:
+    """An engine that lets lanes be placed."""
+
+    producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+
+    def may_write(self) -> bool:
+        return True
+
+    def place(self, run: LaneRun) -> None:
+        raise AssertionError(f"{run.lane.key} is placed")
+
+
+class Counted(asyncio.Event):
+    """An event that counts how often it is waited for."""
+
+    waits = 0
+
+    async def wait(self) -> Literal[True]:
+        self.waits += 1
+        return await super().wait()
+
+
+def test_a_lane_that_ends_is_looked_for_no_more() -> None:
+    """A lane may end while its place is in doubt: the resolver then rests until somebody else is."""
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            routes = Routes(client)
+            resolver = Resolver(Placed(), routes, routes, settle_s=0.0)
+            resolver._wake = wake = Counted()
+            run = LaneRun(LANE, Writer(abandoned=False))
+            resolver.add(run)
+            run.fail(LaneState.STOPPED, "stopped as asked")
+            running = asyncio.create_task(resolver.run())
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            assert wake.waits == 1
+
+    asyncio.run(scenario())
