@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -72,12 +73,13 @@ class Scene:
         before = self.copied()
         driver.wait_for(lambda: self.copied() >= before + records)
 
-    def finish(self) -> None:
-        """A run that ends when everything is copied finds everything in order."""
+    def finish(self) -> str:
+        """A run that ends when everything is copied finds everything in order; what it says."""
         with self.run("--until", "caught-up", log="last") as driver:
             assert driver.wait() == 0, driver.said
             driver.assert_alone()
         self.stream.assert_mirrored(self.target)
+        return driver.said
 
 
 @pytest.fixture
@@ -130,13 +132,13 @@ def test_a_second_signal_does_not_wait_for_a_frozen_target(scene: Scene) -> None
 
 
 def test_driver_killed(scene: Scene) -> None:
-    """A driver that is killed takes everything it started with it; the next run carries on exactly."""
+    """A driver that is killed takes everything it started with it; the next run carries on exactly, and at once."""
     with scene.stream.flowing(), scene.run() as driver:
         scene.until_copied(driver)
         driver.process.kill()
         assert driver.wait() == -signal.SIGKILL
         driver.assert_alone()
-    scene.finish()
+    assert "waiting for the controller" not in scene.finish()
 
 
 def test_jvm_killed(scene: Scene) -> None:
@@ -152,14 +154,34 @@ def test_jvm_killed(scene: Scene) -> None:
 
 
 def test_two_runs_of_the_same_links(scene: Scene) -> None:
-    """The younger run takes over; the older one ends with a code of its own and says why."""
+    """The younger run leaves the link to the older one, unless told otherwise: then that one ends and says why."""
     with scene.run(log="older") as older, contextlib.ExitStack() as later:
         with scene.stream.flowing():
             scene.until_copied(older)
-            younger = later.enter_context(scene.run(log="younger"))
+            with scene.run(log="refused") as refused:
+                assert refused.wait() == 16, refused.said
+                assert_told(refused, f"is run by {named(older)}", "--take-over")
+            scene.until_copied(older)
+            younger = later.enter_context(scene.run("--take-over", log="younger"))
             assert older.wait() == 15, older.said
-            assert "another controller" in older.said.lower()
-            older.assert_alone()
+            assert_told(older, f"{named(younger)}")
+            scene.until_copied(younger)
+        younger.wait_for(lambda: scene.has_copied(scene.stream.sent[scene.name, 0], 0))
+    scene.stream.assert_mirrored(scene.target)
+
+
+def test_a_frozen_run_is_succeeded_once_it_was_silent(scene: Scene) -> None:
+    """It may be alive, so it is waited for; when it goes on it finds itself fenced, and no record was written twice."""
+    with scene.run(log="older") as older, contextlib.ExitStack() as later:
+        with scene.stream.flowing():
+            scene.until_copied(older)
+            older.process.send_signal(signal.SIGSTOP)
+            younger = later.enter_context(scene.run(log="younger"))
+            younger.wait_for(lambda: f"waiting for {named(older)}" in younger.said)
+            scene.until_copied(younger)
+            older.process.send_signal(signal.SIGCONT)
+            assert older.wait() == 15, older.said
+            assert_told(older, named(younger))
             scene.until_copied(younger)
         younger.wait_for(lambda: scene.has_copied(scene.stream.sent[scene.name, 0], 0))
     scene.stream.assert_mirrored(scene.target)
@@ -222,6 +244,11 @@ def test_wrong_password(scene: Scene, secured: LocalCluster) -> None:
         assert driver.wait() == 11, driver.said
         assert_told(driver, "isthmus", "security.password")
         assert "no-such-secret" not in driver.said
+
+
+def named(driver: Driver) -> str:
+    """How a run is told from others."""
+    return f"the controller on {socket.gethostname()}, pid {driver.process.pid}, started "
 
 
 def assert_told(driver: Driver, *words: str) -> None:

@@ -97,7 +97,7 @@ class LiveProgress:
 
     def _line(self, link: LinkProgress, now: float) -> str:
         if link.state is LinkState.STARTING:
-            return f"{link.link}: starting; Spark takes some seconds"
+            return f"{link.link}: starting; {'Spark takes some seconds' if link.problem is None else 'still waiting'}"
         if link.state is not LinkState.ACTIVE:
             return f"{link.link}: {link.state}, {counted(link.records, 'record')} copied, lag {_lag(link)}"
         rate = self._rates.rate(link.link, link.records, now)

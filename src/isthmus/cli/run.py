@@ -39,6 +39,10 @@ def run(
         Until | None,
         typer.Option("--until", help="End when everything the sources have is copied."),
     ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Take the links over from a controller that runs them; it ends with 15."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
     ] = False,
@@ -48,6 +52,9 @@ def run(
     """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up.
 
     Ctrl-C ends in good order, within a second or two; once more ends at once.
+
+    Only one controller runs a link. If another one is at work this run names it and ends with 16. One that may be
+    gone is waited for until it was silent for 10 seconds; one whose process is known to have ended is not.
 
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.
@@ -61,6 +68,7 @@ def run(
             until="caught-up" if until is Until.CAUGHT_UP else None,
             link=link,
             on_progress=live.show,
+            take_over=take_over,
         )
     show_outcome(outcome, output)
     if outcome.exit_code:

@@ -39,7 +39,7 @@ class Controller:
 
     `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
     the sources had is copied, with a function when that says so of the newest progress, and in any
-    case with `stop` or a signal.
+    case with `stop` or a signal. Links that another controller runs are left to it, unless `take_over`.
     """
 
     def __init__(
@@ -50,11 +50,12 @@ class Controller:
         *,
         until: Until | None = None,
         on_progress: OnProgress | None = None,
+        take_over: bool = False,
     ) -> None:
         claims = Claims()
         self._runs: list[LinkRun] = []
         for link in links:
-            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs))
+            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs, take_over=take_over))
         self._workers = workers
         self._until = until
         self._on_progress = on_progress

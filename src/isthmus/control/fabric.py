@@ -111,6 +111,7 @@ class Fabric:
         until: Until | None = None,
         link: str | None = None,
         on_progress: OnProgress | None = None,
+        take_over: bool = False,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
@@ -118,9 +119,12 @@ class Fabric:
         function instead is asked twice a second, with the newest progress, whether to end.
         SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
 
+        A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
+        taken at once, and the other controller ends with `Fenced`.
+
         :raises ConfigError: There is no link of that name.
         """
-        return in_loop(self._run(self.links(link), until, on_progress))
+        return in_loop(self._run(self.links(link), until, on_progress, take_over=take_over))
 
     def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
         """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
@@ -191,13 +195,17 @@ class Fabric:
         self._own = session(self.configuration.spark, links=[link.name for link in self.configuration.links])
         return self._own
 
-    async def _run(self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None) -> RunOutcome:
+    async def _run(
+        self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None, *, take_over: bool
+    ) -> RunOutcome:
         from isthmus.control.controller import Controller
         from isthmus.control.workers import Workers
 
         spark = self._given or self._own
         workers = Workers(self.configuration.spark, links=[link.name for link in links], spark=spark)
-        controller = Controller(self.configuration, links, workers, until=until, on_progress=on_progress)
+        controller = Controller(
+            self.configuration, links, workers, until=until, on_progress=on_progress, take_over=take_over
+        )
         try:
             return await controller.run()
         finally:

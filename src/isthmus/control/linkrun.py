@@ -10,14 +10,17 @@ from typing import Final
 
 from isthmus.control.claims import Claims
 from isthmus.control.goal import Arrival
+from isthmus.control.host import whereabouts
 from isthmus.control.identity import cluster_ids, producer_identity
 from isthmus.control.neighbours import neighbouring_claims
 from isthmus.control.observation import problem_of
 from isthmus.control.precautions import precautions
 from isthmus.control.progress import ControllerProgress, LanesView, LinkProgress, topics_of
+from isthmus.control.recollection import now_ms
 from isthmus.control.session import Session
+from isthmus.control.succession import Succession
 from isthmus.control.workers import Workers
-from isthmus.errors import ClusterError, InvariantError, IsthmusError
+from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import Problem
@@ -35,10 +38,18 @@ class LinkRun:
     """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
     Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants
-    (`has_claimed`), or could not.
+    (`has_claimed`), or could not. A link that another controller runs is left to it, unless `take_over`.
     """
 
-    def __init__(self, link: Link, configuration: Configuration, claims: Claims, earlier: Sequence[LinkRun]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        configuration: Configuration,
+        claims: Claims,
+        earlier: Sequence[LinkRun],
+        *,
+        take_over: bool = False,
+    ) -> None:
         self.link = link
         self.error: IsthmusError | None = None
         self._configuration = configuration
@@ -47,7 +58,10 @@ class LinkRun:
         self._earlier = tuple(earlier)
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
+        self._succession = Succession(link.name, takes_over=take_over)
+        self._started_ms = now_ms()
         self._session: Session | None = None
+        self._is_at_work = False
         self._progress = Progress()
         self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
@@ -104,12 +118,25 @@ class LinkRun:
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration
+        self._is_at_work = False
         async with Client(link.source) as source, Client(link.target) as target:
             source_id, target_id = await cluster_ids(link, source, target)
+            self._is_away, self._unreachable, self._problem = False, None, None
+            # First beside all other links, as it may take a while; and once more when everything else is done.
+            if not await self._is_free(target):
+                return
             await self._respect_others(source, target)
-            ledger = LinkLedger(target, link.name, replication_factor=settings.ledger.replication_factor)
+            if not await self._is_free(target):
+                return
+            ledger = LinkLedger(
+                target,
+                link.name,
+                replication_factor=settings.ledger.replication_factor,
+                whereabouts=whereabouts(),
+                started_ms=self._started_ms,
+            )
             try:
-                await ledger.open()
+                await self._open(ledger)
                 producer = await producer_identity(ledger, target, source_id=source_id, target_id=target_id)
                 context = LinkContext(
                     link=link.name,
@@ -129,20 +156,45 @@ class LinkRun:
                     has_claimed=self.has_claimed,
                     progress=self._progress,
                 )
-                self._session = session
+                self._session, self._is_at_work = session, True
                 self._problem = None
-                self._is_away = False
                 if self._stopping.is_set():
                     session.stop()
                 await session.run(workers, settings.spark.lease_term_s)
             finally:
                 ledger.close()
 
+    async def _is_free(self, target: Client) -> bool:
+        """Wait until nobody runs the link any more; whether that is so, or we are to stop."""
+        free = asyncio.create_task(self._succession.wait(target, self._tell))
+        halt = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((free, halt), return_when=asyncio.FIRST_COMPLETED)
+            if free.done():
+                await free
+            return not self._stopping.is_set()
+        finally:
+            for task in (free, halt):
+                task.cancel()
+            await asyncio.gather(free, halt, return_exceptions=True)
+
+    def _tell(self, problem: Problem) -> None:
+        _log.info("link %s: %s", self.link.name, problem.message)
+        self._problem = problem
+
+    async def _open(self, ledger: LinkLedger) -> None:
+        try:
+            await ledger.open()
+        finally:
+            self._succession.fenced(ledger.generation)
+        self._succession.opened()
+
     async def _respect_others(self, source: Client, target: Client) -> None:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
         for run in self._earlier:
             await run.has_claimed.wait()
-        own = [self.link.name, *(run.link.name for run in self._earlier)]
+        # Those that others run are no longer ours.
+        own = [self.link.name, *(run.link.name for run in self._earlier if not isinstance(run.error, Occupied))]
         for client in (target, source):
             for claim in await neighbouring_claims(client, own):
                 self._claims.grant(claim)
@@ -150,6 +202,7 @@ class LinkRun:
     def progress(self) -> LinkProgress:
         """How the link stands at this moment, or stood when it ended."""
         session = self._session
+        at_work = session if self._is_at_work else None
         controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
         reports = {} if session is None else session.reports()
         paused = frozenset() if session is None else session.paused
@@ -157,9 +210,9 @@ class LinkRun:
         known = LinkEvidence(
             controller=controller,
             has_failed=self.error is not None,
-            is_away=self._is_away or (session is not None and session.is_away),
+            is_away=self._is_away or (at_work is not None and at_work.is_away),
             is_paused=None in paused,
-            has_begun=session is not None and session.has_begun,
+            has_begun=at_work is not None and at_work.has_begun,
         )
         view = LanesView(controller=controller, reports=reports, counts=self._progress.counts, ages_s={}, paused=paused)
         return LinkProgress(
@@ -172,7 +225,7 @@ class LinkRun:
             groups=() if session is None else session.groups,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
-            problem=self._problem or (None if session is None else session.problem),
+            problem=self._problem or (None if at_work is None else at_work.problem),
         )
 
     @property
@@ -184,7 +237,7 @@ class LinkRun:
         """How far the link is on its way to what the source had."""
         if self.error is not None:
             return Arrival.HELD_UP
-        if self._session is None:
+        if self._session is None or not self._is_at_work:
             return Arrival.UNDER_WAY
         try:
             return await self._session.arrival()

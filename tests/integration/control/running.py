@@ -77,7 +77,11 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    configuration: Configuration, spark: SparkSession | None, *, until_caught_up: bool = False
+    configuration: Configuration,
+    spark: SparkSession | None,
+    *,
+    until_caught_up: bool = False,
+    take_over: bool = False,
 ) -> AsyncIterator[Running]:
     """Run all links of a configuration until the block is left."""
     workers = Workers(configuration.spark, links=[link.name for link in configuration.links], spark=spark)
@@ -94,6 +98,7 @@ async def running(
         workers,
         until="caught-up" if until_caught_up else None,
         on_progress=said,
+        take_over=take_over,
     )
     run.append(Running(controller, asyncio.create_task(controller.run())))
     try:

@@ -16,7 +16,7 @@ import isthmus.spark
 from isthmus.cluster.local import LocalCluster
 from isthmus.control import controller, pausing, session
 from isthmus.control.fabric import Fabric
-from isthmus.errors import Fenced, JavaMissing, Unreachable
+from isthmus.errors import JavaMissing, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneState
@@ -85,9 +85,10 @@ def test_gap_is_recorded_for_good(
     assert fabric.run(until="caught-up").records == 30
     topics.produce(east, name, records(70))
     topics.delete_records(east, name, 57)
-    outcome = fabric.run(until="caught-up")
+    # No farewell was said, so the one before may still run for all that is known.
+    outcome = fabric.run(until="caught-up", take_over=True)
     assert (outcome.exit_code, outcome.records) == (0, 43)
-    assert fabric.run(until="caught-up").records == 0
+    assert fabric.run(until="caught-up", take_over=True).records == 0
     (status,) = fabric.status()
     assert [partition.gaps for t in status.topics for partition in t.partitions] == [(Gap(30, 57),)]
 
@@ -155,31 +156,6 @@ def test_topics_come_grow_and_pause_while_it_runs(
             assert outcome.exit_code == 1
             assert run.counts == sorted(run.counts)
             assert outcome.records == 10 + 5 + 5 + 5 + 5 + 3 + 1
-
-    asyncio.run(scenario())
-
-
-def test_second_controller_takes_over(
-    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
-) -> None:
-    """Who starts later runs the link; the one before ends with an exit code of its own."""
-    name = topic("fenced")
-    topics.create(east, name)
-    topics.produce(east, name, records(10))
-    configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
-
-    async def is_at(end: int) -> bool:
-        return await ends(west, name) == [end]
-
-    async def scenario() -> None:
-        async with running(configuration, spark) as one:
-            await one.until(lambda: is_at(10))
-            async with running(configuration, spark) as two:
-                outcome = await one.task
-                assert isinstance(outcome.errors[name], Fenced)
-                assert outcome.exit_code == Fenced.exit_code
-                await asyncio.to_thread(topics.produce, east, name, records(10))
-                await two.until(lambda: is_at(20))
 
     asyncio.run(scenario())
 
