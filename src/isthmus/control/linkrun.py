@@ -58,6 +58,7 @@ class LinkRun:
         self._earlier = tuple(earlier)
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
+        self._warned = ""
         self._succession = Succession(link.name, takes_over=take_over)
         self._started_ms = now_ms()
         self._session: Session | None = None
@@ -97,8 +98,9 @@ class LinkRun:
                 await self._run_once(workers)
                 break
             except IsthmusError as error:
-                if self._problem != problem_of(error):
+                if self._warned != error.message:
                     # Tried again every two seconds: said once.
+                    self._warned = error.message
                     _log.warning("link %s: %s", self.link.name, error)
                 self._problem = problem_of(error)
                 if not error.retryable:
