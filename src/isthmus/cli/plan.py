@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -11,10 +12,11 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
-from isthmus.control.plan import LinkPlan, Plan
+from isthmus.control.plan import LinkPlan, Plan, TopicPlan
 from isthmus.model.lane import Problem
 
 CHANGES_PENDING = 3
+_TOLD_MAX: Final = 10
 
 app = typer.Typer(add_completion=False)
 
@@ -27,17 +29,22 @@ def plan(
         bool,
         typer.Option(
             "--detailed-exitcode",
-            help="Exit with 3 when something would be created or copied, with 0 when nothing would.",
+            help="Exit with 3 when something would be created or copied, with 0 when nothing would; 1 goes first.",
         ),
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Show what would be created and copied, topic by topic with mode and reasons."""
+    """Show what would be created and copied, topic by topic with mode and reasons.
+
+    The ends of both logs are compared as a run does at its first look. Nothing is written.
+
+    Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied.
+    """
     found = Fabric(configured(path)).plan(link=link)
     show_plan(found, output)
-    if any(plan.problem is not None for plan in found.links):
-        raise typer.Exit(1)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
     if detailed_exitcode and found.has_changes:
         raise typer.Exit(CHANGES_PENDING)
 
@@ -47,12 +54,13 @@ def show_plan(plan: Plan, output: OutputFormat) -> None:
     if not output.is_table:
         render(plan.as_dict(), output)
         return
-    render([row for link in plan.links for row in _rows(link)], output)
+    shows_refused = any(topic.refused for link in plan.links for topic in link.topics)
+    render([row for link in plan.links for row in _rows(link, shows_refused=shows_refused)], output)
     for link in plan.links:
         _tell(link)
 
 
-def _rows(link: LinkPlan) -> list[Row]:
+def _rows(link: LinkPlan, *, shows_refused: bool) -> list[Row]:
     return [
         {
             "link": link.link,
@@ -60,11 +68,43 @@ def _rows(link: LinkPlan) -> list[Row]:
             "action": str(topic.action),
             "mode": str(topic.mode),
             "partitions": topic.partition_count,
+            **({"refused": _refused(topic)} if shows_refused else {}),
             "records_to_copy": topic.lag_records,
             "offsets_to_fill": topic.prefix_offsets,
-            "reasons": "; ".join(problem.message for problem in topic.reasons),
+            "reasons": _reasons(topic),
         }
         for topic in link.topics
+    ]
+
+
+def _refused(topic: TopicPlan) -> str:
+    count = topic.partition_count
+    refused = count if topic.reasons else len(topic.refused)
+    return f"{refused} of {count} partition{'' if count == 1 else 's'}" if refused else ""
+
+
+def _reasons(topic: TopicPlan) -> str:
+    """Why the topic is refused, or the first of its partitions that are; all of them are told on stderr."""
+    if topic.reasons or not topic.refused:
+        return "; ".join(problem.message for problem in topic.reasons)
+    (where, problem), *others = _together((p.partition, p.refusal) for p in topic.refused)
+    more = f"; and {len(others)} more" if others else ""
+    return f"{where}: {problem.message}{more}"
+
+
+def _together(problems: Iterable[tuple[int, Problem | None]]) -> list[tuple[str, Problem]]:
+    """What there is to tell of partitions: once for those that follow each other and have the same problem."""
+    runs: list[tuple[int, int, Problem]] = []
+    for partition, problem in problems:
+        if problem is None:
+            continue
+        if runs and runs[-1][1:] == (partition - 1, problem):
+            runs[-1] = (runs[-1][0], partition, problem)
+        else:
+            runs.append((partition, partition, problem))
+    return [
+        (f"partition {first}" if first == last else f"partitions {first} to {last}", problem)
+        for first, last, problem in runs
     ]
 
 
@@ -74,17 +114,27 @@ def _tell(link: LinkPlan) -> None:
     for topic in link.topics:
         for problem in topic.reasons:
             _say("Refused", f"{link.link}/{topic.topic}", problem, "red")
-        for partition in topic.partitions:
-            if partition.refusal is not None:
-                where = f"{link.link}/{topic.topic}-{partition.partition}"
-                _say("Refused", where, partition.refusal, "red")
+        _tell_partitions("Refused", link, topic, [(p.partition, p.refusal) for p in topic.partitions], "red")
+        _tell_partitions("Not examined", link, topic, [(p.partition, p.unexamined) for p in topic.partitions], "yellow")
         for problem in topic.notes:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
+    for problem in link.unmatched:
+        _say("Warning", link.link, problem, "yellow")
     for problem in link.recommendations:
         _say("Recommended", link.link, problem, "yellow")
     for name in link.no_longer_mirrored:
         known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
         _say("Note", f"{link.link}/{name}", known, "yellow")
+
+
+def _tell_partitions(
+    kind: str, link: LinkPlan, topic: TopicPlan, problems: Iterable[tuple[int, Problem | None]], style: str
+) -> None:
+    told = _together(problems)
+    for where, problem in told[:_TOLD_MAX]:
+        _say(kind, f"{link.link}/{topic.topic}: {where}", problem, style)
+    if len(told) > _TOLD_MAX:
+        console.print(Text(f"  and {len(told) - _TOLD_MAX} more like these: -o json has them all", style=style))
 
 
 def _say(kind: str, where: str, problem: Problem, style: str) -> None:

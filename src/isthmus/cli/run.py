@@ -61,8 +61,9 @@ def run(
     """
     fabric = Fabric(configured(path))
     if dry_run:
-        show_plan(fabric.plan(link=link), output)
-        return
+        found = fabric.plan(link=link)
+        show_plan(found, output)
+        raise typer.Exit(found.exit_code)
     with fabric, LiveProgress() as live:
         outcome = fabric.run(
             until="caught-up" if until is Until.CAUGHT_UP else None,

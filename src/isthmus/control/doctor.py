@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -24,18 +24,18 @@ from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.local.java import find_java
 from isthmus.control import rights, standing
 from isthmus.control.claims import Claims
+from isthmus.control.foresight import foresee
 from isthmus.control.groups.examination import group_findings
-from isthmus.control.observation import ObservedLink, observe
-from isthmus.control.plan import LinkPlan, TopicPlan
-from isthmus.control.planning import plan_link
-from isthmus.errors import ClusterError, IsthmusError, JavaMissing
+from isthmus.control.observation import ObservedLink
+from isthmus.control.plan import Action, LinkPlan, TopicPlan
+from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
 from isthmus.lane.preflight import number
 from isthmus.lane.producer import allocate_producer
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
-from isthmus.model.lane import Problem
+from isthmus.model.lane import LaneState, Problem
 from isthmus.model.link import Link
 from isthmus.model.releases import Releases, hull
 from isthmus.model.wording import counted
@@ -63,7 +63,8 @@ async def examine(configuration: Configuration) -> list[Finding]:
         for link in configuration.links:
             if link.source.alias in reached and link.target.alias in reached:
                 ends = clients[link.source.alias], clients[link.target.alias]
-                findings.extend(await _link(link, *ends, reached[link.target.alias], claims))
+                own = [each.name for each in configuration.links]
+                findings.extend(await _link(link, *ends, reached[link.target.alias], claims, own))
         # Links that share a cluster find the same there.
         return list(dict.fromkeys(findings))
 
@@ -157,11 +158,11 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
 
 
 async def _link(
-    link: Link, source: Client, target: Client, cluster: ClusterDescription, claims: Claims
+    link: Link, source: Client, target: Client, cluster: ClusterDescription, claims: Claims, own_links: Collection[str]
 ) -> list[Finding]:
     try:
-        observed = await observe(link, source, target)
-        plan = plan_link(observed, claims)
+        foreseen = await foresee(link, source, target, claims, own_links)
+        observed, plan = foreseen.observed, foreseen.plan
         if plan.problem is not None:
             return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]
         there = [name for name, pair in observed.pairs.items() if pair.target is not None]
@@ -169,7 +170,7 @@ async def _link(
         at_target = await topic_operations(target, there)
         ledger = await _ledger(link, target)
         states = await standing.link_findings(source, target, list(observed.pairs), there)
-    except ClusterError as error:
+    except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]
     return [
         *topic_plan_findings(plan),
@@ -209,19 +210,13 @@ async def _ledger(link: Link, target: Client) -> list[Finding]:
 
 def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
     """What the plan of a link says about its topics."""
-    sound = [topic for topic in plan.topics if not topic.reasons]
+    sound = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     for topic in plan.topics:
         yield from _topic(f"{plan.link}/{topic.topic}", topic)
     if sound:
         yield _ok(plan.link, "topics", f"{counted(len(sound), 'topic')} can be mirrored with the same offsets")
-    if not plan.topics:
-        yield Finding(
-            level=Level.WARN,
-            subject=plan.link,
-            check="topics",
-            message="the link selects no topic that is there",
-            hint="Look at topics.include of the link, and whether DESCRIBE on the topics is granted.",
-        )
+    for problem in plan.unmatched:
+        yield _of_problem(Level.WARN, plan.link, "patterns", problem)
 
 
 def retention_findings(observed: ObservedLink) -> Iterator[Finding]:
@@ -250,14 +245,18 @@ def _topic(subject: str, topic: TopicPlan) -> Iterator[Finding]:
     for problem in topic.reasons:
         yield _of_problem(Level.ERROR, subject, "preflight", problem)
     for partition in topic.partitions:
-        if partition.refusal is not None:
-            problem = Problem(
-                f"partition {partition.partition}: {partition.refusal.message}",
-                partition.refusal.hint,
-            )
-            yield _of_problem(Level.ERROR, subject, "preflight", problem)
+        if partition.refusal is not None and partition.state is not LaneState.NOT_AUTHORIZED:
+            # Rights that are missing are told by right, not by partition.
+            yield _of_problem(Level.ERROR, subject, "preflight", _numbered(partition.partition, partition.refusal))
+        if partition.unexamined is not None:
+            problem = _numbered(partition.partition, partition.unexamined, "not examined: ")
+            yield _of_problem(Level.WARN, subject, "preflight", problem)
     for problem in topic.notes:
         yield _of_problem(Level.WARN, subject, "preflight", problem)
+
+
+def _numbered(partition: int, problem: Problem, what: str = "") -> Problem:
+    return Problem(f"partition {partition}: {what}{problem.message}", problem.hint)
 
 
 def _of_problem(level: Level, subject: str, check: str, problem: Problem) -> Finding:

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Final, Self
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
+from isthmus.control.foresight import foresee
 from isthmus.control.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.groups.links import Groups
 from isthmus.control.known import KnownCluster
 from isthmus.control.loop import in_loop
-from isthmus.control.neighbours import neighbouring_claims
-from isthmus.control.observation import observe, problem_of
+from isthmus.control.observation import problem_of
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan, Plan
-from isthmus.control.planning import at_start, plan_link
 from isthmus.control.progress import LinkProgress
-from isthmus.control.recollection import recorded_topics
 from isthmus.control.status import StatusReader
-from isthmus.errors import ClusterError, ConfigError
-from isthmus.ledger.link import read_documents
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
@@ -99,6 +96,7 @@ class Fabric:
     def plan(self, *, link: str | None = None) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
+        The ends of both logs are compared as a run does at its first look, so that both find the same.
         A cluster that does not answer is a problem of its links, not an error.
 
         :raises ConfigError: There is no link of that name.
@@ -234,14 +232,9 @@ async def _plan(links: tuple[Link, ...]) -> Plan:
 async def _plan_link(link: Link, claims: Claims, own: Collection[str]) -> LinkPlan:
     try:
         async with Client(link.source) as source, Client(link.target) as target:
-            for claim in (await neighbouring_claims(target, own)) + (await neighbouring_claims(source, own)):
-                claims.grant(claim)
-            observed = await observe(link, source, target)
-            documents = await read_documents(target)
-            recorded = recorded_topics(link.name, documents)
-            plan = plan_link(observed, claims, at_start(observed, recorded))
-            return replace(plan, no_longer_mirrored=no_longer_mirrored(link, documents))
-    except ClusterError as error:
+            foreseen = await foresee(link, source, target, claims, own)
+            return replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
+    except (ClusterError, PlanRefused) as error:
         return LinkPlan(
             link=link.name,
             source=link.source.alias,

@@ -67,7 +67,10 @@ class Goal:
 
     def _has_arrived(self, lane: Lane, report: LaneReport | None) -> bool:
         end = self._ends.get(lane.key)
-        return end is not None and report is not None and report.position >= end
+        if end is None or report is None:
+            return False
+        # Beyond what its source has a lane is in doubt: a moment later it goes on, or has stopped for good.
+        return end <= report.position <= max(end, report.source_end)
 
     def _is_stuck(self, key: LaneKey, report: LaneReport | None) -> bool:
         if report is not None and report.state.is_terminal:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.errors import PlanRefused
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
-from isthmus.ledger.documents import LinkDocument
+from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
@@ -34,16 +36,9 @@ async def producer_identity(ledger: LinkLedger, target: Client, *, source_id: st
     :raises Fenced: Another controller has taken the link over.
     :raises ClusterError: The target gives no producer ids.
     """
-    known = ledger.documents.get(f"{LinkDocument.KIND}/{ledger.link}")
-    if isinstance(known, LinkDocument) and known.target_cluster_id == target_id:
-        if known.source_cluster_id != source_id:
-            raise PlanRefused(
-                f"link {ledger.link} mirrored from cluster {known.source_cluster_id} until now, "
-                f"and its source is cluster {source_id} today",
-                hint="Offsets of another cluster mean other records: give the link a new name and "
-                "new target topics, or restore bootstrap_servers of its source.",
-            )
-        return ProducerIdentity(producer_id=known.producer_id, marker_producer_id=known.marker_producer_id)
+    known = known_identity(ledger.link, ledger.documents, source_id=source_id, target_id=target_id)
+    if known is not None:
+        return known
     identity = ProducerIdentity(
         producer_id=await allocate_producer(target),
         marker_producer_id=await allocate_producer(target),
@@ -58,3 +53,23 @@ async def producer_identity(ledger: LinkLedger, target: Client, *, source_id: st
         )
     )
     return identity
+
+
+def known_identity(
+    link: str, documents: Mapping[str, Document], *, source_id: str, target_id: str
+) -> ProducerIdentity | None:
+    """The producer ids a link has by its ledger, `None` where it has none for this target cluster.
+
+    :raises PlanRefused: The link was made for another source cluster.
+    """
+    known = documents.get(f"{LinkDocument.KIND}/{link}")
+    if not isinstance(known, LinkDocument) or known.target_cluster_id != target_id:
+        return None
+    if known.source_cluster_id != source_id:
+        raise PlanRefused(
+            f"link {link} mirrored from cluster {known.source_cluster_id} until now, "
+            f"and its source is cluster {source_id} today",
+            hint="Offsets of another cluster mean other records: give the link a new name and "
+            "new target topics, or restore bootstrap_servers of its source.",
+        )
+    return ProducerIdentity(producer_id=known.producer_id, marker_producer_id=known.marker_producer_id)

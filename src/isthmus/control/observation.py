@@ -14,13 +14,14 @@ from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.topics import TopicDescription, describe_topics, selected_topics
 from isthmus.control.precautions import precautions, transactional_topics
-from isthmus.errors import ClusterError, IsthmusError
+from isthmus.control.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
+from isthmus.errors import ClusterError, IsthmusError, NotAuthorized
 from isthmus.lane.preflight import TopicPair, uncounted
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import Metadata, TopicMetadata
+from isthmus.wire.metadata import Metadata
 
 _COUNTED_AT_ONCE: Final = 2
 _RANGES_S: Final = 5.0
@@ -28,12 +29,13 @@ _RANGES_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedLink:
-    """Both sides of a link. A topic is in `pairs` when it could be observed, else in `problems`.
+    """Both sides of a link. A topic is in `pairs` when it could be observed, else in `problems`; those of `denied`
+    because a right is missing.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `verified` are topics
     written in transactions of late, if the target's brokers ask a coordinator before they take a transaction's records;
-    none if they do not.
+    none if they do not. `unmatched` are the patterns that match nothing, if all topics were looked for.
     """
 
     link: Link
@@ -43,8 +45,10 @@ class ObservedLink:
     pairs: Mapping[str, TopicPair] = field(default_factory=dict)
     defaults: Mapping[str, Configs] = field(default_factory=dict)
     problems: Mapping[str, Problem] = field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
     expiration_ms: int | None = None
     verified: frozenset[str] = frozenset()
+    unmatched: tuple[Problem, ...] = ()
 
 
 async def observe(link: Link, source: Client, target: Client, *, topics: Collection[str] | None = None) -> ObservedLink:
@@ -62,7 +66,7 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
     if seen.source_id == seen.target_id:
         return seen
     found = await (selected_topics(source, link.topics) if topics is None else source.metadata(topics))
-    view = await _Sides.look(source, target, found)
+    view = await _Sides.look(link, source, target, found)
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await precautions(target)
     return replace(
@@ -70,9 +74,15 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
         pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
         defaults=view.defaults,
         problems=view.problems,
+        denied=view.denied,
         expiration_ms=taken.expiration_ms,
         verified=await transactional_topics(source, found, pairs) if taken.verifies_transactions else frozenset(),
+        unmatched=await _unmatched(link, source, found) if topics is None else (),
     )
+
+
+async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:
+    return (*await unmatched_topics(link, found, source), *await unmatched_groups(link, source))
 
 
 def problem_of(error: IsthmusError) -> Problem:
@@ -88,27 +98,29 @@ class _Sides:
     target: Mapping[str, TopicDescription]
     defaults: Mapping[str, Configs]
     problems: dict[str, Problem]
+    denied: frozenset[str]
 
     @classmethod
-    async def look(cls, source: Client, target: Client, found: Metadata) -> _Sides:
+    async def look(cls, link: Link, source: Client, target: Client, found: Metadata) -> _Sides:
         at_target = await target.metadata(sorted(found.topics)) if found.topics else found
-        missing = [
-            topic.name for topic in at_target.topics.values() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
-        ]
-        there = [topic for topic in at_target.topics.values() if topic.name not in missing]
+        new = _unknown(at_target)
+        there = [topic for topic in at_target.topics.values() if topic.name not in new]
         sources, targets = await asyncio.gather(
             describe_topics(source, found.topics.values()), describe_topics(target, there)
         )
         # Asking for a validation tells what the brokers know, and whether we may create the topic.
         imagined = await create_topics(
             target,
-            [NewTopic(name=n, partition_count=1) for n in missing if n in sources.values],
+            [NewTopic(name=n, partition_count=1) for n in new if n in sources.values],
             validate_only=True,
         )
-        problems = {name: _problem(error, found.topics.get(name), source) for name, error in sources.errors.items()}
-        for name, error in [*targets.errors.items(), *imagined.errors.items()]:
-            problems.setdefault(name, problem_of(error))
-        return cls(sources.values, targets.values, imagined.values, problems)
+        errors = {**imagined.errors, **targets.errors, **sources.errors}
+        problems = {name: problem_of(error) for name, error in errors.items()}
+        if absent := _unknown(found):
+            names = await topic_names(source)
+            problems.update((name, missing(name, link, names)) for name in absent)
+        denied = frozenset(name for name, error in errors.items() if isinstance(error, NotAuthorized))
+        return cls(sources.values, targets.values, imagined.values, problems, denied)
 
     def pairs(self) -> dict[str, TopicPair]:
         """The topics that can be judged."""
@@ -119,13 +131,9 @@ class _Sides:
         }
 
 
-def _problem(error: ClusterError, topic: TopicMetadata | None, source: Client) -> Problem:
-    if topic is not None and topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
-        return Problem(
-            f"{source.cluster.alias} has no such topic",
-            "It is mirrored as soon as it is there. If it is there, DESCRIBE on it is missing.",
-        )
-    return problem_of(error)
+def _unknown(metadata: Metadata) -> list[str]:
+    """The topics that a cluster does not have."""
+    return [topic.name for topic in metadata.topics.values() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def _with_ranges(source: Client, target: Client, pairs: Mapping[str, TopicPair]) -> dict[str, TopicPair]:

@@ -25,8 +25,9 @@ class Action(enum.StrEnum):
 class TopicPlan:
     """One topic of one link.
 
-    `partition_count` is the source's. `state` is what the topic's lanes report while it is refused,
-    which it is where there are `reasons`. `lanes` are those that can run as things are; after a
+    `partition_count` is the source's. With `reasons` the topic is refused as a whole, and `state` is
+    what its lanes report; partitions may be refused each for itself. The action is REFUSE where
+    nothing of the topic can be copied, for whichever of the two. `lanes` are those that can run as things are; after a
     creation plan again. A target that `is_filling` still has the configuration it was created with
     for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
     for the broker's default.
@@ -46,24 +47,45 @@ class TopicPlan:
 
     @property
     def mode(self) -> Mode:
-        return Mode.REFUSED if self.reasons else Mode.IDENTITY
+        return Mode.REFUSED if self.action is Action.REFUSE else Mode.IDENTITY
+
+    @property
+    def refused(self) -> tuple[PartitionDecision, ...]:
+        """The partitions that cannot be copied, each for a reason of its own."""
+        return tuple(p for p in self.partitions if p.refusal is not None)
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether something of it cannot be copied."""
+        return bool(self.reasons or self.refused)
+
+    @property
+    def states(self) -> tuple[LaneState, ...]:
+        """What a run will report of each partition, as far as that was looked at."""
+        if self.reasons:
+            return (self.state,) * self.partition_count
+        return tuple(p.state for p in self.partitions)
 
     @property
     def lag_records(self) -> int:
-        """Offsets to copy, as far as they are known."""
-        return sum(max(p.lag_records, 0) for p in self.partitions if p.refusal is None)
+        """Offsets to copy, as far as they are known: of what can be copied only."""
+        return sum(max(p.lag_records, 0) for p in self._copied)
 
     @property
     def prefix_offsets(self) -> int:
-        """Offsets to fill and delete before the first records."""
-        return sum(p.prefix for p in self.partitions if p.refusal is None)
+        """Offsets to fill before the first records to copy."""
+        return sum(p.prefix for p in self._copied)
+
+    @property
+    def _copied(self) -> tuple[PartitionDecision, ...]:
+        return () if self.reasons else tuple(p for p in self.partitions if p.refusal is None)
 
     @property
     def has_changes(self) -> bool:
         """Whether applying and running it would do anything."""
-        if self.reasons:
+        if self.action is Action.REFUSE:
             return False
-        return self.action is not Action.COPY or bool(self.settles) or self.lag_records > 0
+        return self.action is not Action.COPY or bool(self.settles) or self.lag_records + self.prefix_offsets > 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
@@ -72,6 +94,7 @@ class TopicPlan:
             "action": str(self.action),
             "mode": str(self.mode),
             "partitions": self.partition_count,
+            "states": [str(state) for state in self.states],
             "records_to_copy": self.lag_records,
             "offsets_to_fill": self.prefix_offsets,
             "configs": dict(self.creation.configs) if self.creation else {},
@@ -79,8 +102,18 @@ class TopicPlan:
             "notes": [problem_dict(problem) for problem in self.notes],
             "refused_partitions": [
                 {"partition": p.partition, "state": str(p.state), **problem_dict(p.refusal)}
-                for p in self.partitions
+                for p in self.refused
                 if p.refusal is not None
+            ],
+            "unexamined_partitions": [
+                {"partition": p.partition, "state": str(p.state), **problem_dict(p.unexamined)}
+                for p in self.partitions
+                if p.unexamined is not None
+            ],
+            "gaps": [
+                {"partition": p.partition, "offset_begin": p.gap.offset_begin, "offset_end": p.gap.offset_end}
+                for p in self.partitions
+                if p.gap is not None
             ],
         }
 
@@ -89,6 +122,7 @@ class TopicPlan:
 class LinkPlan:
     """One link. With a `problem` nothing of it can be done, for the reason given.
 
+    `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -100,7 +134,13 @@ class LinkPlan:
     topics: tuple[TopicPlan, ...] = ()
     recommendations: tuple[Problem, ...] = ()
     no_longer_mirrored: tuple[str, ...] = ()
+    unmatched: tuple[Problem, ...] = ()
     problem: Problem | None = None
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether something of it cannot be copied."""
+        return self.problem is not None or any(topic.has_refusals for topic in self.topics)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
@@ -112,6 +152,7 @@ class LinkPlan:
             "target_cluster_id": self.target_id,
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
+            "unmatched": [problem_dict(problem) for problem in self.unmatched],
             "recommendations": [problem_dict(problem) for problem in self.recommendations],
             "no_longer_mirrored": list(self.no_longer_mirrored),
         }
@@ -127,6 +168,11 @@ class Plan:
     def has_changes(self) -> bool:
         """Whether anything would be created or copied."""
         return any(topic.has_changes for link in self.links for topic in link.topics)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when a link cannot be done or something is refused, as a run ends with; else 0."""
+        return int(any(link.has_refusals for link in self.links))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""

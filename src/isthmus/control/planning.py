@@ -17,10 +17,13 @@ from isthmus.lane.preflight import (
     TopicPair,
     batch_bytes_max,
     number,
+    only_at_target,
     preflight,
 )
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState, Problem
 from isthmus.model.link import Link
+from isthmus.model.remedies import BEGIN_ANEW, recreated
 from isthmus.model.wording import counted
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -28,10 +31,6 @@ EXPIRATION_MS_MAX: Final = 2**31 - 1
 """The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
 _DAY_MS: Final = 86_400_000
 _NAMED_MAX: Final = 10
-_START_ANEW: Final = (
-    "Decide which data is right. To mirror from the beginning, delete the target topic if it is "
-    "there, and start isthmus run again."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +81,7 @@ def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, Top
         target_id=observed.target_id,
         topics=topics,
         recommendations=tuple(_recommendations(observed, topics)),
+        unmatched=observed.unmatched,
         problem=problem,
     )
 
@@ -89,7 +89,8 @@ def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, Top
 def _topic(observed: ObservedLink, name: str, claims: Claims, recorded: TopicIds | None) -> TopicPlan:
     problem = observed.problems.get(name)
     if problem is not None:
-        return _refused(name, problem, LaneState.SOURCE_UNAVAILABLE)
+        is_denied = name in observed.denied
+        return _refused(name, problem, LaneState.NOT_AUTHORIZED if is_denied else LaneState.SOURCE_UNAVAILABLE)
     pair = observed.pairs[name]
     problem = claims.grant(
         Claim(
@@ -100,28 +101,30 @@ def _topic(observed: ObservedLink, name: str, claims: Claims, recorded: TopicIds
         )
     )
     if problem is not None:
-        return _refused(name, problem, LaneState.REFUSED)
-    problem = _other_topic(pair, recorded)
+        return _refused(name, problem, LaneState.REFUSED, pair)
+    problem = _other_topic(pair, recorded, observed.link.target)
     if problem is not None:
-        return _refused(name, problem, LaneState.TOPIC_RECREATED)
-    decision = preflight(pair, holes_max=observed.link.compaction_holes_max)
+        return _refused(name, problem, LaneState.TOPIC_RECREATED, pair)
+    decision = preflight(pair, holes_max=observed.link.compaction_holes_max, cluster=observed.link.target)
     return _decided(observed, pair, decision)
 
 
-def _refused(name: str, problem: Problem, state: LaneState) -> TopicPlan:
-    return TopicPlan(topic=name, action=Action.REFUSE, reasons=(problem,), state=state)
+def _refused(name: str, problem: Problem, state: LaneState, pair: TopicPair | None = None) -> TopicPlan:
+    count = 0 if pair is None else pair.source.partition_count
+    return TopicPlan(topic=name, action=Action.REFUSE, partition_count=count, reasons=(problem,), state=state)
 
 
-def _other_topic(pair: TopicPair, recorded: TopicIds | None) -> Problem | None:
+def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) -> Problem | None:
     """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
     if recorded is None:
         return None
     if _differ(recorded.source, pair.source.topic_id):
-        return Problem("the source topic was deleted and created again", _START_ANEW)
+        hint = recreated(pair.source.name, target, only_at_target(pair))
+        return Problem("the source topic was deleted and created again", hint)
     if pair.target is None:
-        return Problem("the target topic was deleted", _START_ANEW)
+        return Problem("the target topic was deleted", BEGIN_ANEW)
     if _differ(recorded.target, pair.target.topic_id):
-        return Problem("the target topic was deleted and created again", _START_ANEW)
+        return Problem("the target topic was deleted and created again", BEGIN_ANEW)
     return None
 
 
@@ -144,7 +147,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         created, notes = wanted.topic, (*notes, *wanted.notes)
     else:
         settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
-    refused = bool(decision.refusals)
+    refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
         topic=source.name,
         action=Action.REFUSE if refused else action,
@@ -152,7 +155,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         partitions=decision.partitions,
         reasons=decision.refusals,
         notes=notes,
-        state=LaneState.REFUSED if refused else LaneState.STARTING,
+        state=LaneState.REFUSED if decision.refusals else LaneState.STARTING,
         creation=None if refused else created,
         settles={} if refused else settles,
         is_filling=not refused and target is not None and is_filling(source, target),
@@ -182,9 +185,19 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision) -> Iterator[Lan
 
 def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
     """What would make the link safer or faster, but is the operator's to decide."""
-    copied = [topic.topic for topic in topics if not topic.reasons]
+    copied = [topic.topic for topic in topics if topic.action is not Action.REFUSE]
+    yield from _pauses(observed, topics)
     yield from _longer_memory(observed, copied)
     yield from _own_ends(observed, copied)
+
+
+def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
+    paused = [topic.topic for topic in topics if LaneState.PAUSED in topic.states]
+    if paused:
+        yield Problem(
+            f"paused, so nothing is copied for now: {_listed(paused)}",
+            f"isthmus resume {observed.link.name} goes on, with --topic where a topic was paused by itself.",
+        )
 
 
 def _longer_memory(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
@@ -207,15 +220,19 @@ def _own_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
     topics = sorted(observed.verified.intersection(copied))
     if not topics:
         return
-    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
     verb = "is" if len(topics) == 1 else "are"
     yield Problem(
-        f"{', '.join(topics[:_NAMED_MAX])}{more} {verb} written in transactions. Coordinators of "
+        f"{_listed(topics)} {verb} written in transactions. Coordinators of "
         f"{observed.link.target.alias} write the ends of aborted ones, and may write one twice when a broker fails: "
         "that partition stops then",
         "Set transaction.partition.verification.enable=false on the target's brokers (dynamic, all brokers), and grant "
         "ALTER on the cluster. Then Isthmus writes the ends itself, exactly once.",
     )
+
+
+def _listed(topics: list[str]) -> str:
+    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    return f"{', '.join(topics[:_NAMED_MAX])}{more}"
 
 
 def _record_age_ms(pair: TopicPair) -> int:

@@ -15,12 +15,14 @@ from isthmus.control.execution import apply
 from isthmus.control.observation import observe, problem_of
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.planning import TopicIds, at_start, plan_link
+from isthmus.control.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
+from isthmus.model.topics import TopicPattern
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import TopicMetadata
+from isthmus.wire.metadata import Metadata, TopicMetadata
 
 _REFUSED_RETRY_S: Final = 30.0
 _UNFINISHED_RETRY_S: Final = 5.0
@@ -87,6 +89,7 @@ class Roster:
         self._shapes: dict[str, _Shape] = {}
         self._suspected: dict[str, _Shape] = {}
         self._looked_at: dict[str, float] = {}
+        self._unmatched: tuple[TopicPattern, ...] = ()
         self._plan: LinkPlan | None = None
 
     @property
@@ -120,10 +123,19 @@ class Roster:
             await self._renew(filling)
 
     async def _look(self) -> dict[str, _Shape]:
-        found = (await selected_topics(self._source, self._link.topics)).topics
+        selected = await selected_topics(self._source, self._link.topics)
+        await self._tell_unmatched(selected)
+        found = selected.topics
         names = sorted({*found, *self._topics})
         at_target = (await self._target.metadata(names)).topics if names else {}
         return {name: _Shape(_Side.of(found.get(name)), _Side.of(at_target.get(name))) for name in names}
+
+    async def _tell_unmatched(self, found: Metadata) -> None:
+        """Say once of each pattern that it matches nothing. What it stands for may come yet: it is no failure."""
+        unmatched = unmatched_topic_patterns(self._link, found)
+        if set(unmatched) - set(self._unmatched):
+            tell_unmatched(self._link, await unmatched_topics(self._link, found, self._source))
+        self._unmatched = unmatched
 
     def _due(self, shapes: Mapping[str, _Shape]) -> list[str]:
         """The topics to be looked at closely."""

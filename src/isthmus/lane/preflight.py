@@ -13,7 +13,11 @@ from typing import Final
 
 from isthmus.cluster.offsets import LogRange
 from isthmus.cluster.topics import TopicDescription
-from isthmus.model.lane import LaneState, Problem
+from isthmus.lane.judgement import UNAVAILABLE, Outlook, Sight, diverged
+from isthmus.lane.source import Bounds
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Gap, LaneKey, LaneState, Problem
+from isthmus.model.remedies import Extent, keep_or_delete
 from isthmus.model.wording import counted
 
 LONG_MAX: Final = 2**63 - 1
@@ -38,7 +42,8 @@ class TopicPair:
     """What was observed of one topic on both sides. `target` is `None` where it does not exist.
 
     Ranges are by partition and lack those whose leader did not answer; the target's were read
-    before the source's. `holes` are counts of `uncounted` stretches.
+    before the source's. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
+    find of partitions, where that was looked at.
     """
 
     source: TopicDescription
@@ -46,20 +51,25 @@ class TopicPair:
     source_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     holes: Mapping[int, int] = field(default_factory=dict)
+    outlooks: Mapping[int, Outlook] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDecision:
     """One partition: what is there, how many offsets precede the first record, and any refusal.
 
-    Offsets are -1 while unknown. `state` is the state to report when there is a refusal.
+    Offsets are -1 while unknown. `state` is what a run reports of the partition, as far as that was
+    looked at; `unexamined` is why it could not be. `gap` is what will be missing at the target, if
+    the link goes on after gaps.
     """
 
     partition: int
     source: LogRange | None
     target_end: int
     refusal: Problem | None = None
-    state: LaneState = LaneState.STARTING
+    state: LaneState = LaneState.ACTIVE
+    unexamined: Problem | None = None
+    gap: Gap | None = None
 
     @property
     def lag_records(self) -> int:
@@ -70,7 +80,7 @@ class PartitionDecision:
 
     @property
     def prefix(self) -> int:
-        """Offsets without records before the first one: they are filled and deleted again."""
+        """Offsets without records before the first one to copy: they are filled, and deleted again but for a gap's."""
         if self.source is None or self.target_end < 0:
             return 0
         return max(self.source.start - self.target_end, 0)
@@ -93,12 +103,20 @@ class TopicDecision:
     def mode(self) -> Mode:
         return Mode.REFUSED if self.refusals else Mode.IDENTITY
 
+    @property
+    def copies_something(self) -> bool:
+        """Whether at least one partition is not refused."""
+        return not self.refusals and any(p.refusal is None for p in self.partitions)
 
-def preflight(pair: TopicPair, *, holes_max: int) -> TopicDecision:
-    """Decide about a topic; `holes_max` is the most missing offsets of a partition to be filled."""
+
+def preflight(pair: TopicPair, *, holes_max: int, cluster: Cluster) -> TopicDecision:
+    """Decide about a topic; `holes_max` is the most missing offsets of a partition to be filled.
+
+    `cluster` is the target's, for hints on what to do there.
+    """
     source, target = pair.source, pair.target
-    partitions = tuple(_partition(pair, partition, holes_max) for partition in range(source.partition_count))
-    refusals = [] if target is None else list(_refusals(pair, target, partitions))
+    partitions = tuple(_partition(pair, partition, holes_max, cluster) for partition in range(source.partition_count))
+    refusals = [] if target is None else list(_refusals(pair, target, partitions, cluster))
     notes = [*_source_notes(source), *([] if target is None else _target_notes(source, target))]
     notes.extend(_prefix_notes(partitions))
     target_count = source.partition_count if target is None else target.partition_count
@@ -155,16 +173,15 @@ def _target_end(pair: TopicPair, partition: int) -> int:
     return 0 if is_new else -1
 
 
-def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDecision:
+def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster) -> PartitionDecision:
     log, target_end = pair.source_ranges.get(partition), _target_end(pair, partition)
-    state, refusal = LaneState.STARTING, None
+    outlook = pair.outlooks.get(partition, Outlook())
+    state, refusal, unexamined = outlook.state, outlook.problem, None
+    if state in UNAVAILABLE:
+        # It may be found sound: that is no refusal.
+        refusal, unexamined = None, outlook.problem
     if log is not None and target_end > log.end:
-        state = LaneState.DIVERGED
-        refusal = Problem(
-            f"the target's log ends at offset {target_end}, the source's already at {log.end}",
-            "Either somebody else writes to the target topic, or the source lost records it had. "
-            "To mirror anew, delete the target topic.",
-        )
+        state, refusal = LaneState.DIVERGED, diverged(_sight(pair, partition, log, cluster))
     elif pair.holes.get(partition, 0) > holes_max:
         state = LaneState.REFUSED
         refusal = Problem(
@@ -177,18 +194,38 @@ def _partition(pair: TopicPair, partition: int, holes_max: int) -> PartitionDeci
             f"the source's log starts at offset {log.start}; filling that many would take hours",
             "Same offsets are not practical for this partition.",
         )
-    return PartitionDecision(partition=partition, source=log, target_end=target_end, refusal=refusal, state=state)
+    return PartitionDecision(
+        partition=partition,
+        source=log,
+        target_end=target_end,
+        refusal=refusal,
+        state=state,
+        unexamined=unexamined,
+        gap=outlook.gap if refusal is None else None,
+    )
+
+
+def _sight(pair: TopicPair, partition: int, source: LogRange, cluster: Cluster) -> Sight:
+    target = pair.target_ranges[partition]
+    return Sight(
+        key=LaneKey(pair.source.name, partition),
+        target=cluster,
+        position=target.end,
+        source=Bounds(source.start, source.end),
+        target_start=target.start,
+    )
 
 
 def _refusals(
-    pair: TopicPair, target: TopicDescription, partitions: tuple[PartitionDecision, ...]
+    pair: TopicPair, target: TopicDescription, partitions: tuple[PartitionDecision, ...], cluster: Cluster
 ) -> Iterator[Problem]:
     source = pair.source
     if target.partition_count > source.partition_count:
+        only_there = only_at_target(pair, from_partition=source.partition_count)
         yield Problem(
             f"the target topic has {counted(target.partition_count, 'partition')}, the source "
             f"{source.partition_count:,}",
-            "Kafka cannot take partitions away: delete the target topic and let it be created.",
+            f"Kafka cannot take partitions away. {keep_or_delete(target.name, cluster, only_there)}",
         )
     if target.value("compression.type") not in (None, "producer"):
         yield Problem(
@@ -212,8 +249,26 @@ def _refusals(
             "the source's log starts above offset 0, and in the target topic the offsets before "
             "cannot be filled and deleted: its cleanup.policy has no delete",
             "Set cleanup.policy=compact,delete with retention.ms=-1 and retention.bytes=-1 on the "
-            "target topic, or delete it and let it be created.",
+            f"target topic, or begin anew. {keep_or_delete(target.name, cluster, deleted_at_source(pair))}",
         )
+
+
+def only_at_target(pair: TopicPair, *, from_partition: int = 0) -> list[Extent]:
+    """All that the target holds, from a partition on, for whoever has nothing to compare it with."""
+    return [
+        Extent(partition, log.start, log.end)
+        for partition, log in sorted(pair.target_ranges.items())
+        if partition >= from_partition
+    ]
+
+
+def deleted_at_source(pair: TopicPair) -> list[Extent]:
+    """What the target still holds of what the source has deleted."""
+    return [
+        Extent(partition, log.start, min(log.end, pair.source_ranges[partition].start))
+        for partition, log in sorted(pair.target_ranges.items())
+        if partition in pair.source_ranges
+    ]
 
 
 def _policy(topic: TopicDescription) -> list[str]:
@@ -253,15 +308,14 @@ def _target_notes(source: TopicDescription, target: TopicDescription) -> Iterato
 
 
 def _prefix_notes(partitions: tuple[PartitionDecision, ...]) -> Iterator[Problem]:
-    started = [p for p in partitions if p.target_end > 0 and p.prefix and p.refusal is None]
-    for p in started:
-        yield Problem(
-            f"partition {p.partition}: the target's log ends at {p.target_end}, the source's "
-            f"starts at {p.target_end + p.prefix}",
-            "What lies between was deleted at the source: a gap in the data, unless it was never "
-            "copied because the mirror was just being started.",
-        )
-    offsets = sum(p.prefix for p in partitions if p.refusal is None)
+    for p in partitions:
+        if p.gap is not None:
+            yield Problem(
+                f"partition {p.partition}: offsets [{p.gap.offset_begin}, {p.gap.offset_end}) will be missing at the "
+                "target: the source deleted them before they were copied",
+                "The link goes on after gaps (on_data_gap: continue). A longer retention at the source avoids them.",
+            )
+    offsets = sum(p.prefix for p in partitions if p.refusal is None and p.gap is None)
     if offsets > _PREFIX_NOTED:
         minutes = offsets / _PREFIX_OFFSETS_PER_S / 60
         yield Problem(

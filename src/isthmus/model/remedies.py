@@ -50,7 +50,8 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[Extent]) ->
     count = sum(extent.records_max for extent in extents)
     is_counted = all(extent.offset_end != _UNKNOWN for extent in extents)
     likewise = "" if len(extents) == 1 else " and likewise for the others"
-    lost = f"{named}, {f'at most {count:,} records' if is_counted else 'however many that are'}"
+    records = f"at most {count:,} record{'' if count == 1 else 's'}"
+    lost = f"{named}, {records if is_counted else 'however many records that are'}"
     return _two_ways(topic, lost, f"{console_consumer(topic, target, extents[0])}{likewise}")
 
 

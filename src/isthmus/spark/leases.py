@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, TaskDocument
+from isthmus.ledger.handover import has_ended, is_in_order
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneReport, Problem
@@ -331,28 +332,15 @@ class LeaseScheduler:
         """Wait until no task of an earlier controller writes any more: each says so, or the ledger's rules do."""
         former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
         deadline = self._ledger.opened_at + REVOCATION_S
-        while (unknown := [d for d in former if not self._has_ended(d)]) or self._ledger.was_lost:
+        while self._ledger.was_lost or not all(has_ended(d, self._ledger.documents) for d in former):
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(_RETRY_S)
-        is_clean = not unknown and not self._ledger.was_lost and all(self._was_clean(d) for d in former)
+        is_clean = not self._ledger.was_lost and is_in_order(self._ledger.link, self._ledger.documents)
         for group in self._groups:
             group.is_clean = is_clean
         if former:
             await self._forget(former)
-
-    def _task_of(self, lease: LeaseDocument) -> TaskDocument | None:
-        key = lease.key.replace(LeaseDocument.KIND, TaskDocument.KIND, 1)
-        task = self._ledger.documents.get(key)
-        return task if isinstance(task, TaskDocument) and task.controller == lease.controller else None
-
-    def _has_ended(self, lease: LeaseDocument) -> bool:
-        task = self._task_of(lease)
-        return max(lease.ended_through, 0 if task is None else task.ended_through) >= lease.generation
-
-    def _was_clean(self, lease: LeaseDocument) -> bool:
-        task = self._task_of(lease)
-        return lease.is_clean if task is None or task.ended_through <= lease.ended_through else task.is_clean
 
     async def _forget(self, former: list[LeaseDocument]) -> None:
         """Former slots are of no interest any more; there may have been more of them."""

@@ -65,7 +65,8 @@ def test_refusals_are_errors_and_notes_are_warnings() -> None:
     assert found[2][0] is Level.OK
 
 
-def test_link_without_topics_is_suspicious() -> None:
+def test_patterns_that_match_nothing_are_suspicious() -> None:
     """A filter that selects nothing is told, not passed over."""
-    plan = LinkPlan(link="l", source="east", target="west")
-    assert [finding.level for finding in topic_plan_findings(plan)] == [Level.WARN]
+    plan = LinkPlan(link="l", source="east", target="west", unmatched=(Problem("matches no topic", "look"),))
+    (finding,) = topic_plan_findings(plan)
+    assert (finding.level, finding.subject, finding.message) == (Level.WARN, "l", "matches no topic")

@@ -21,6 +21,7 @@ from isthmus.lane.preflight import (
     preflight,
     uncounted,
 )
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
 
 DEFAULTS = {
@@ -31,6 +32,7 @@ DEFAULTS = {
     "message.timestamp.before.max.ms": str(LONG_MAX),
     "message.timestamp.after.max.ms": "3600000",
 }
+WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
 NOTHING: Mapping[str, str] = {}
 
 
@@ -49,7 +51,7 @@ def described(own: Mapping[str, str] = NOTHING, *, partitions: int = 1) -> Topic
 
 def decide(pair: TopicPair, holes_max: int = 1000) -> TopicDecision:
     """The decision with a small limit of holes."""
-    return preflight(pair, holes_max=holes_max)
+    return preflight(pair, holes_max=holes_max, cluster=WEST)
 
 
 def test_new_topic_is_mirrored_with_same_offsets() -> None:
@@ -89,7 +91,7 @@ def test_target_ahead_of_source_refuses_that_partition_only() -> None:
     )
     decision = decide(pair)
     assert decision.mode is Mode.IDENTITY
-    assert [p.state for p in decision.partitions] == [LaneState.DIVERGED, LaneState.STARTING]
+    assert [p.state for p in decision.partitions] == [LaneState.DIVERGED, LaneState.ACTIVE]
     assert decision.partitions[0].refusal is not None
     assert decision.partitions[1].refusal is None
 

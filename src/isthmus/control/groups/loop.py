@@ -16,6 +16,7 @@ from isthmus.control.groups.planner import GroupPlanner
 from isthmus.control.groups.recollection import GroupMemory
 from isthmus.control.observation import problem_of
 from isthmus.control.recollection import paused_topics
+from isthmus.control.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
@@ -49,7 +50,8 @@ class GroupLoop:
     def __init__(self, link: Link, source: Client, target: Client, ledger: LinkLedger) -> None:
         self.problem: Problem | None = None
         self._link = link
-        self._target = target
+        self._source, self._target = source, target
+        self._has_told_unmatched = False
         self._ledger = ledger
         self._commits = CommitSource(source, link.groups.matches, link.groups.literals)
         self._committer = GroupCommitter(target, link.name)
@@ -134,6 +136,9 @@ class GroupLoop:
             await self._carry(due)
             self._changed -= due
         self._passes_ended = self._passes_begun
+        if not self._has_told_unmatched:
+            tell_unmatched(self._link, await unmatched_groups(self._link, self._source))
+            self._has_told_unmatched = True
         if now >= self._remember_at:
             self._remember_at = now + REMEMBER_S
             await self.remember()

@@ -1,0 +1,100 @@
+"""Patterns of a link that match nothing at its source: probably misspelt, perhaps only early."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Final, Literal
+
+from isthmus.cluster.groups import list_groups, listed
+from isthmus.model.lane import Problem
+from isthmus.model.link import Link
+from isthmus.model.patterns import NamePattern, nearest, unmatched
+from isthmus.model.topics import RESERVED_PREFIX, TopicPattern
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+
+_log = logging.getLogger(__name__)
+_NAMED_MAX: Final = 3
+
+Kind = Literal["topic", "group"]
+
+
+def unmatched_topic_patterns(link: Link, found: Metadata) -> tuple[TopicPattern, ...]:
+    """The prefixes and expressions that select no topic; names that are missing have problems of their own."""
+    there = [name for name, topic in found.topics.items() if topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION]
+    return unmatched([pattern for pattern in link.topics.include if pattern.kind != "literal"], there)
+
+
+async def topic_names(source: Client) -> list[str]:
+    """All topics we may see but those of Kafka and of Isthmus.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    return [name for name in (await source.metadata(None)).topics if not name.startswith(RESERVED_PREFIX)]
+
+
+async def unmatched_topics(link: Link, found: Metadata, source: Client) -> tuple[Problem, ...]:
+    """What to say of the patterns that select none of the topics that were found.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    patterns = unmatched_topic_patterns(link, found)
+    if not patterns:
+        return ()
+    return warnings(link, "topic", patterns, await topic_names(source))
+
+
+async def unmatched_groups(link: Link, source: Client) -> tuple[Problem, ...]:
+    """What to say of the patterns that match no group of the source; nothing where a broker did not tell its groups.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    if not link.groups.is_configured:
+        return ()
+    outcome = await list_groups(source)
+    if outcome.errors:
+        return ()
+    names = list(listed(outcome))
+    patterns = unmatched(link.groups.include, [name for name in names if link.groups.matches(name)])
+    return warnings(link, "group", patterns, names)
+
+
+def warnings(link: Link, kind: Kind, patterns: Sequence[NamePattern], names: Collection[str]) -> tuple[Problem, ...]:
+    """One sentence for each pattern that matches nothing, and what it may have been meant for; `names` are all."""
+    return tuple(
+        Problem(
+            f'{kind}s.include "{pattern}" matches no {kind} of {link.source.alias}',
+            f"{_suggestion(kind, pattern, names)} What matches later is taken up as soon as it is there.",
+        )
+        for pattern in patterns
+    )
+
+
+def tell_unmatched(link: Link, problems: Sequence[Problem]) -> None:
+    """Say while a link runs what of its configuration matches nothing."""
+    for problem in problems:
+        _log.warning("%s: %s. %s", link.name, problem.message, problem.hint)
+
+
+def missing(name: str, link: Link, names: Collection[str]) -> Problem:
+    """What to say of a topic that the link names and its source does not have."""
+    near = nearest(TopicPattern("literal", name), names)
+    meant = "" if near is None else f"Did you mean {near}? "
+    return Problem(
+        f"{link.source.alias} has no such topic",
+        f"{meant}It is mirrored as soon as it is there. If it is there, DESCRIBE on it is missing.",
+    )
+
+
+def _suggestion(kind: Kind, pattern: NamePattern, names: Collection[str]) -> str:
+    excluded = sorted(name for name in names if pattern.matches(name))
+    if excluded:
+        more = f" and {len(excluded) - _NAMED_MAX} more" if len(excluded) > _NAMED_MAX else ""
+        left_out = "topics.exclude leaves out" if kind == "topic" else "groups.exclude or groups.naming leaves out"
+        return f"It matches {', '.join(excluded[:_NAMED_MAX])}{more}, which {left_out}."
+    near = nearest(pattern, names)
+    if near is not None:
+        return f"The nearest name is {near}."
+    return f"There are {len(names)} {kind}s we may see, and none has a name like it."

@@ -1,0 +1,30 @@
+"""How leases ended, as the ledger tells: whether something of theirs may still be on its way. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isthmus.ledger.documents import Document, LeaseDocument, TaskDocument
+
+
+def has_ended(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether no task of the lease will ever write again."""
+    task = _task_of(lease, documents)
+    return max(lease.ended_through, 0 if task is None else task.ended_through) >= lease.generation
+
+
+def was_clean(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether it left no request on its way."""
+    task = _task_of(lease, documents)
+    return lease.is_clean if task is None or task.ended_through <= lease.ended_through else task.is_clean
+
+
+def is_in_order(link: str, documents: Mapping[str, Document]) -> bool:
+    """Whether all leases of a link have ended in good order, so that their successors need not doubt their work."""
+    leases = [d for d in documents.values() if isinstance(d, LeaseDocument) and d.link == link]
+    return all(has_ended(lease, documents) and was_clean(lease, documents) for lease in leases)
+
+
+def _task_of(lease: LeaseDocument, documents: Mapping[str, Document]) -> TaskDocument | None:
+    task = documents.get(lease.key.replace(LeaseDocument.KIND, TaskDocument.KIND, 1))
+    return task if isinstance(task, TaskDocument) and task.controller == lease.controller else None
