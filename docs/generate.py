@@ -23,6 +23,7 @@ TYPES: dict[object, str] = {
     schema.GroupPatternText: "pattern",
     schema.Name: "name",
     schema.Url: "address",
+    schema.Master: "address",
     schema.Text: "text",
     SecretStr: "secret",
     str: "text",

@@ -39,6 +39,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
 _NO_SIZE: Final = "must be a number of bytes such as 1048576, 50 MB or 50 MiB"
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(\d{1,5})")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://\S+")
 _URL: Final = re.compile(r"https?://\S+")
 
 
@@ -115,6 +116,12 @@ def _conf_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _master(value: str) -> str:
+    if _MASTER.fullmatch(value) is None:
+        raise ValueError("must be local[*], local[4], spark://host:port, yarn or k8s://host:port")
+    return value
+
+
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Address = Annotated[str, AfterValidator(_address)]
 ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
@@ -122,6 +129,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
+Master = Annotated[str, AfterValidator(_master)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -305,7 +313,7 @@ class LinkSection(Section):
 class SparkSection(Section):
     """How Spark is reached."""
 
-    master: Text = Field(
+    master: Master = Field(
         _SPARK.master,
         description="Spark's master URL: local[*] runs inside this process, spark://host:port not.",
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from isthmus.cluster.local.java import Java, find_java
 from isthmus.errors import ConfigError, HostError, PlanRefused
 from isthmus.model.configuration import SparkSettings
+from isthmus.spark.relay import relayed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -158,11 +159,11 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
     from pyspark.java_gateway import launch_gateway
 
     spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    if log is None or SparkContext._gateway is not None:
+    if SparkContext._gateway is not None:
         # A JVM that is there already is used again.
         SparkContext(conf=spark_conf)
         return
-    with log.open("ab") as output:
+    with relayed() if log is None else log.open("ab") as output:
         gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})
         SparkContext(conf=spark_conf, gateway=gateway)
 
@@ -176,4 +177,7 @@ def _restore(handler: Callable[[int, FrameType | None], Any] | int | None) -> No
 
 
 def _reason(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    # Py4J's first line tells which call failed, the next one why.
+    telling = [line for line in lines if "Exception:" in line or "Error:" in line]
+    return (telling or lines or [type(error).__name__])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +44,22 @@ class Shell:
             "links": [{"name": stem, "source": "east", "target": "west", "topics": {"include": [f"{stem}.*"]}}],
             "spark": {"master": "local[2]"},
         }
-        path = folder / "isthmus.yaml"
-        path.write_text(yaml.safe_dump(document))
-        self._environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
+        self._path = folder / "isthmus.yaml"
+        self._document = document
+        self._environment = {**os.environ, "ISTHMUS_CONFIG": str(self._path), "PYTHONPATH": str(ROOT / "src")}
+        self.configure()
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def configure(self, **sections: object) -> None:
+        """Write the configuration, with these sections instead of its own."""
+        self._path.write_text(yaml.safe_dump({**self._document, **sections}))
+
+    def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """The command, running."""
         return subprocess.Popen(
             [*COMMAND, *arguments],
             env=self._environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
 
@@ -119,6 +126,39 @@ def test_sigterm_ends_a_run_in_good_order(shell: Shell, east: LocalCluster) -> N
     while any(Path(f"/proc/{pid}").exists() for pid in found):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_spark_does_not_write_into_a_live_table(shell: Shell) -> None:
+    """On a terminal there is nothing but ours: every JVM of Spark has a warning to tell, and it is left out."""
+    screen, terminal = os.openpty()
+    with open(screen, "rb", buffering=0) as seen, ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(everything, seen)
+        command = shell.start("run", "--until", "caught-up", "-o", "json", stderr=terminal)
+        os.close(terminal)
+        said, _ = command.communicate(timeout=TERM_S)
+        shown = reading.result(TERM_S)
+    assert (command.returncode, json.loads(said)["records"]) == (0, 100)
+    assert b"copied" in shown
+    assert b"WARNING" not in shown
+
+
+def everything(seen: io.RawIOBase) -> bytes:
+    """What a terminal shows until its last process has left."""
+    shown = b""
+    with contextlib.suppress(OSError):
+        while part := seen.read(1 << 16):
+            shown += part
+    return shown
+
+
+def test_a_jvm_that_does_not_start_is_heard(shell: Shell) -> None:
+    """Its own words are on stderr, wherever it wrote them, and never among the results."""
+    shell.configure(spark={"master": "local[2]", "conf": {"spark.driver.extraJavaOptions": "--add-modules=nowhere"}})
+    with shell.start("run", "--until", "caught-up", "-o", "json") as command:
+        said, told = command.communicate(timeout=TERM_S)
+    assert (command.returncode, json.loads(said)["caught_up"]) == (1, False)
+    assert "Module nowhere not found" in told
+    assert "JAVA_GATEWAY_EXITED" in told
 
 
 def children(pid: int) -> list[int]:

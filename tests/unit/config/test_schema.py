@@ -95,3 +95,16 @@ def test_every_key_is_described() -> None:
         assert section.__doc__
         for name, field in section.model_fields.items():
             assert (field.description or "").endswith("."), f"{section.__name__}.{name}"
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[3,3]", "spark://h:7077,g:7077", "yarn"])
+def test_masters_that_spark_knows(master: str) -> None:
+    """They are taken as they are."""
+    assert schema.SparkSection.model_validate({"master": master}).master == master
+
+
+@pytest.mark.parametrize("master", ["spork", "localhost:7077", "local[", "spark:7077"])
+def test_a_master_that_cannot_be_is_refused(master: str) -> None:
+    """Spark would tell it a minute later, in a stack trace."""
+    with pytest.raises(ValidationError, match="spark://host:port"):
+        schema.SparkSection.model_validate({"master": master})
