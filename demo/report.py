@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from demo.topics import LATEST, LIVE, TOPICS
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.control.progress import LinkProgress
 from isthmus.spark.verification import Kind, TopicVerdict, Verdict
@@ -40,23 +41,31 @@ class Speeds:
 def show(verdict: Verdict, speeds: Speeds, latencies_ms: Mapping[str, float | None], seen: Mapping[str, bool]) -> None:
     """Print the table on stdout. `seen` tells of topics whether independent consumers saw the same on both sides."""
     verdicts = {topic.source_topic: topic for topic in verdict.topics}
+    records = {name: topic.records for name, topic in verdicts.items()}
     rows: list[Row] = [
         {
             "topic": topic.name,
             "kind": topic.kind,
-            "records": verdicts[topic.name].records,
+            "records": records[topic.name],
             "MiB": round(verdicts[topic.name].size_bytes / _MIB, 1),
             # Nothing is told of the live topic, which its producer paces, and of the compacted one, most of whose
             # offsets hold no record.
-            "records/s": None
-            if topic in (LIVE, LATEST)
-            else speeds.records_per_s(topic.name, verdicts[topic.name].records),
-            **{name: latency if topic is LIVE else None for name, latency in latencies_ms.items()},
+            **({} if topic in (LIVE, LATEST) else {"records/s": speeds.records_per_s(topic.name, records[topic.name])}),
+            **(latencies_ms if topic is LIVE else {}),
             "verdict": _verdict(verdicts[topic.name], seen.get(topic.name)),
         }
         for topic in TOPICS
     ]
-    render(rows, OutputFormat.TABLE)
+    columns = (
+        Column("topic", Cells.NAME),
+        Column("kind", Cells.PROSE, gives_way=2),
+        Column("records", Cells.NUMBER),
+        Column("MiB", Cells.NUMBER, gives_way=3),
+        Column("records/s", Cells.NUMBER),
+        *(Column(name, Cells.NUMBER, gives_way=1) for name in latencies_ms),
+        Column("verdict", Cells.PROSE),
+    )
+    render(rows, OutputFormat.TABLE, columns=columns, wider="a wider screen")
 
 
 def _verdict(topic: TopicVerdict, seen: bool | None) -> str:

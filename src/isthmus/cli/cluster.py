@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.doctor import FINDING_COLUMNS
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
 from isthmus.control.fabric import Fabric
@@ -22,6 +24,80 @@ from isthmus.model.findings import Finding
 from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
+
+_BROKER_COLUMNS: Final = (
+    Column("node_id"),
+    Column("endpoint"),
+    Column("rack", gives_way=3),
+    Column("version", gives_way=1),
+    Column("leaders", Cells.NUMBER),
+    Column("replicas", Cells.NUMBER, gives_way=2),
+    Column("preferred_leaders", Cells.NUMBER, is_wide=True),
+)
+_QUORUM_COLUMNS: Final = (
+    Column("node_id"),
+    Column("role"),
+    Column("log_end", Cells.NUMBER, is_wide=True),
+    Column("lag_records", Cells.NUMBER),
+    Column("lag_ms", Cells.NUMBER),
+    Column("endpoints", Cells.PROSE, gives_way=1),
+)
+_PARTITION_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("leader"),
+    Column("replicas", Cells.PROSE, gives_way=1),
+    Column("isr", Cells.PROSE, gives_way=2),
+    Column("log_start", Cells.NUMBER, gives_way=4),
+    Column("stable_end", Cells.NUMBER, is_wide=True),
+    Column("high_watermark", Cells.NUMBER, gives_way=3),
+    Column("conditions", Cells.PROSE),
+)
+_TRANSACTION_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("state"),
+    Column("producer_id", gives_way=2),
+    Column("transactional_id", Cells.NAME, gives_way=3),
+    Column("first_offset", Cells.NUMBER),
+    Column("held_records", Cells.NUMBER, gives_way=1),
+)
+_GROUP_COLUMNS: Final = (
+    Column("group", Cells.NAME),
+    Column("type", gives_way=4),
+    Column("state"),
+    Column("protocol", gives_way=7),
+    Column("members", Cells.NUMBER, gives_way=2),
+    Column("coordinator", gives_way=5),
+    Column("offsets_partition", gives_way=6),
+    Column("lag_records", Cells.NUMBER),
+    Column("lag_seconds", Cells.NUMBER, gives_way=1),
+    Column("problem", Cells.PROSE, gives_way=3),
+)
+_MEMBER_COLUMNS: Final = (
+    Column("client_id", Cells.NAME),
+    Column("client_host", gives_way=1),
+    Column("instance_id", Cells.NAME, gives_way=2),
+    Column("assignment", Cells.PROSE),
+)
+_POSITION_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("committed", Cells.NUMBER),
+    Column("log_start", Cells.NUMBER, is_wide=True),
+    Column("high_watermark", Cells.NUMBER, gives_way=2),
+    Column("lag_records", Cells.NUMBER),
+    Column("lag_seconds", Cells.NUMBER, gives_way=1),
+    Column("problem", Cells.PROSE, gives_way=3),
+)
+_ELECTION_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("leader"),
+    Column("preferred"),
+    Column("outcome"),
+    Column("detail", Cells.PROSE, gives_way=1),
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -64,8 +140,7 @@ def topics(
     if not output.is_table:
         render(report.as_dict(), output)
         return
-    columns = ("topic", "partition", "leader", "replicas", "isr", "log_start", "high_watermark", "conditions")
-    render([partition.as_dict() for partition in report.partitions], output, columns=columns)
+    render([partition.as_dict() for partition in report.partitions], output, columns=_PARTITION_COLUMNS)
     _show_transactions(report.transactions, output)
     _show_findings(report.findings, report.not_told, output)
 
@@ -84,9 +159,7 @@ def groups(
     """
     report = Fabric(configured(path)).cluster(alias).groups(group or ())
     if output.is_table:
-        columns = ("group", "type", "state", "protocol", "members", "coordinator", "offsets_partition")
-        lags = ("lag_records", "lag_seconds", "problem")
-        render([each.summary() for each in report.groups], output, columns=(*columns, *lags))
+        render([_with_age(each.summary()) for each in report.groups], output, columns=_GROUP_COLUMNS)
         for each in report.groups if group else ():
             _show_group(each, output)
         _show_findings((), report.not_told, output)
@@ -120,7 +193,7 @@ def elect_leaders(
         rows = [row for row in rows if row["outcome"] != ElectionOutcome.NOT_NEEDED]
         all_of_them = counted(len(elections), "partition is", "partitions are")
         console.print(f"{len(elections) - len(rows):,} of {all_of_them} led by their preferred replica")
-    render(rows, output)
+    render(rows, output, columns=_ELECTION_COLUMNS)
     if not dry_run and any(election.is_refused for election in elections):
         raise typer.Exit(1)
 
@@ -161,6 +234,11 @@ def _watch(cluster: KnownCluster) -> None:
         before = registry
 
 
+def _with_age(row: Row) -> Row:
+    """Without an age where there is nothing left to read: what does not apply is not unknown."""
+    return {key: value for key, value in row.items() if key != "lag_seconds" or row["lag_records"] != 0}
+
+
 def _node_label(node: RegistryNode) -> str:
     return f"{'(ephemeral) ' if node.is_ephemeral else ''}{node.text}"
 
@@ -179,39 +257,35 @@ def _show_group(report: GroupReport, output: OutputFormat) -> None:
             }
             for member in members
         ]
-        shown = ("client_id", "client_host", "instance_id", "assignment")
-        render(rows, output, title=f"members of {report.group}", columns=shown)
+        render(rows, output, title=f"members of {report.group}", columns=_MEMBER_COLUMNS)
     if report.positions:
-        positions = [position.as_dict() for position in report.positions]
-        columns = ("topic", "partition", "committed", "high_watermark", "lag_records", "lag_seconds", "problem")
-        render(positions, output, title=f"positions of {report.group}", columns=columns)
+        positions = [_with_age(position.as_dict()) for position in report.positions]
+        render(positions, output, title=f"positions of {report.group}", columns=_POSITION_COLUMNS)
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:
     whole = report.as_dict()
     general = ("cluster", "cluster_id", "mode", "controller", "topics", "partitions")
-    render({key: whole[key] for key in general}, output)
-    columns: tuple[str, ...] = ("node_id", "endpoint", "rack", "version", "leaders", "replicas")
-    render(report.broker_rows(), output, title="brokers", columns=columns)
+    counts = (Column("topics", Cells.NUMBER), Column("partitions", Cells.NUMBER))
+    render({key: whole[key] for key in general}, output, columns=counts)
+    render(report.broker_rows(), output, title="brokers", columns=_BROKER_COLUMNS)
     if report.quorum is not None:
         voters = [{"role": "voter", **replica.as_dict()} for replica in report.quorum.voters]
         observers = [{"role": "observer", **replica.as_dict()} for replica in report.quorum.observers]
-        columns = ("node_id", "role", "lag_records", "lag_ms", "endpoints")
         epoch = f"leader {report.quorum.leader_id}, epoch {report.quorum.leader_epoch}"
-        render([*voters, *observers], output, title=f"quorum ({epoch})", columns=columns)
+        render([*voters, *observers], output, title=f"quorum ({epoch})", columns=_QUORUM_COLUMNS)
     if report.features and output is OutputFormat.WIDE:
         render([feature._asdict() for feature in report.features], output, title="features")
 
 
 def _show_transactions(transactions: Sequence[OpenTransaction], output: OutputFormat) -> None:
     if transactions:
-        columns = ("topic", "partition", "state", "producer_id", "transactional_id", "first_offset", "held_records")
         rows = [transaction.as_dict() for transaction in transactions]
-        render(rows, output, title="open transactions", columns=columns)
+        render(rows, output, title="open transactions", columns=_TRANSACTION_COLUMNS)
 
 
 def _show_findings(findings: Sequence[Finding], not_told: Mapping[str, str], output: OutputFormat) -> None:
     if findings:
-        render([finding.as_dict() for finding in findings], output, title="findings")
+        render([finding.as_dict() for finding in findings], output, title="findings", columns=FINDING_COLUMNS)
     for part, reason in not_told.items():
         console.print(Text(printable(f"{part}: {reason}"), style="yellow"))

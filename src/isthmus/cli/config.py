@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from isthmus import config
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.model.cluster import Cluster, Secret, Security
@@ -63,7 +64,8 @@ def show(
     document = resolved(configured(path))
     if output.is_table:
         leaves = _flat(document, "")
-        render([{"key": key, "value": value} for key, value in leaves if value is not None], output)
+        rows = [{"key": key, "value": value} for key, value in leaves if value is not None]
+        render(rows, output, columns=(Column("key", Cells.NAME), Column("value", Cells.PROSE)))
     else:
         render(document, output)
 

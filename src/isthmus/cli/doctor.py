@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import typer
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
 from isthmus.control.doctor import examine
 from isthmus.model.findings import Level
+
+FINDING_COLUMNS: Final = (
+    Column("level"),
+    Column("subject", Cells.NAME),
+    Column("check", gives_way=1),
+    Column("message", Cells.PROSE),
+    Column("hint", Cells.PROSE),
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -23,6 +33,6 @@ def doctor(
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
     findings = asyncio.run(examine(configured(path)))
-    render([finding.as_dict() for finding in findings], output)
+    render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(1)

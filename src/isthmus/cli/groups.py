@@ -8,9 +8,10 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.fabric import Fabric
 from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
@@ -23,6 +24,50 @@ from isthmus.model.wording import counted
 DIFFERENCE: Final = 4
 _NOW: Final = ago(0.0)
 _TROUBLE: Final = frozenset({Standing.NOT_AUTHORIZED, Standing.UNAVAILABLE, Standing.UNSUPPORTED})
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("group", Cells.NAME),
+    Column("type", gives_way=4),
+    Column("source_state", gives_way=2),
+    Column("target_group", Cells.NAME, gives_way=5),
+    Column("target_state", gives_way=3),
+    Column("partitions", Cells.NUMBER, gives_way=6),
+    Column("to_write", Cells.NUMBER, gives_way=1),
+    Column("standing"),
+)
+_POSITION_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("source_position", Cells.NUMBER),
+    Column("source_position_as_of", gives_way=3),
+    Column("translated", Cells.NUMBER, is_wide=True),
+    Column("target_position", Cells.NUMBER),
+    Column("target_log_start", Cells.NUMBER, gives_way=2),
+    Column("target_high_watermark", Cells.NUMBER, gives_way=1),
+    Column("standing"),
+    Column("commit", Cells.NUMBER, is_wide=True),
+)
+_TRANSLATION_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("way", gives_way=2),
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("source_position", Cells.NUMBER),
+    Column("target_topic", Cells.NAME, gives_way=1),
+    Column("translated", Cells.NUMBER),
+)
+_DRILL_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("source_position", Cells.NUMBER, gives_way=2),
+    Column("target_position", Cells.NUMBER, gives_way=1),
+    Column("compared", Cells.NUMBER, gives_way=3),
+    Column("skipped", Cells.NUMBER),
+    Column("read_again", Cells.NUMBER),
+    Column("waiting", Cells.NUMBER, gives_way=4),
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -67,11 +112,9 @@ def describe(
     if output.is_table:
         rows = _position_rows(found)
         is_old = any(row["source_position_as_of"] != _NOW for row in rows)
-        columns = (
-            *("link", "topic", "partition", "source_position", *(["source_position_as_of"] if is_old else [])),
-            *("target_position", "target_log_start", "target_high_watermark", "standing"),
-        )
-        render(rows, output, columns=columns)
+        columns = [column for column in _POSITION_COLUMNS if is_old or column.name != "source_position_as_of"]
+        shown = [{**applicable(row), "source_position": row["source_position"]} for row in rows]
+        render(shown, output, columns=columns)
         _tell(found)
     else:
         render([plan.as_dict() for plan in found], output)
@@ -88,9 +131,8 @@ def translate(
 ) -> None:
     """Show what each position of one group is at the target, whether it is written there or not."""
     found = Fabric(configured(path)).groups.plan(link=link, group=name)
-    columns = ("link", "way", "topic", "partition", "source_position", "target_topic", "translated")
-    rows = [{column: row[column] for column in columns} for row in _position_rows(found)]
-    render(rows, output)
+    rows = [{column.name: row[column.name] for column in _TRANSLATION_COLUMNS} for row in _position_rows(found)]
+    render([applicable(row) for row in rows] if output.is_table else rows, output, columns=_TRANSLATION_COLUMNS)
     _tell(found)
     _end(found)
 
@@ -130,7 +172,7 @@ def drill(
     """
     found = Fabric(configured(path)).groups.drill(name, link=link, records=records)
     if output.is_table:
-        render([position.as_dict() for position in found.positions], output)
+        render([position.as_dict() for position in found.positions], output, columns=_DRILL_COLUMNS)
         _tell_drill(found)
     else:
         render(found.as_dict(), output)
@@ -150,11 +192,6 @@ def _show(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
         return
     render([_row(plan, each) for plan in plans for each in plan.groups], output, columns=_COLUMNS)
     _tell(plans)
-
-
-_COLUMNS: Final = (
-    *("link", "group", "type", "source_state", "target_group", "target_state", "partitions", "to_write", "standing"),
-)
 
 
 def _row(plan: GroupsPlan, group: GroupPlan) -> Row:

@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, render
 from isthmus.cluster.local import ClusterStatus, LocalCluster, status
@@ -18,6 +19,13 @@ from isthmus.errors import ConfigError
 
 _BASE_PORT: Final = 9192
 _PORTS_APART: Final = 100
+_COLUMNS: Final = (
+    Column("cluster", Cells.NAME),
+    Column("node_id"),
+    Column("address"),
+    Column("state"),
+    Column("pid", gives_way=1),
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -107,7 +115,8 @@ def down(
     for cluster in stopping:
         cluster.stop(wipe=wipe)
     state = "wiped" if wipe else "stopped"
-    render([{"name": cluster.name, "state": state} for cluster in stopping], output)
+    rows = [{"name": cluster.name, "state": state} for cluster in stopping]
+    render(rows, output, columns=(Column("name", Cells.NAME), Column("state")))
 
 
 @app.command(name="status")
@@ -159,7 +168,8 @@ def _show(clusters: list[ClusterStatus], output: OutputFormat) -> None:
     if not output.is_table:
         render([asdict(cluster) for cluster in clusters], output)
         return
-    render([{"cluster": cluster.name, **asdict(broker)} for cluster in clusters for broker in cluster.brokers], output)
+    rows = [{"cluster": cluster.name, **asdict(broker)} for cluster in clusters for broker in cluster.brokers]
+    render(rows, output, columns=_COLUMNS)
     secured = [cluster for cluster in clusters if cluster.secure]
     if secured:
         console.print("To log in to the secured clusters, configure:")

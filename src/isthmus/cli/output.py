@@ -1,20 +1,27 @@
-"""What commands print: results on stdout as a table, JSON or YAML, everything else on stderr."""
+"""What commands print: results on stdout as a table, JSON or YAML, everything else on stderr.
+
+Tables are for people: quantities have their thousands set apart, one that is not known is `unknown`, and what does not
+apply is `-`. On a terminal a table fits the screen: columns give way, and stderr tells which. JSON and YAML hold plain
+values, and null.
+"""
 
 from __future__ import annotations
 
 import enum
 import json
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import yaml
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.grid import Grid, printable
+
+__all__ = ["OutputFormat", "Row", "applicable", "console", "print_line", "print_tree", "printable", "render"]
 
 Row = Mapping[str, object]
 
@@ -45,15 +52,17 @@ def render(
     output: OutputFormat,
     *,
     title: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[Column] = (),
+    wider: str = "-o wide",
 ) -> None:
     """Print rows, or one value with named fields, on stdout.
 
-    Keys are snake_case and stable: scripts read them. JSON and YAML hold everything; a table shows
-    `columns` in that order, or all keys, and nested values as JSON. A wide table shows all keys.
+    Keys are snake_case and stable: scripts read them. JSON and YAML hold everything; a table shows `columns` in that
+    order, as far as they fit the terminal, or all keys without any. A wide table shows all keys, however long lines
+    get. Of one value `columns` only say of what kind its fields are. `wider` is what shows more than fits.
     """
     if output.is_table:
-        _print_table(data, title, columns if output is OutputFormat.TABLE else None)
+        _print_table(data, title, columns, wider, is_wide=output is OutputFormat.WIDE)
     elif output is OutputFormat.JSON:
         sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
     else:
@@ -62,23 +71,9 @@ def render(
         sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, width=_UNBOUNDED_WIDTH))
 
 
-def printable(text: str) -> str:
-    """The text without control characters: a name or a message cannot move the cursor."""
-    return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
-
-
-def table(rows: Sequence[Row], title: str | None = None, columns: Sequence[str] | None = None) -> Table:
-    """Rows as a table, for what is shown live; `render` prints what stays."""
-    names = list(columns or dict.fromkeys(name for row in rows for name in row))
-    heading = None if title is None else Text(printable(title))
-    shown = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        numeric = all(_is_number(row.get(name)) for row in rows)
-        justify: JustifyMethod = "right" if numeric else "left"
-        shown.add_column(Text(printable(name.replace("_", " "))), justify=justify, overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(_cell(row.get(name))) for name in names))
-    return shown
+def applicable(row: Row) -> Row:
+    """The row of a table without what is `None`, where that does not mean unknown but that there is none."""
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def print_line(text: str) -> None:
@@ -101,37 +96,38 @@ def print_tree(root: str, leaves: Sequence[tuple[str, str]]) -> None:
     _stdout_console().print(tree)
 
 
-def _is_shown(character: str) -> bool:
-    return not unicodedata.category(character).startswith("C")
-
-
-def _print_table(data: Row | Sequence[Row], title: str | None, columns: Sequence[str] | None) -> None:
-    if isinstance(data, Mapping):
-        rows: Sequence[Row] = [{"key": key, "value": value} for key, value in data.items()]
-    else:
-        rows = data
-    if not rows:
+def _print_table(
+    data: Row | Sequence[Row], title: str | None, columns: Sequence[Column], wider: str, *, is_wide: bool
+) -> None:
+    if not data:
         console.print("nothing to show")
         return
-    _stdout_console().print(table(rows, title, columns))
+    if isinstance(data, Mapping):
+        grid = Grid.of_fields(data, columns, title)
+    else:
+        shown = [column for column in columns if not column.is_wide]
+        grid = Grid(data, _all_columns(data, columns) if is_wide or not columns else shown, title)
+    stdout = _stdout_console(is_bounded=not is_wide)
+    stdout.print(grid)
+    missing = grid.missing(stdout.width)
+    if missing:
+        console.print(Text(f"{missing}; {wider} shows all"))
 
 
-def _stdout_console() -> Console:
-    width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
+def _all_columns(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:
+    known = {column.name: column for column in columns}
+    return [
+        known.get(name) or Column(name, _cells(name, rows))
+        for name in dict.fromkeys(key for row in rows for key in row)
+    ]
+
+
+def _cells(name: str, rows: Sequence[Row]) -> Cells:
+    """Of a column that nobody has described: numbers may be ids, so they stay as they are."""
+    values = [row.get(name) for row in rows]
+    return Cells.PROSE if any(isinstance(value, str | Sequence | Mapping) for value in values) else Cells.WORD
+
+
+def _stdout_console(*, is_bounded: bool = True) -> Console:
+    width = None if is_bounded and sys.stdout.isatty() else _UNBOUNDED_WIDTH
     return Console(file=sys.stdout, width=width, highlight=False)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return printable(json.dumps(value, default=str))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(_cell(item) for item in value)
-    return printable(str(value))

@@ -8,15 +8,29 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
 from isthmus.control.plan import LinkPlan, Plan, TopicPlan
 from isthmus.model.lane import Problem
+from isthmus.model.wording import counted
 
 CHANGES_PENDING = 3
 _TOLD_MAX: Final = 10
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("action"),
+    Column("mode", gives_way=3),
+    Column("partitions", Cells.NUMBER, gives_way=2),
+    Column("refused"),
+    Column("records_to_copy", Cells.NUMBER),
+    Column("offsets_to_fill", Cells.NUMBER, gives_way=1),
+    Column("reasons", Cells.PROSE, gives_way=4),
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -55,12 +69,13 @@ def show_plan(plan: Plan, output: OutputFormat) -> None:
         render(plan.as_dict(), output)
         return
     shows_refused = any(topic.refused for link in plan.links for topic in link.topics)
-    render([row for link in plan.links for row in _rows(link, shows_refused=shows_refused)], output)
+    columns = [column for column in _COLUMNS if shows_refused or column.name != "refused"]
+    render([row for link in plan.links for row in _rows(link)], output, columns=columns)
     for link in plan.links:
         _tell(link)
 
 
-def _rows(link: LinkPlan, *, shows_refused: bool) -> list[Row]:
+def _rows(link: LinkPlan) -> list[Row]:
     return [
         {
             "link": link.link,
@@ -68,7 +83,7 @@ def _rows(link: LinkPlan, *, shows_refused: bool) -> list[Row]:
             "action": str(topic.action),
             "mode": str(topic.mode),
             "partitions": topic.partition_count,
-            **({"refused": _refused(topic)} if shows_refused else {}),
+            **_refused(topic),
             "records_to_copy": topic.lag_records,
             "offsets_to_fill": topic.prefix_offsets,
             "reasons": _reasons(topic),
@@ -77,10 +92,10 @@ def _rows(link: LinkPlan, *, shows_refused: bool) -> list[Row]:
     ]
 
 
-def _refused(topic: TopicPlan) -> str:
+def _refused(topic: TopicPlan) -> Row:
     count = topic.partition_count
     refused = count if topic.reasons else len(topic.refused)
-    return f"{refused} of {count} partition{'' if count == 1 else 's'}" if refused else ""
+    return {"refused": f"{refused:,} of {counted(count, 'partition')}"} if refused else {}
 
 
 def _reasons(topic: TopicPlan) -> str:

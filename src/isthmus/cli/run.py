@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.live import LiveProgress
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -21,6 +22,15 @@ from isthmus.model.state import LinkState
 from isthmus.model.wording import counted
 
 _LEFT_MAX: Final = 3
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partitions", Cells.NUMBER, gives_way=2),
+    Column("state"),
+    Column("records", Cells.NUMBER, gives_way=1),
+    Column("lag_records", Cells.NUMBER),
+    Column("problem", Cells.PROSE, gives_way=3),
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -81,7 +91,7 @@ def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     if not output.is_table:
         render(outcome.as_dict(), output)
         return
-    render(_rows(outcome), output)
+    render(_rows(outcome), output, columns=_COLUMNS)
     tell_problems(outcome.links)
     seconds = max(outcome.duration_s, 0.001)
     console.print(

@@ -10,9 +10,11 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.grid import Grid
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render, table
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
 from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.control.status import StatusReader
@@ -22,6 +24,20 @@ from isthmus.model.state import AGED_S, ControllerState, LinkState
 
 WATCH_S: Final = 2.0
 _NOW: Final = ago(0.0)
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("state"),
+    Column("source_end", Cells.NUMBER, gives_way=2),
+    Column("target_end", Cells.NUMBER, gives_way=3),
+    Column("lag_records", Cells.NUMBER),
+    Column("lag_seconds", Cells.NUMBER, gives_way=1),
+    Column("records_per_second", Cells.NUMBER, gives_way=4),
+    Column("as_of"),
+    Column("problem", Cells.PROSE, gives_way=5),
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -53,7 +69,8 @@ def status(
         return
     links = fabric.status(link=link)
     if output.is_table:
-        render(status_rows(links, by_partition=partitions), output)
+        rows = status_rows(links, by_partition=partitions)
+        render(rows, output, columns=_columns(rows, by_partition=partitions))
         tell_problems(links)
         _tell_controllers(links)
     else:
@@ -70,9 +87,8 @@ def status_rows(links: Sequence[LinkProgress], *, by_partition: bool) -> list[Ro
             items = topic.partitions if by_partition and topic.partitions else (topic,)
             rows.extend({"link": link.link, **_shown(item)} for item in items)
         if not link.topics:
-            rows.append({"link": link.link, "state": str(link.state), "as_of": _NOW})
-    if all(row["as_of"] == _NOW for row in rows):
-        return [{name: value for name, value in row.items() if name != "as_of"} for row in rows]
+            lag = link.as_dict()["lag_records"]
+            rows.append({"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW})
     return rows
 
 
@@ -123,7 +139,15 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
     fields = item.as_dict()
     row = {name: fields[name] for name in columns if name in fields}
     as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
-    return {**row, "as_of": as_of, "problem": item.problem.message if item.problem else None}
+    return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
+
+
+def _columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
+    """The columns that say something of these rows: how old they are only if one is old."""
+    silent = {"partition"} if not by_partition else set()
+    if all(row["as_of"] == _NOW for row in rows):
+        silent.add("as_of")
+    return [column for column in _COLUMNS if column.name not in silent]
 
 
 async def _watch(reader: StatusReader, *, by_partition: bool) -> None:
@@ -131,5 +155,6 @@ async def _watch(reader: StatusReader, *, by_partition: bool) -> None:
         with Live(console=console, auto_refresh=False) as live:
             while True:
                 links = await reader.read()
-                live.update(table(status_rows(links, by_partition=by_partition)), refresh=True)
+                rows = status_rows(links, by_partition=by_partition)
+                live.update(Grid(rows, _columns(rows, by_partition=by_partition), is_live=True), refresh=True)
                 await asyncio.sleep(WATCH_S)

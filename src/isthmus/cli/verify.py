@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 import typer
 from rich.text import Text
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
@@ -24,6 +25,19 @@ DIFFERENCE_FOUND: Final = 4
 _FINDINGS_SHOWN: Final = 5
 _LINE_S: Final = 5.0
 _MB: Final = 1_000_000
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("verdict"),
+    Column("records", Cells.NUMBER, gives_way=4),
+    Column("missing", Cells.NUMBER, gives_way=1),
+    Column("extra", Cells.NUMBER, gives_way=2),
+    Column("different", Cells.NUMBER, gives_way=3),
+    Column("cleaned", Cells.NUMBER, gives_way=6),
+    Column("lag", Cells.NUMBER, gives_way=5),
+    Column("findings", Cells.PROSE),
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -104,7 +118,8 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
     if not output.is_table:
         render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output)
         return
-    render([_row(link, topic) for link, verdict in verdicts.items() for topic in verdict.topics], output)
+    rows = [_row(link, topic) for link, verdict in verdicts.items() for topic in verdict.topics]
+    render(rows, output, columns=_COLUMNS)
     for link, verdict in verdicts.items():
         outcome = f"{verdict.source} and {verdict.target} " + ("hold the same" if verdict.equal else "DIFFER")
         rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)

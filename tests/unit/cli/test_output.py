@@ -11,6 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, printable, render
 
 ROWS = [
@@ -28,7 +29,7 @@ class State(enum.StrEnum):
 
 def test_json_is_the_data(capsys: Capture) -> None:
     """Scripts get every key under its own name, and nothing else on stdout."""
-    render(ROWS, OutputFormat.JSON, title="Topics", columns=["topic"])
+    render(ROWS, OutputFormat.JSON, title="Topics", columns=[Column("topic")])
 
     out, err = capsys.readouterr()
     assert json.loads(out) == ROWS
@@ -49,17 +50,18 @@ def test_yaml_says_the_same_as_json(capsys: Capture) -> None:
 
 
 def test_table_shows_the_columns_asked_for(capsys: Capture) -> None:
-    """Headers are words, truth values yes and no, and what is missing is blank."""
-    render(ROWS, OutputFormat.TABLE, columns=["topic", "lag_records", "is_equal", "problem"])
+    """Headers are words, truth values yes and no, and what does not apply is a dash."""
+    names = ("topic", "lag_records", "is_equal", "problem")
+    render(ROWS, OutputFormat.TABLE, columns=[Column(name) for name in names])
 
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[0] == ["topic", "lag", "records", "is", "equal", "problem"]
-    assert lines[2:] == [["flights", "12", "yes"], ["orders", "0", "no", "gone"]]
+    assert lines[2:] == [["flights", "12", "yes", "-"], ["orders", "0", "no", "gone"]]
 
 
 def test_wide_table_shows_everything(capsys: Capture) -> None:
     """Whoever asks for a wide table gets the columns a narrow one leaves out."""
-    render(ROWS, OutputFormat.WIDE, columns=["topic"])
+    render(ROWS, OutputFormat.WIDE, columns=[Column("topic")])
 
     assert capsys.readouterr().out.split()[:2] == ["topic", "lag"]
 
@@ -71,6 +73,36 @@ def test_table_of_one_value_lists_its_fields(capsys: Capture) -> None:
     out = capsys.readouterr().out
     assert "a, b" in out
     assert '{"max": 1}' in out
+
+
+def test_quantities_are_written_for_people_and_plain_for_programs(capsys: Capture) -> None:
+    """Thousands are set apart in tables, ids are not; a quantity that is not known is no zero, and null in JSON."""
+    rows: list[dict[str, object]] = [
+        {"node_id": 26092, "lag_records": 1234567},
+        {"node_id": 26093, "lag_records": None},
+        {"node_id": 26094},
+    ]
+    columns = [Column("node_id"), Column("lag_records", Cells.NUMBER)]
+
+    render(rows, OutputFormat.TABLE, columns=columns)
+    shown = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    render(rows, OutputFormat.JSON, columns=columns)
+
+    assert shown[2:] == [["26092", "1,234,567"], ["26093", "unknown"], ["26094", "-"]]
+    assert json.loads(capsys.readouterr().out) == rows
+
+
+def test_fields_of_one_value_are_written_alike(capsys: Capture) -> None:
+    """A quantity is one wherever it stands."""
+    render(
+        {"topics": 1200, "controller": 1200, "lag": None}, OutputFormat.TABLE, columns=[Column("topics", Cells.NUMBER)]
+    )
+
+    assert [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()][2:] == [
+        ["topics", "1,200"],
+        ["controller", "1200"],
+        ["lag", "-"],
+    ]
 
 
 def test_table_is_never_cut_off_in_a_pipe(capsys: Capture) -> None:

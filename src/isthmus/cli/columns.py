@@ -1,0 +1,143 @@
+"""Which columns of a table fit a screen, and how wide they are: columns give way whole, values do not break."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+GAP: Final = 3
+"""Characters between two columns."""
+_PROSE_MIN: Final = 24
+_SHORTEST: Final = 12
+
+
+class Cells(enum.Enum):
+    """What the cells of a column are, and so what may be done to them."""
+
+    WORD = enum.auto()
+    """A state, an id, an address: stays whole on one line."""
+    NUMBER = enum.auto()
+    """A quantity: stays whole, with thousands set apart; `None` is unknown."""
+    NAME = enum.auto()
+    """Stays on one line, and is shortened in its middle where nothing else helps."""
+    PROSE = enum.auto()
+    """Sentences and lists: wraps at words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, under the key that rows have.
+
+    `gives_way` is 0 where the column stays as long as anything does; of the others those with the highest number are
+    left out first. A column that `is_wide` is in wide tables only.
+    """
+
+    name: str
+    cells: Cells = Cells.WORD
+    gives_way: int = 0
+    is_wide: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The name in words."""
+        return self.name.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much room a column takes: its heading, the longest word of that, and its longest cell."""
+
+    heading: int
+    word: int
+    cell: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column that is shown: its position among all of the table, and its width."""
+
+    index: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    index: int
+    column: Column
+    extent: Extent
+    width: int = 0
+
+    @property
+    def shortest(self) -> int:
+        """What the column needs at least, with names shortened."""
+        if self.column.cells in (Cells.NAME, Cells.PROSE):
+            return max(self.extent.word, min(self.extent.cell, _SHORTEST))
+        return self.whole
+
+    @property
+    def least(self) -> int:
+        """What the column needs so that nothing is shortened and prose can be read."""
+        if self.column.cells is Cells.PROSE:
+            return max(self.extent.word, min(self.extent.cell, _PROSE_MIN))
+        return self.whole
+
+    @property
+    def whole(self) -> int:
+        """What its cells need, each on one line."""
+        return max(self.extent.word, self.extent.cell)
+
+    @property
+    def full(self) -> int:
+        """What its cells and its heading need."""
+        return max(self.extent.heading, self.extent.cell)
+
+
+def fit(columns: Sequence[Column], extents: Sequence[Extent], width: int) -> list[Place]:
+    """The columns that fit into `width` characters, in their order; at least one, whatever its width.
+
+    Where not all fit, those that give way are left out; then names are shortened; then columns are left out from the
+    right. Room that is left goes to shortened names first, then to prose, then to headings.
+    """
+    shown = [_Fitting(index, *pair) for index, pair in enumerate(zip(columns, extents, strict=True))]
+    while not _fits([each.least for each in shown], width):
+        first_out = max(shown, key=lambda each: (each.column.gives_way, each.index))
+        if first_out.column.gives_way == 0:
+            break
+        shown.remove(first_out)
+    while len(shown) > 1 and not _fits([each.shortest for each in shown], width):
+        shown.pop()
+    shown = [replace(each, width=each.shortest) for each in shown]
+    goals: tuple[Callable[[_Fitting], int], ...] = (
+        lambda each: each.least,
+        lambda each: each.whole,
+        lambda each: each.full,
+    )
+    for goal in goals:
+        shown = _grown(shown, goal, width)
+    return [Place(each.index, each.width) for each in shown]
+
+
+def _grown(shown: Sequence[_Fitting], goal: Callable[[_Fitting], int], width: int) -> list[_Fitting]:
+    """The columns with the room that is left shared among those below their goal."""
+    widths = [each.width for each in shown]
+    spare = width - _total(widths)
+    while spare > 0:
+        wanting = [i for i, each in enumerate(shown) if widths[i] < goal(each)]
+        if not wanting:
+            break
+        share = max(spare // len(wanting), 1)
+        for i in wanting[:spare]:
+            given = min(share, goal(shown[i]) - widths[i])
+            widths[i] += given
+            spare -= given
+    return [replace(each, width=wide) for each, wide in zip(shown, widths, strict=True)]
+
+
+def _fits(widths: Sequence[int], width: int) -> bool:
+    return _total(widths) <= width
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)

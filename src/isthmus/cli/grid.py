@@ -1,0 +1,201 @@
+"""Rows as a table that fits the screen it is shown on."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Self
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column, Extent, Place, fit
+from isthmus.model.wording import counted
+
+UNKNOWN: Final = "unknown"
+NOT_APPLICABLE: Final = "-"
+_ELLIPSIS: Final = "…"
+_EDGES: Final = 2
+"""Characters left and right of a table that is printed; one that is shown live has none."""
+_MISSING: Final = object()
+
+
+class Grid:
+    """Rows under columns. Printed, it takes the width of the console, and shown live its height as well.
+
+    A row without a column's key has nothing to say there; with `None` for a number it is not known. Cells that are
+    `Text` already are shown as they are.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, object]],
+        columns: Sequence[Column],
+        title: str | None = None,
+        *,
+        is_live: bool = False,
+    ) -> None:
+        self._title = None if title is None else Text(printable(title))
+        self._columns = columns
+        self._headings = [printable(column.heading) for column in columns]
+        self._cells = [[cell(row.get(column.name, _MISSING), column.cells) for column in columns] for row in rows]
+        self._is_right = [_is_right(column, [row.get(column.name) for row in rows]) for column in columns]
+        self._extents = [self._extent(index) for index in range(len(columns))]
+        self._is_live = is_live
+
+    @classmethod
+    def of_fields(cls, value: Mapping[str, object], columns: Sequence[Column], title: str | None = None) -> Self:
+        """One value as rows of keys and values; `columns` say of what kind some of its fields are."""
+        kinds = {column.name: column.cells for column in columns}
+        rows = [{"key": key, "value": cell(given, kinds.get(key, Cells.WORD))} for key, given in value.items()]
+        return cls(rows, (Column("key", Cells.NAME), Column("value", Cells.PROSE)), title)
+
+    def missing(self, width: int) -> str:
+        """What a table of this width leaves out, in words; empty where it shows everything."""
+        places = self._places(width)
+        there = {place.index for place in places}
+        left_out = [heading for index, heading in enumerate(self._headings) if index not in there]
+        if left_out:
+            return f"left out to fit the screen: {', '.join(left_out)}"
+        is_whole = all(
+            place.width >= self._extents[place.index].cell or self._columns[place.index].cells is Cells.PROSE
+            for place in places
+        )
+        return "" if is_whole else "shortened to fit the screen"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        places = self._places(options.max_width)
+        rows, notes = self._cells, Text()
+        if self._is_live:
+            missing = self.missing(options.max_width)
+            room = console.height - self._heading_lines(places) - 2 - bool(missing)
+            rows = self._first(console, places, room)
+            lines = [missing] if missing else []
+            if len(rows) < len(self._cells):
+                lines.insert(0, f"and {counted(len(self._cells) - len(rows), 'more row')}")
+            notes = Text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis", end="")
+        yield self._drawn(places, rows)
+        if notes:
+            yield notes
+
+    def _drawn(self, places: Sequence[Place], rows: Sequence[Sequence[Text]]) -> Table:
+        drawn = Table(
+            title=self._title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=not self._is_live
+        )
+        height = self._heading_lines(places)
+        for place in places:
+            lines = _wrapped(self._headings[place.index], place.width)
+            drawn.add_column(
+                Text("\n" * (height - len(lines)) + "\n".join(lines)),
+                justify="right" if self._is_right[place.index] else "left",
+                no_wrap=self._columns[place.index].cells is not Cells.PROSE,
+                overflow="fold" if self._columns[place.index].cells is Cells.PROSE else "ellipsis",
+                width=place.width,
+            )
+        for row in rows:
+            drawn.add_row(*(self._shown(row[place.index], place) for place in places))
+        return drawn
+
+    def _shown(self, text: Text, place: Place) -> Text:
+        if self._columns[place.index].cells is Cells.NAME and text.cell_len > place.width:
+            return Text(shortened(text.plain, place.width), style=text.style)
+        return text
+
+    def _first(self, console: Console, places: Sequence[Place], room: int) -> list[list[Text]]:
+        """The rows that fit into so many lines, with one left for the number of the others."""
+        heights = [max(self._height(console, row, places), default=1) for row in self._cells]
+        if sum(heights) <= room:
+            return self._cells
+        count = 0
+        while count < len(heights) and sum(heights[: count + 1]) < room:
+            count += 1
+        return self._cells[:count]
+
+    def _height(self, console: Console, row: Sequence[Text], places: Sequence[Place]) -> Iterator[int]:
+        for place in places:
+            is_prose = self._columns[place.index].cells is Cells.PROSE
+            yield len(row[place.index].wrap(console, place.width, overflow="fold")) if is_prose else 1
+
+    def _heading_lines(self, places: Sequence[Place]) -> int:
+        return max((len(_wrapped(self._headings[place.index], place.width)) for place in places), default=0)
+
+    def _places(self, width: int) -> list[Place]:
+        return fit(self._columns, self._extents, width - (0 if self._is_live else _EDGES))
+
+    def _extent(self, index: int) -> Extent:
+        heading = self._headings[index]
+        return Extent(
+            heading=cell_len(heading),
+            word=max(map(cell_len, heading.split(" "))),
+            cell=max((row[index].cell_len for row in self._cells), default=0),
+        )
+
+
+def cell(value: object, cells: Cells) -> Text:
+    """A value as people read it."""
+    if isinstance(value, Text):
+        return value
+    return Text(_plain(value, cells) or NOT_APPLICABLE)
+
+
+def printable(text: str) -> str:
+    """The text without control characters: a name or a message cannot move the cursor."""
+    return "".join(" " if c in "\n\t" else c for c in text if c in "\n\t" or _is_shown(c))
+
+
+def shortened(name: str, width: int) -> str:
+    """A name without its middle, so that its beginning and its end fit."""
+    if cell_len(name) <= width:
+        return name
+    head, tail = "", ""
+    for first, last in zip(name, reversed(name), strict=True):
+        if cell_len(head + first + _ELLIPSIS + tail) > width:
+            break
+        head += first
+        if cell_len(head + _ELLIPSIS + last + tail) > width:
+            break
+        tail = last + tail
+    return head + _ELLIPSIS + tail
+
+
+def _plain(value: object, cells: Cells) -> str:
+    if value is _MISSING:
+        return NOT_APPLICABLE
+    if value is None:
+        return UNKNOWN if cells is Cells.NUMBER else NOT_APPLICABLE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float) and cells is Cells.NUMBER:
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return printable(json.dumps(value, default=str))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(_plain(item, cells) for item in value)
+    return printable(str(value))
+
+
+def _is_right(column: Column, values: Sequence[object]) -> bool:
+    """Numbers end where numbers end."""
+    return column.cells is Cells.NUMBER or all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values
+    )
+
+
+def _is_shown(character: str) -> bool:
+    return not unicodedata.category(character).startswith("C")
+
+
+def _wrapped(heading: str, width: int) -> list[str]:
+    """The heading in lines of whole words."""
+    lines = [""]
+    for word in heading.split(" "):
+        longer = f"{lines[-1]} {word}".lstrip(" ")
+        if lines[-1] and cell_len(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
