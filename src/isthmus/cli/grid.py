@@ -65,7 +65,7 @@ class Grid:
             place.width >= self._extents[place.index].cell or self._columns[place.index].cells is Cells.PROSE
             for place in places
         )
-        return "" if is_whole else "shortened to fit the screen"
+        return "" if is_whole else "names are shortened to fit the screen"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         places = self._places(options.max_width)

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
-from isthmus.cli.output import console, printable
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.grid import Grid
+from isthmus.cli.output import Row, console, printable
 from isthmus.control.progress import LinkProgress, TopicProgress
 from isthmus.model.elapsed import ago
 from isthmus.model.lane import LaneState, Problem
@@ -22,8 +22,20 @@ from isthmus.model.wording import counted
 LINE_S: Final = 5.0
 """How often a line is written for each link where there is no terminal."""
 _WINDOW_S: Final = 3.0
-_BAR_WIDTH: Final = 24
-_TOPICS_SHOWN: Final = 30
+_BAR_WIDTH: Final = 12
+_LINES_AROUND: Final = 5
+"""Headings, the rule below them, what is left out, and the line of the cursor."""
+_LAG_NOTED: Final = 1000
+_LINES_PER_LINK: Final = 2
+"""Its own, and the one that counts the topics there is no room for."""
+_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("state"),
+    Column("copied"),
+    Column("lag", Cells.NUMBER),
+    Column("records/s", Cells.NUMBER),
+)
+_NOTHING: Final = {name: Text("") for name in ("state", "copied", "lag", "records/s")}
 _CALM: Final = (LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.STOPPED)
 _MIB: Final = 1 << 20
 
@@ -51,11 +63,10 @@ class LiveProgress:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._rates = Rates()
         self._told: dict[str, str] = {}
+        self._awaited: set[str] = set()
         self._line_at = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
         return self
 
     def __exit__(
@@ -72,12 +83,14 @@ class LiveProgress:
         now = time.monotonic()
         for line in self._news(links):
             console.print(Text(printable(line)))
-        if self._live is not None:
-            self._live.update(self._table(links, now), refresh=True)
+        # While Spark starts its JVM writes to the terminal as well, which would tear a table.
+        if self._live is not None and (self._live.is_started or _is_running(links)):
+            self._live.start()
+            self._live.update(progress_grid(links, self._rates, now, height=console.height), refresh=True)
         elif now - self._line_at >= LINE_S:
             self._line_at = now
-            for link in links:
-                console.print(Text(printable(self._line(link, now))))
+            for line in self._lines(links, now):
+                console.print(Text(printable(line)))
 
     def _news(self, links: Sequence[LinkProgress]) -> Iterator[str]:
         """What changed for the worse or the better, told once."""
@@ -95,42 +108,81 @@ class LiveProgress:
         if known is not None or state:
             self._told[where] = line
 
-    def _line(self, link: LinkProgress, now: float) -> str:
-        if link.state is LinkState.STARTING:
-            return f"{link.link}: starting; {'Spark takes some seconds' if link.problem is None else 'still waiting'}"
-        if link.state is not LinkState.ACTIVE:
-            return f"{link.link}: {link.state}, {counted(link.records, 'record')} copied, lag {_lag(link)}"
-        rate = self._rates.rate(link.link, link.records, now)
-        return f"{link.link}: {counted(link.records, 'record')} copied, {rate:,.0f} records/s, lag {_lag(link)}"
-
-    def _table(self, links: Sequence[LinkProgress], now: float) -> Table:
-        table = Table(box=None, pad_edge=False, expand=False)
-        for name in ("topic", "state", "copied", "lag", "records/s"):
-            table.add_column(name, justify="right" if name in ("lag", "records/s") else "left", no_wrap=True)
+    def _lines(self, links: Sequence[LinkProgress], now: float) -> Iterator[str]:
+        """How far each link is; of one that is starting once that this takes a while."""
         for link in links:
-            rate = self._rates.rate(link.link, link.records, now)
-            speed = self._rates.rate(f"{link.link} bytes", link.size_bytes, now) / _MIB
-            style = "bold" if link.state in (LinkState.ACTIVE, LinkState.STARTING) else "bold red"
-            title = Text(f"{link.link} ({link.source} to {link.target})", style=style)
-            copied = Text(f"{speed:,.1f} MiB/s")
-            table.add_row(title, str(link.state), copied, _lag(link), f"{rate:,.0f}")
-            shown = sorted(link.topics, key=lambda t: (t.state in _CALM, -t.lag_records, t.topic))[:_TOPICS_SHOWN]
-            for topic in shown:
-                self._add(table, link.link, topic, now)
-            if len(link.topics) > len(shown):
-                table.add_row(Text(f"  and {counted(len(link.topics) - len(shown), 'more topic')}"))
-        return table
+            copied = f"{counted(link.records, 'record')} copied"
+            if link.state is LinkState.ACTIVE:
+                rate = self._rates.rate(link.link, link.records, now)
+                yield f"{link.link}: {copied}, {rate:,.0f} records/s, lag {_lag(link)}"
+            elif link.state is not LinkState.STARTING:
+                yield f"{link.link}: {link.state}, {copied}, lag {_lag(link)}"
+            elif link.link not in self._awaited:
+                self._awaited.add(link.link)
+                yield f"{link.link}: starting; {'Spark takes some seconds' if link.problem is None else 'still waiting'}"
 
-    def _add(self, table: Table, link: str, topic: TopicProgress, now: float) -> None:
-        source_end = sum(max(p.source_end, 0) for p in topic.partitions)
-        target_end = sum(max(p.target_end, 0) for p in topic.partitions)
-        rate = self._rates.rate(f"{link}/{topic.topic}", target_end, now)
-        bar = ProgressBar(total=max(source_end, 1), completed=target_end if source_end else 1, width=_BAR_WIDTH)
-        lag = f"{topic.lag_records:,}" if topic.lag_records >= 0 else "unknown"
-        style = "" if topic.state in _CALM else "red"
-        table.add_row(
-            Text(f"  {printable(topic.topic)}"), Text(str(topic.state), style=style), bar, lag, f"{rate:,.0f}"
-        )
+
+def progress_grid(links: Sequence[LinkProgress], rates: Rates, now: float, *, height: int) -> Grid:
+    """All links, each with as many topics as a screen of this height has lines for: the urgent ones first."""
+    topics_max = max((height - _LINES_AROUND) // max(len(links), 1) - _LINES_PER_LINK, 1)
+    rows: list[Row] = []
+    for link in links:
+        rows.append(_link_row(link, rates, now))
+        # Of all topics, so that the speed of one that comes into view is that of the last seconds.
+        speeds = {topic.topic: _speed(link.link, topic, rates, now) for topic in link.topics}
+        ordered = sorted(link.topics, key=_urgency)
+        rows.extend(_topic_row(topic, speeds[topic.topic]) for topic in ordered[:topics_max])
+        if len(ordered) > topics_max:
+            rows.append({"topic": Text(f"  and {len(ordered) - topics_max:,} more"), **_NOTHING})
+    return Grid(rows, _COLUMNS, is_live=True)
+
+
+def _is_running(links: Sequence[LinkProgress]) -> bool:
+    return any(link.state is not LinkState.STARTING for link in links)
+
+
+def _urgency(topic: TopicProgress) -> tuple[bool, int, str]:
+    """Trouble first, then long lags; by no more than their order of magnitude, so that rows keep their places."""
+    magnitude = len(str(topic.lag_records)) if topic.lag_records >= _LAG_NOTED else 0
+    return topic.state in _CALM, -magnitude, topic.topic
+
+
+def _link_row(link: LinkProgress, rates: Rates, now: float) -> Row:
+    speed = rates.rate(f"{link.link} bytes", link.size_bytes, now) / _MIB
+    style = "bold" if link.state in (LinkState.ACTIVE, LinkState.STARTING) else "bold red"
+    row: dict[str, object] = {
+        "topic": Text(printable(f"{link.link} ({link.source} to {link.target})"), style=style),
+        "state": str(link.state),
+        "copied": f"{speed:,.1f} MiB/s",
+        "records/s": round(rates.rate(link.link, link.records, now)),
+    }
+    return {**row, "lag": _lag(link)} if link.topics else row
+
+
+def _speed(link: str, topic: TopicProgress, rates: Rates, now: float) -> int | None:
+    """`None` until all ends are known: finding them out would look like copying."""
+    if topic.lag_records < 0:
+        return None
+    return round(rates.rate(f"{link}/{topic.topic}", sum(p.target_end for p in topic.partitions), now))
+
+
+def _topic_row(topic: TopicProgress, speed: int | None) -> Row:
+    row: dict[str, object] = {
+        "topic": Text(f"  {printable(topic.topic)}"),
+        "state": Text(str(topic.state), style="" if topic.state in _CALM else "red"),
+        "lag": topic.lag_records if topic.lag_records >= 0 else None,
+    }
+    if speed is None:
+        return row
+    ends = [(p.target_end, p.source_end) for p in topic.partitions]
+    return {**row, "copied": bar(sum(end for end, _ in ends), sum(end for _, end in ends)), "records/s": speed}
+
+
+def bar(done: int, total: int) -> Text:
+    """How much of the whole is done; of nothing everything is."""
+    share = min(done / total, 1.0) if total > 0 else 1.0
+    filled = int(share * _BAR_WIDTH)
+    return Text.assemble(("━" * filled, "bar.complete"), ("─" * (_BAR_WIDTH - filled), "bar.back"))
 
 
 def _lag(link: LinkProgress) -> str:

@@ -101,7 +101,10 @@ def test_nothing_is_missing_where_everything_fits() -> None:
 def test_what_is_missing_is_named() -> None:
     """Columns that are left out are told, and so is that names are shortened."""
     assert Grid(ROWS, COLUMNS).missing(80) == "left out to fit the screen: source end, target end, problem"
-    assert Grid([{"topic": "x" * 100}], [Column("topic", Cells.NAME)]).missing(80) == "shortened to fit the screen"
+    assert (
+        Grid([{"topic": "x" * 100}], [Column("topic", Cells.NAME)]).missing(80)
+        == "names are shortened to fit the screen"
+    )
 
 
 def test_prose_wraps_at_words() -> None:

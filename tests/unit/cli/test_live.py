@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from isthmus.cli.live import LiveProgress, Rates
+import pytest
+from rich.console import Console
+
+from isthmus.cli.live import LiveProgress, Rates, bar, progress_grid
 from isthmus.cli.status import status_rows
 from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.lane import LaneState, Problem
@@ -53,3 +56,81 @@ def test_rows_are_topics_or_partitions() -> None:
     assert (rows[0]["lag_records"], rows[1]["state"]) == (200, "STOPPED")
     rows = status_rows([link(topic)], by_partition=True)
     assert [(row["partition"], row["lag_records"]) for row in rows] == [(0, 100), (1, 100)]
+
+
+def drawn(links: list[LinkProgress], *, height: int = 24, rates: Rates | None = None, now: float = 0.0) -> list[str]:
+    """The lines of the live table on a terminal of 80 columns."""
+    console = Console(file=io.StringIO(), width=80, height=height, color_system=None)
+    with console.capture() as capture:
+        console.print(progress_grid(links, rates or Rates(), now, height=height))
+    return capture.get().splitlines()
+
+
+def test_the_live_table_has_no_more_lines_than_the_screen() -> None:
+    """However many topics there are, every link is there, and the topics left out are counted."""
+    topics = [topic_of(f"orders-{number:03}", [partition(0)]) for number in range(100)]
+    lines = drawn([link(*topics), link(*topics)])
+
+    assert len(lines) < 24
+    assert sum("l (east to west)" in line for line in lines) == 2
+    shown = sum("orders-" in line for line in lines)
+    assert sum("and 93 more" in line for line in lines) == 2
+    assert shown == 2 * 7
+
+
+def test_a_long_name_leaves_room_for_state_and_lag() -> None:
+    """A name may take what is left, and no more."""
+    name = "a-topic-with-a-very-long-name." * 8
+    lines = drawn([link(topic_of(name, [partition(0, LaneState.SOURCE_UNAVAILABLE)]))])
+
+    assert max(map(len, lines)) <= 80
+    (line,) = [line for line in lines if "…" in line]
+    assert line.split()[-4:] == ["SOURCE_UNAVAILABLE", "─" * 12, "100", "0"]
+
+
+def test_what_is_not_known_is_not_shown_as_copied() -> None:
+    """Until the ends are known there is no lag, no bar and no speed; learning them is no speed either."""
+    rates, unknown = Rates(), PartitionProgress(topic="orders", partition=0, state=LaneState.STARTING)
+    known = PartitionProgress(
+        topic="orders", partition=0, state=LaneState.ACTIVE, target_end=1_000_000, source_end=1_000_100
+    )
+    (before,) = [line for line in drawn([link(topic_of("orders", [unknown]))], rates=rates) if "orders" in line]
+    (after,) = [line for line in drawn([link(topic_of("orders", [known]))], rates=rates, now=1.0) if "orders" in line]
+
+    assert before.split() == ["orders", "STARTING", "-", "unknown", "-"]
+    assert after.split()[-2:] == ["100", "0"]
+
+
+def test_rows_keep_their_places() -> None:
+    """Trouble comes first, then long lags; small ones, which come and go, do not move a row."""
+
+    def topic(name: str, lag: int, state: LaneState = LaneState.ACTIVE) -> TopicProgress:
+        return topic_of(name, [PartitionProgress(topic=name, partition=0, state=state, target_end=0, source_end=lag)])
+
+    topics = [topic("a", 0), topic("b", 7), topic("c", 5_000), topic("d", 9_000), topic("e", 0, LaneState.DATA_GAP)]
+    lines = drawn([link(*topics)])
+    assert [line.split()[0] for line in lines[3:]] == ["e", "c", "d", "a", "b"]
+
+
+def test_bars() -> None:
+    """A bar is full only when everything is copied."""
+    assert bar(0, 10).plain == "─" * 12
+    assert bar(999, 1000).plain == "━" * 11 + "─"
+    assert bar(10, 10).plain == bar(0, 0).plain == "━" * 12
+
+
+def test_a_topic_that_comes_into_view_has_the_speed_of_the_last_seconds() -> None:
+    """What it did while the screen had no line for it is not told as what it does now."""
+
+    def topic(name: str, target_end: int, source_end: int) -> TopicProgress:
+        partition = PartitionProgress(
+            topic=name, partition=0, state=LaneState.ACTIVE, target_end=target_end, source_end=source_end
+        )
+        return topic_of(name, [partition])
+
+    rates = Rates()
+    for second in range(10):
+        moment = [link(topic("urgent", 0, 100_000), topic("hidden", 5_000 if second else 0, 5_000))]
+        assert not any("hidden" in line for line in drawn(moment, height=8, rates=rates, now=float(second)))
+    (line,) = [line for line in drawn(moment, rates=rates, now=10.0) if "hidden" in line]
+    assert line.split()[-1] == "0"
