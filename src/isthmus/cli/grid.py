@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Self
 
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,8 @@ _ELLIPSIS: Final = "…"
 _EDGES: Final = 2
 """Characters left and right of a table that is printed; one that is shown live has none."""
 _MISSING: Final = object()
+# Where a long word may be broken: behind punctuation that is not within a number.
+_PARTS: Final = re.compile(r"(?<=[=/:;_-])|(?<=[.,])(?=\D)")
 
 
 class Grid:
@@ -69,18 +72,17 @@ class Grid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         places = self._places(options.max_width)
-        rows, notes = self._cells, Text()
-        if self._is_live:
-            missing = self.missing(options.max_width)
-            room = console.height - self._heading_lines(places) - 2 - bool(missing)
-            rows = self._first(console, places, room)
-            lines = [missing] if missing else []
-            if len(rows) < len(self._cells):
-                lines.insert(0, f"and {counted(len(self._cells) - len(rows), 'more row')}")
-            notes = Text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis", end="")
+        if not self._is_live:
+            yield self._drawn(places, self._cells)
+            return
+        notes = wrapped(self.missing(options.max_width), options.max_width)
+        # The rule below the headings and the line of the cursor take one each.
+        rows = self._first(places, console.height - self._heading_lines(places) - len(notes) - 2)
+        if len(rows) < len(self._cells):
+            notes.insert(0, f"and {counted(len(self._cells) - len(rows), 'more row')}")
         yield self._drawn(places, rows)
         if notes:
-            yield notes
+            yield Text("\n".join(notes), style="dim", no_wrap=True, overflow="ellipsis", end="")
 
     def _drawn(self, places: Sequence[Place], rows: Sequence[Sequence[Text]]) -> Table:
         drawn = Table(
@@ -88,12 +90,12 @@ class Grid:
         )
         height = self._heading_lines(places)
         for place in places:
-            lines = _wrapped(self._headings[place.index], place.width)
+            lines = wrapped(self._headings[place.index], place.width)
             drawn.add_column(
                 Text("\n" * (height - len(lines)) + "\n".join(lines)),
                 justify="right" if self._is_right[place.index] else "left",
-                no_wrap=self._columns[place.index].cells is not Cells.PROSE,
-                overflow="fold" if self._columns[place.index].cells is Cells.PROSE else "ellipsis",
+                no_wrap=True,
+                overflow="ellipsis",
                 width=place.width,
             )
         for row in rows:
@@ -101,13 +103,19 @@ class Grid:
         return drawn
 
     def _shown(self, text: Text, place: Place) -> Text:
-        if self._columns[place.index].cells is Cells.NAME and text.cell_len > place.width:
-            return Text(shortened(text.plain, place.width), style=text.style)
-        return text
+        cells = self._columns[place.index].cells
+        if text.cell_len <= place.width or cells not in (Cells.NAME, Cells.PROSE):
+            return text
+        whole = text.plain
+        shown = shortened(whole, place.width) if cells is Cells.NAME else "\n".join(wrapped(whole, place.width))
+        return Text(shown, style=text.style)
 
-    def _first(self, console: Console, places: Sequence[Place], room: int) -> list[list[Text]]:
+    def _first(self, places: Sequence[Place], room: int) -> list[list[Text]]:
         """The rows that fit into so many lines, with one left for the number of the others."""
-        heights = [max(self._height(console, row, places), default=1) for row in self._cells]
+        heights = [
+            max((self._shown(row[place.index], place).plain.count("\n") + 1 for place in places), default=1)
+            for row in self._cells
+        ]
         if sum(heights) <= room:
             return self._cells
         count = 0
@@ -115,13 +123,8 @@ class Grid:
             count += 1
         return self._cells[:count]
 
-    def _height(self, console: Console, row: Sequence[Text], places: Sequence[Place]) -> Iterator[int]:
-        for place in places:
-            is_prose = self._columns[place.index].cells is Cells.PROSE
-            yield len(row[place.index].wrap(console, place.width, overflow="fold")) if is_prose else 1
-
     def _heading_lines(self, places: Sequence[Place]) -> int:
-        return max((len(_wrapped(self._headings[place.index], place.width)) for place in places), default=0)
+        return max((len(wrapped(self._headings[place.index], place.width)) for place in places), default=0)
 
     def _places(self, width: int) -> list[Place]:
         return fit(self._columns, self._extents, width - (0 if self._is_live else _EDGES))
@@ -162,6 +165,31 @@ def shortened(name: str, width: int) -> str:
     return head + _ELLIPSIS + tail
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines. Only a word that is longer than a line is broken, behind its punctuation if that helps."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.extend(_pieces(word, width))
+    return lines
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    line = ""
+    for part in _PARTS.split(word):
+        if line and cell_len(line + part) > width:
+            yield line
+            line = ""
+        line += part
+        while cell_len(line) > width:
+            head = set_cell_size(line, width).rstrip() or line[0]
+            yield head
+            line = line[len(head) :]
+    yield line
+
+
 def _plain(value: object, cells: Cells) -> str:
     if value is _MISSING:
         return NOT_APPLICABLE
@@ -187,15 +215,3 @@ def _is_right(column: Column, values: Sequence[object]) -> bool:
 
 def _is_shown(character: str) -> bool:
     return not unicodedata.category(character).startswith("C")
-
-
-def _wrapped(heading: str, width: int) -> list[str]:
-    """The heading in lines of whole words."""
-    lines = [""]
-    for word in heading.split(" "):
-        longer = f"{lines[-1]} {word}".lstrip(" ")
-        if lines[-1] and cell_len(longer) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.grid import Grid, shortened
+from isthmus.cli.grid import Grid, shortened, wrapped
 from isthmus.model.lane import LaneState
 
 COLUMNS = (
@@ -136,6 +136,25 @@ def test_numbers_and_states_are_whole_or_their_column_is_not_there(
             value = row.get(column.name, "-")
             shown = "unknown" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)
             assert any(shown in line for line in text), (column.name, shown)
+
+
+def test_a_word_that_is_longer_than_a_line_is_broken_behind_punctuation() -> None:
+    """A setting stays readable: its name in one line and its value in another."""
+    assert wrapped("Set producer.id.expiration.ms=604800000 there", 28) == [
+        "Set",
+        "producer.id.expiration.ms=",
+        "604800000 there",
+    ]
+    assert wrapped("x" * 10, 4) == ["xxxx", "xxxx", "xx"]
+    assert wrapped("", 4) == []
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"]) | st.just(" "), max_size=200), st.integers(2, 60))
+def test_wrapped_text_is_whole_and_fits(text: str, width: int) -> None:
+    """No line is too long, and nothing is lost."""
+    lines = wrapped(text, width)
+    assert all(0 < cell_len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
 
 
 @given(st.text(max_size=60), st.integers(1, 40))
