@@ -47,11 +47,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How much room a column takes: its heading, the longest word of that, and its longest cell."""
+    """How much room a column takes: its heading, the longest word of that, and its longest cell.
+
+    It `is_blank` where no row has anything to say.
+    """
 
     heading: int
     word: int
     cell: int
+    is_blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,11 @@ class _Fitting:
     column: Column
     extent: Extent
     width: int = 0
+
+    @property
+    def gives_way(self) -> tuple[bool, int]:
+        """How early the column is left out; blank ones first of all."""
+        return self.extent.is_blank, self.column.gives_way
 
     @property
     def shortest(self) -> int:
@@ -97,13 +106,13 @@ class _Fitting:
 def fit(columns: Sequence[Column], extents: Sequence[Extent], width: int) -> list[Place]:
     """The columns that fit into `width` characters, in their order; at least one, whatever its width.
 
-    Where not all fit, those that give way are left out; then names are shortened; then columns are left out from the
-    right. Room that is left goes to shortened names first, then to prose, then to headings.
+    Where not all fit, blank ones are left out and then those that give way; then names are shortened; then columns are
+    left out from the right. Room that is left goes to shortened names first, then to prose, then to headings.
     """
     shown = [_Fitting(index, *pair) for index, pair in enumerate(zip(columns, extents, strict=True))]
     while not _fits([each.least for each in shown], width):
-        first_out = max(shown, key=lambda each: (each.column.gives_way, each.index))
-        if first_out.column.gives_way == 0:
+        first_out = max(shown, key=lambda each: (each.gives_way, each.index))
+        if not any(first_out.gives_way) or len(shown) == 1:
             break
         shown.remove(first_out)
     while len(shown) > 1 and not _fits([each.shortest for each in shown], width):

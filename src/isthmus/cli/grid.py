@@ -58,10 +58,14 @@ class Grid:
         return cls(rows, (Column("key", Cells.NAME), Column("value", Cells.PROSE)), title)
 
     def missing(self, width: int) -> str:
-        """What a table of this width leaves out, in words; empty where it shows everything."""
+        """What a table of this width leaves out, in words; empty where it shows all there is to say."""
         places = self._places(width)
         there = {place.index for place in places}
-        left_out = [heading for index, heading in enumerate(self._headings) if index not in there]
+        left_out = [
+            heading
+            for index, heading in enumerate(self._headings)
+            if index not in there and not self._extents[index].is_blank
+        ]
         if left_out:
             return f"left out to fit the screen: {', '.join(left_out)}"
         is_whole = all(
@@ -135,6 +139,7 @@ class Grid:
             heading=cell_len(heading),
             word=max(map(cell_len, heading.split(" "))),
             cell=max((row[index].cell_len for row in self._cells), default=0),
+            is_blank=all(row[index].plain in ("", NOT_APPLICABLE) for row in self._cells),
         )
 
 
@@ -197,7 +202,7 @@ def _plain(value: object, cells: Cells) -> str:
         return UNKNOWN if cells is Cells.NUMBER else NOT_APPLICABLE
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float) and cells is Cells.NUMBER:
+    if _is_number(value) and cells is Cells.NUMBER:
         return f"{value:,}"
     if isinstance(value, Mapping):
         return printable(json.dumps(value, default=str))
@@ -208,9 +213,12 @@ def _plain(value: object, cells: Cells) -> str:
 
 def _is_right(column: Column, values: Sequence[object]) -> bool:
     """Numbers end where numbers end."""
-    return column.cells is Cells.NUMBER or all(
-        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values
-    )
+    given = [value for value in values if value is not None]
+    return column.cells is Cells.NUMBER or (bool(given) and all(map(_is_number, given)))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_shown(character: str) -> bool:
