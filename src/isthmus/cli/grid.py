@@ -30,8 +30,8 @@ _PARTS: Final = re.compile(r"(?<=[=/:;_-])|(?<=[.,])(?=\D)")
 class Grid:
     """Rows under columns. Printed, it takes the width of the console, and shown live its height as well.
 
-    A row without a column's key has nothing to say there; with `None` for a number it is not known. Cells that are
-    `Text` already are shown as they are.
+    `wider` is what shows more than fits. A row without a column's key has nothing to say there; with `None` for a
+    number it is not known. Cells that are `Text` already are shown as they are.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Grid:
         title: str | None = None,
         *,
         is_live: bool = False,
+        wider: str = "",
     ) -> None:
         self._title = None if title is None else Text(printable(title))
         self._columns = columns
@@ -49,13 +50,16 @@ class Grid:
         self._is_right = [_is_right(column, [row.get(column.name) for row in rows]) for column in columns]
         self._extents = [self._extent(index) for index in range(len(columns))]
         self._is_live = is_live
+        self._wider = wider
 
     @classmethod
-    def of_fields(cls, value: Mapping[str, object], columns: Sequence[Column], title: str | None = None) -> Self:
+    def of_fields(
+        cls, value: Mapping[str, object], columns: Sequence[Column], title: str | None = None, *, wider: str = ""
+    ) -> Self:
         """One value as rows of keys and values; `columns` say of what kind some of its fields are."""
         kinds = {column.name: column.cells for column in columns}
         rows = [{"key": key, "value": cell(given, kinds.get(key, Cells.WORD))} for key, given in value.items()]
-        return cls(rows, (Column("key", Cells.NAME), Column("value", Cells.PROSE)), title)
+        return cls(rows, (Column("key", Cells.NAME), Column("value", Cells.PROSE)), title, wider=wider)
 
     def missing(self, width: int) -> str:
         """What a table of this width leaves out, in words; empty where it shows all there is to say."""
@@ -66,13 +70,14 @@ class Grid:
             for index, heading in enumerate(self._headings)
             if index not in there and not self._extents[index].is_blank
         ]
+        shows_all = f"; {self._wider} shows all" if self._wider else ""
         if left_out:
-            return f"left out to fit the screen: {', '.join(left_out)}"
+            return f"left out to fit the screen: {', '.join(left_out)}{shows_all}"
         is_whole = all(
             place.width >= self._extents[place.index].cell or self._columns[place.index].cells is Cells.PROSE
             for place in places
         )
-        return "" if is_whole else "names are shortened to fit the screen"
+        return "" if is_whole else f"names are shortened to fit the screen{shows_all}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         places = self._places(options.max_width)

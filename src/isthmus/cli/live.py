@@ -119,7 +119,8 @@ class LiveProgress:
                 yield f"{link.link}: {link.state}, {copied}, lag {_lag(link)}"
             elif link.link not in self._awaited:
                 self._awaited.add(link.link)
-                yield f"{link.link}: starting; {'Spark takes some seconds' if link.problem is None else 'still waiting'}"
+                reason = "Spark takes some seconds" if link.problem is None else "still waiting"
+                yield f"{link.link}: starting; {reason}"
 
 
 def progress_grid(links: Sequence[LinkProgress], rates: Rates, now: float, *, height: int) -> Grid:

@@ -103,15 +103,15 @@ def _print_table(
         console.print("nothing to show")
         return
     if isinstance(data, Mapping):
-        grid = Grid.of_fields(data, columns, title)
+        grid = Grid.of_fields(data, columns, title, wider=wider)
     else:
         shown = [column for column in columns if not column.is_wide]
-        grid = Grid(data, _all_columns(data, columns) if is_wide or not columns else shown, title)
+        grid = Grid(data, _all_columns(data, columns) if is_wide or not columns else shown, title, wider=wider)
     stdout = _stdout_console(is_bounded=not is_wide)
     stdout.print(grid)
     missing = grid.missing(stdout.width)
     if missing:
-        console.print(Text(f"{missing}; {wider} shows all"))
+        console.print(Text(missing))
 
 
 def _all_columns(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:

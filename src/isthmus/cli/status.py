@@ -156,5 +156,6 @@ async def _watch(reader: StatusReader, *, by_partition: bool) -> None:
             while True:
                 links = await reader.read()
                 rows = status_rows(links, by_partition=by_partition)
-                live.update(Grid(rows, _columns(rows, by_partition=by_partition), is_live=True), refresh=True)
+                columns = _columns(rows, by_partition=by_partition)
+                live.update(Grid(rows, columns, is_live=True, wider="isthmus status -o wide"), refresh=True)
                 await asyncio.sleep(WATCH_S)
