@@ -178,6 +178,8 @@ def test_a_frozen_run_is_succeeded_once_it_was_silent(scene: Scene) -> None:
             older.process.send_signal(signal.SIGSTOP)
             younger = later.enter_context(scene.run(log="younger"))
             younger.wait_for(lambda: f"waiting for {named(older)}" in younger.said)
+            # The leases of the older one go on for a while without it: only the younger one's word counts.
+            younger.wait_for(lambda: f"{scene.name}: ACTIVE" in younger.said)
             scene.until_copied(younger)
             older.process.send_signal(signal.SIGCONT)
             assert older.wait() == 15, older.said
