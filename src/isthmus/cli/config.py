@@ -15,6 +15,7 @@ from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
+from isthmus.control.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
 from isthmus.model.patterns import NamePattern
@@ -40,9 +41,10 @@ def check(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Tell every mistake in the file, or what it configures. No cluster is contacted."""
+    """Tell every mistake in the file and in the PEM files it names, or what it configures. No cluster is contacted."""
     found = config.find(path)
     configuration = config.load(found)
+    require_certificates(configuration, str(found))
     render(
         {
             "file": str(found),

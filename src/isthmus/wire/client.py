@@ -14,8 +14,10 @@ from isthmus.errors import ClusterError, ConfigError, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection, Permission
+from isthmus.wire.diagnosis import missing_login
 from isthmus.wire.dial import DIAL_TIMEOUT_S, Dialled, dial
 from isthmus.wire.metadata import Broker, Metadata
+from isthmus.wire.security import uses_sasl
 
 BOOTSTRAP_NODE: Final = -1
 _COORDINATOR_RETRIES: Final = 40
@@ -109,14 +111,30 @@ class Client:
     async def broker(
         self, node_id: int, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None
     ) -> Any:
-        """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`."""
+        """Ask one broker over the shared connection. For `may_send` see `Connection.post_frame`.
+
+        :raises Unreachable: It does not answer.
+        :raises AuthenticationFailed: TLS or SASL refused us, or we have no login where one is needed.
+        """
         connection = await self.connection(node_id)
-        return await connection.call(request, timeout_s=timeout_s, may_send=may_send)
+        try:
+            return await connection.call(request, timeout_s=timeout_s, may_send=may_send)
+        except Unreachable:
+            if connection.was_refused and not uses_sasl(self.cluster.security):
+                await self._require_no_login(node_id)
+            raise
 
     def revoke(self) -> None:
         """Permission has lapsed: reset the shared connections that owe an answer to a request that needed it."""
         for connection in list(self._shared.values()):
             connection.revoke()
+
+    async def _require_no_login(self, node_id: int) -> None:
+        """A listener with logins lets everybody ask what it offers, and hangs up at the first request."""
+        host, port = await self._address(node_id)
+        asking = self._threads.submit(missing_login, self.cluster, host, port)
+        if error := await asyncio.wrap_future(asking):
+            raise error
 
     async def controller(self, request: Any, *, timeout_s: float = 30.0) -> Any:
         """Ask the controller (in KRaft any broker forwards to it)."""

@@ -46,7 +46,8 @@ class _Waiting(NamedTuple):
 class Connection:
     """A connected broker. Made by `Client.dial`; closes itself when the stream breaks.
 
-    `api_versions` maps API keys to the lowest and highest version the broker offers.
+    `api_versions` maps API keys to the lowest and highest version the broker offers. It `was_refused` if it broke
+    before anything was answered on it.
     """
 
     def __init__(self, dialled: Dialled, *, cluster: str, node_id: int, where: str, client_id: str) -> None:
@@ -75,6 +76,7 @@ class Connection:
         self._frame_filled = 0
         self._wake_bytes = 1
         self._error: ClusterError | None = None
+        self.was_refused = False
         self._writing = False
         self._heard_at = time.monotonic()
         self._loop.add_reader(self._sock, self._on_readable)
@@ -235,6 +237,7 @@ class Connection:
                 owed.answer.exception()
 
     def _broke(self, error: Exception) -> None:
+        self.was_refused = not self._answered_at
         self.close(
             Unreachable(
                 f"{self.where} broke the connection off: {error}",

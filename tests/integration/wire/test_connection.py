@@ -121,7 +121,7 @@ def test_silence_closes_the_connection(east: LocalCluster) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "said", "timeout_s"),
-    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka listener", 30.0), (b"", "timed out", 0.5)],
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not answer as a Kafka broker does", 30.0), (b"", "timed out", 0.5)],
     ids=["another protocol", "silence"],
 )
 def test_what_is_no_broker(answer: bytes, said: str, timeout_s: float) -> None:

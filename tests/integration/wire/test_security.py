@@ -6,10 +6,13 @@ import asyncio
 import base64
 import json
 import random
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -20,8 +23,8 @@ import trustme
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.ports import free_ports
-from isthmus.errors import AuthenticationFailed, ClusterError, ConfigError, Unreachable
-from isthmus.model.cluster import Cluster, OAuth, SaslMechanism, Secret, Security, Tls
+from isthmus.errors import AuthenticationFailed, Unreachable
+from isthmus.model.cluster import Cluster, OAuth, SaslMechanism, Secret, Security, SecurityProtocol, Tls
 from isthmus.wire.client import Client
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
@@ -85,45 +88,120 @@ def test_passwords(secured: LocalCluster, mechanism: SaslMechanism) -> None:
     assert "wrong-password" not in str(told.value)
 
 
+def test_a_mechanism_that_is_not_offered() -> None:
+    """Those that are offered are named."""
+    properties = {"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}
+    with LocalCluster.start("plain", brokers=1, secure=True, properties=properties, heap_mb=256) as cluster:
+        told = refusal(cluster.cluster(mechanism="SCRAM-SHA-512"))
+    assert "does not offer the mechanism SCRAM-SHA-512" in told.message
+    assert told.hint == "Set security.mechanism of plain to one it offers: OAUTHBEARER, PLAIN."
+
+
 def test_mutual_tls(secured: LocalCluster, pems: Tls) -> None:
-    """A client certificate is a login; without one there is none."""
-    servers = tuple(secured.mutual_tls_bootstrap_servers.split(","))
-
-    def mutual(tls: Tls) -> Cluster:
-        return Cluster(alias="mutual", bootstrap_servers=servers, security=Security(protocol="SSL", tls=tls))
-
+    """A client certificate is a login; without one there is none, and a wrong one is named."""
     tls = replace(pems, ca_file=str(secured.credentials.ca_file))
-    assert cluster_id(mutual(tls)) == secured.cluster_id
-    with pytest.raises((AuthenticationFailed, Unreachable)) as told:
-        cluster_id(mutual(Tls(ca_file=tls.ca_file)))
-    assert told.value.hint
+    mutual = listener(secured, "mutual", Security(protocol="SSL", tls=tls))
+    assert cluster_id(mutual) == secured.cluster_id
+    told = refusal(with_security(mutual, tls=Tls(ca_file=tls.ca_file)))
+    assert "asks for a client certificate" in told.message
+    assert "certificate_file and key_file of east" in told.hint
+
+
+def test_a_client_certificate_nobody_vouches_for(secured: LocalCluster, tmp_path: Path) -> None:
+    """It is the certificate that is named, not the broker's."""
+    issued = trustme.CA().issue_cert("isthmus")
+    issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "other.pem")
+    tls = Tls(ca_file=str(secured.credentials.ca_file), certificate_file=str(tmp_path / "other.pem"))
+    told = refusal(listener(secured, "mutual", Security(protocol="SSL", tls=tls)))
+    assert f"does not accept the certificate in {tmp_path / 'other.pem'}" in told.message
 
 
 def test_brokers_nobody_vouches_for(secured: LocalCluster, pems: Tls) -> None:
-    """A certificate from an unknown authority, or for another host, is not believed."""
-    with pytest.raises(AuthenticationFailed, match="refused TLS") as told:
-        cluster_id(with_security(secured.cluster(), tls=Tls(ca_file=pems.ca_file)))
-    assert "ca_file" in told.value.hint
+    """A certificate from an unknown authority is not believed, and the file with the known ones is named."""
+    told = refusal(with_security(secured.cluster(), tls=Tls(ca_file=pems.ca_file)))
+    assert f"does not come from the authorities in {pems.ca_file}" in told.message
+    assert "security.tls.ca_file of secured" in told.hint
+    told = refusal(with_security(secured.cluster(), tls=Tls()))
+    assert "the authorities this system trusts" in told.message
+
+
+def test_a_certificate_for_another_host(tmp_path: Path) -> None:
+    """The name in the certificate has to be the one in the configuration, unless told otherwise."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("kafka.example").configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as threads:
+        threads.submit(greet, server, context)
+        security = Security(protocol="SSL", tls=Tls(ca_file=str(tmp_path / "ca.pem")))
+        port = server.getsockname()[1]
+        told = refusal(Cluster(alias="east", bootstrap_servers=(f"127.0.0.1:{port}",), security=security))
+    assert told.message.startswith(f"east at 127.0.0.1:{port} shows a certificate for another host")
+    assert "verify_hostname of east" in told.hint
+
+
+def greet(server: socket.socket, context: ssl.SSLContext) -> None:
+    """Take part in the TLS handshake of one client."""
+    with suppress(OSError), server.accept()[0] as sock, context.wrap_socket(sock, server_side=True):
+        pass
 
 
 def test_unusable_pem_files(secured: LocalCluster, tmp_path: Path) -> None:
-    """Missing and broken files are mistakes in the configuration."""
+    """File, place in the configuration and cluster are named; it is tried again, as a file may be renewed just now."""
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
-    for file in (broken, tmp_path / "missing.pem"):
-        with pytest.raises(ConfigError) as told:
+    for file, reason in ((broken, "holds no certificate"), (tmp_path / "missing.pem", "No such file")):
+        with pytest.raises(Unreachable) as told:
             cluster_id(with_security(secured.cluster(), tls=Tls(ca_file=str(file))))
-        assert told.value.field == "security.tls"
+        assert f"clusters.secured.security.tls.ca_file names {file}, which" in told.value.message
+        assert reason in told.value.message
+        assert told.value.retryable
 
 
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
-def test_wrong_protocol(secured: LocalCluster, protocol: str) -> None:
-    """Speaking in the clear to a TLS listener ends with a hint at the protocol, and soon."""
+def listener(cluster: LocalCluster, name: str, security: Security) -> Cluster:
+    """A cluster by one of its listeners."""
+    servers = {
+        "login": cluster.bootstrap_servers,
+        "mutual": cluster.mutual_tls_bootstrap_servers,
+        "clear": cluster.admin_bootstrap_servers,
+    }
+    return Cluster(alias="east", bootstrap_servers=tuple(servers[name].split(",")), security=security)
+
+
+def refusal(cluster: Cluster) -> AuthenticationFailed:
+    """How a login is refused, in one sentence and a hint, within a reasonable time."""
     begun = time.monotonic()
-    with pytest.raises(ClusterError) as told:
-        cluster_id(with_security(secured.cluster(), protocol=protocol))
-    assert "protocol" in told.value.hint
+    with pytest.raises(AuthenticationFailed) as told:
+        cluster_id(cluster)
     assert time.monotonic() - begun < 10
+    assert (told.value.cluster, told.value.retryable, "\n" in told.value.message) == (cluster.alias, False, False)
+    return told.value
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol", "found", "advice"),
+    [
+        ("login", "PLAINTEXT", "speaks TLS", "to SSL (SASL_SSL where it asks for a login)"),
+        ("login", "SASL_PLAINTEXT", "speaks TLS", "to SASL_SSL"),
+        ("login", "SSL", "asks for a login", "to SASL_SSL, with a mechanism it offers (OAUTHBEARER, PLAIN, SCRAM"),
+        ("clear", "SSL", "does not speak TLS", "to PLAINTEXT and leave out security.tls"),
+        ("clear", "SASL_SSL", "does not speak TLS", "to PLAINTEXT and leave out security.tls"),
+        ("clear", "SASL_PLAINTEXT", "asks for no login", "to PLAINTEXT and leave out what belongs to a login"),
+        ("mutual", "PLAINTEXT", "speaks TLS", "to SSL"),
+        ("mutual", "SASL_SSL", "asks for no login", "to SSL and leave out what belongs to a login"),
+    ],
+)
+def test_another_protocol_than_is_configured(
+    secured: LocalCluster, pems: Tls, name: str, protocol: SecurityProtocol, found: str, advice: str
+) -> None:
+    """The sentence tells cluster, address, what the listener speaks and what is configured; the hint what to write."""
+    login = secured.cluster().security
+    tls = replace(pems, ca_file=login.tls.ca_file)
+    told = refusal(listener(secured, name, replace(login, protocol=protocol, tls=tls)))
+    address = listener(secured, name, login).bootstrap_servers[0]
+    assert told.message == f"east at {address} {found}, and security.protocol is {protocol}"
+    assert f"Set security.protocol of east {advice}" in told.hint
+    assert "bootstrap_servers" in told.hint
 
 
 @contextmanager
@@ -183,6 +261,13 @@ def test_no_token(secured: LocalCluster) -> None:
             cluster_id(with_security(secured.cluster(), mechanism="OAUTHBEARER", oauth=oauth))
     assert "security.oauth" in told.value.hint
     assert "s3cret" not in f"{told.value} {told.value.hint}"
+
+
+def test_no_token_endpoint(secured: LocalCluster) -> None:
+    """One that does not answer is waited for, as a cluster is; both are named."""
+    oauth = OAuth(token_endpoint_url="http://127.0.0.1:1/token", client_id="me", client_secret=Secret("s3cret"))
+    with pytest.raises(Unreachable, match=r"endpoint of secured at 127\.0\.0\.1 does not answer"):
+        cluster_id(with_security(secured.cluster(), mechanism="OAUTHBEARER", oauth=oauth))
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -6,19 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
+import trustme
 import yaml
 
 from isthmus import config
 from isthmus.cli.config import check, configured, resolved, show
 from isthmus.cli.output import OutputFormat
 from isthmus.config.file import SMALLEST
+from isthmus.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]
 SECURED = """\
 clusters:
   east:
     bootstrap_servers: a:1
-    security: {mechanism: PLAIN, username: isthmus, password: hunter2, tls: {ca_file: /ca.pem}}
+    security: {mechanism: PLAIN, username: isthmus, password: hunter2, tls: {ca_file: ca.pem}}
   west: {bootstrap_servers: "b:1,c:2"}
 links:
   - {name: east-west, source: east, target: west, topics: {include: [x, "/y+/"], exclude: ["x*"]}}
@@ -28,7 +30,8 @@ spark: {conf: {spark.ssl.keyPassword: hunter3, spark.ui.enabled: true}}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A configuration file with secrets in it."""
+    """A configuration file with secrets in it, and the certificate it names."""
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
     written = tmp_path / "isthmus.yaml"
     written.write_text(SECURED, encoding="utf-8")
     return written
@@ -91,3 +94,16 @@ def test_other_commands_warn_on_stderr(path: Path, capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("Warning: ")
+
+
+def test_check_tells_of_a_certificate_that_is_missing(path: Path, tmp_path: Path) -> None:
+    """By its place in the configuration, file and cluster; whoever only loads the configuration is not kept from it."""
+    file = tmp_path / "ca.pem"
+    file.unlink()
+
+    with pytest.raises(ConfigError) as told:
+        check(path, OutputFormat.JSON)
+    reason = "which cannot be read: No such file or directory"
+    assert told.value.message == f"{path}: clusters.east.security.tls.ca_file names {file}, {reason}"
+    assert told.value.field == "clusters.east.security.tls.ca_file"
+    assert config.load(path).cluster("east").security.tls.ca_file == str(file)

@@ -1,0 +1,111 @@
+"""PEM files: which of them cannot be used and why, and the TLS context that is made of them."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isthmus.errors import Unreachable
+from isthmus.model.cluster import Cluster, Tls
+
+
+@dataclass(frozen=True, slots=True)
+class PemProblem:
+    """A file that cannot be used. `key` is its name below `security.tls`, `reason` continues "which"."""
+
+    key: str
+    file: str
+    reason: str
+
+    def message(self, cluster: str) -> str:
+        """The whole sentence, for the cluster of this alias."""
+        return f"clusters.{cluster}.security.tls.{self.key} names {self.file}, which {self.reason}"
+
+
+HINT = "Put a PEM file there and let the user who runs Isthmus read it."
+
+
+def pem_problems(tls: Tls) -> Iterator[PemProblem]:
+    """The files that cannot be used at this moment."""
+    named = {"ca_file": tls.ca_file, "certificate_file": tls.certificate_file, "key_file": tls.key_file}
+    unread = [PemProblem(key, file, reason) for key, file in named.items() if file and (reason := _unread(file))]
+    yield from unread
+    known = {problem.key for problem in unread}
+    for key in ("ca_file", "certificate_file"):
+        file = named[key]
+        if file and key not in known and not _holds_certificates(file):
+            known.add(key)
+            yield PemProblem(key, file, "holds no certificate in PEM form")
+    if tls.certificate_file and not known & {"certificate_file", "key_file"}:
+        yield from _key_problems(tls, tls.certificate_file)
+
+
+def tls_context(cluster: Cluster) -> ssl.SSLContext:
+    """The TLS context of a cluster. PEM files are read now, so a renewed certificate is used by the next connection.
+
+    :raises Unreachable: A PEM file is missing or unusable; one that is being renewed may be there in a moment.
+    """
+    tls = cluster.security.tls
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca_file)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = tls.verify_hostname
+        if tls.certificate_file is not None:
+            context.load_cert_chain(tls.certificate_file, tls.key_file, _Password(tls))
+    except OSError as error:
+        # Only a closer look tells which file it is; that it was put right meanwhile is possible.
+        found = [problem.message(cluster.alias) for problem in pem_problems(tls)]
+        raise Unreachable(
+            "; ".join(found) or f"the TLS files of {cluster.alias} cannot be used: {error}",
+            cluster=cluster.alias,
+            hint=f"{HINT} It is read again for the next connection.",
+        ) from error
+    return context
+
+
+class _Password:
+    """Gives the password of a key when OpenSSL asks for one; without this it would ask the terminal."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._password = tls.key_password
+        self.was_asked = False
+
+    def __call__(self) -> str:
+        self.was_asked = True
+        return "" if self._password is None else self._password.reveal()
+
+
+def _unread(file: str) -> str:
+    try:
+        with open(file, "rb") as opened:
+            opened.read(1)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return ""
+
+
+def _holds_certificates(file: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=file)
+    except OSError:
+        return False
+    return True
+
+
+def _key_problems(tls: Tls, certificate_file: str) -> Iterator[PemProblem]:
+    """What is wrong with the key of a certificate that is sound."""
+    password = _Password(tls)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate_file, tls.key_file, password)
+    except OSError as error:
+        if password.was_asked:
+            reason = "is encrypted, and key_password " + (
+                "is missing" if tls.key_password is None else "does not open it"
+            )
+        elif "MISMATCH" in (getattr(error, "reason", None) or ""):
+            reason = f"is not the key of the certificate in {certificate_file}"
+        else:
+            reason = "holds no private key in PEM form"
+        key = "certificate_file" if tls.key_file is None else "key_file"
+        yield PemProblem(key, tls.key_file or certificate_file, reason)

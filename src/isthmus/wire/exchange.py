@@ -1,0 +1,89 @@
+"""Requests and answers on a blocking socket: what a connection begins with, before an event loop has it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from isthmus import __version__
+from isthmus.wire import codes
+from isthmus.wire.frames import decode_response, encode_request
+
+_SIZE: Final = struct.Struct(">i")
+_ANSWER_BYTES_MAX: Final = 1 << 20
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake begin (RFC 8446, 5.1)."""
+
+
+class SpeaksTls(OSError):
+    """What came is a record of TLS."""
+
+
+class NotKafka(OSError):
+    """What came is no answer of a Kafka broker."""
+
+
+class Exchange:
+    """Send one request and wait for its answer on a blocking socket, at most until `deadline` (monotonic).
+
+    :raises SpeaksTls: The answer is one of TLS.
+    :raises NotKafka: The answer is one of something else.
+    :raises OSError: No answer came.
+    """
+
+    def __init__(self, sock: socket.socket, client_id: str, deadline: float) -> None:
+        self._sock = sock
+        self._client_id = client_id
+        self._deadline = deadline
+        self._correlation = 0
+
+    def __call__(self, request: Any, version: int) -> Any:
+        self._correlation += 1
+        # A socket timeout bounds one call, not the whole answer: a trickling peer must not hold us for ever.
+        self._arm()
+        self._sock.sendall(encode_request(request, version, self._correlation, self._client_id))
+        head = self._read(_SIZE.size)
+        (size,) = _SIZE.unpack(head)
+        if not 0 < size <= _ANSWER_BYTES_MAX:
+            if head.startswith(_TLS_RECORDS):
+                raise SpeaksTls("the answer is one of TLS")
+            raise NotKafka(f"an answer of {size} bytes cannot be")
+        answer = self._read(size)
+        try:
+            return decode_response(request, version, memoryview(answer), self._correlation)
+        except Exception as error:
+            raise NotKafka(f"the answer cannot be read: {error}") from error
+
+    def _arm(self) -> None:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left_s)
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            self._arm()
+            n = self._sock.recv_into(view)
+            if n == 0:
+                raise ConnectionResetError("closed by the broker")
+            view = view[n:]
+        return data
+
+
+def api_versions(exchange: Exchange) -> Mapping[int, tuple[int, int]]:
+    """The lowest and highest version of every message the broker offers, by API key.
+
+    :raises OSError: See `Exchange`.
+    """
+    request = ApiVersionsRequest(client_software_name="isthmus", client_software_version=__version__)
+    answer = exchange(request, 3)
+    if answer.error_code == codes.UNSUPPORTED_VERSION:
+        answer = exchange(ApiVersionsRequest(), 0)
+    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
