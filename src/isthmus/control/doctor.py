@@ -23,9 +23,11 @@ from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.local.java import find_java
 from isthmus.control import rights, standing
+from isthmus.control.certificates import certificate_findings
 from isthmus.control.claims import Claims
 from isthmus.control.foresight import foresee
 from isthmus.control.groups.examination import group_findings
+from isthmus.control.identity import same_clusters
 from isthmus.control.observation import ObservedLink
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
@@ -44,6 +46,7 @@ from isthmus.wire.client import Client
 _CLOCK_AHEAD_MS_MAX: Final = 5_000
 _RETENTION_MS_MIN: Final = 3_600_000
 _HOST: Final = "host"
+_CLUSTERS: Final = "clusters"
 
 
 async def examine(configuration: Configuration) -> list[Finding]:
@@ -60,8 +63,13 @@ async def examine(configuration: Configuration) -> list[Finding]:
             if description is not None:
                 reached[alias] = description
         claims = Claims()
+        ids = {alias: description.cluster_id for alias, description in reached.items()}
+        for problem, is_joined in same_clusters(ids, configuration.links):
+            level = Level.ERROR if is_joined else Level.WARN
+            findings.append(_of_problem(level, _CLUSTERS, "identity", problem))
         for link in configuration.links:
-            if link.source.alias in reached and link.target.alias in reached:
+            source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
+            if source_id and target_id and source_id != target_id:
                 ends = clients[link.source.alias], clients[link.target.alias]
                 own = [each.name for each in configuration.links]
                 findings.extend(await _link(link, *ends, reached[link.target.alias], claims, own))
@@ -95,9 +103,11 @@ def _configuration(configuration: Configuration) -> Iterator[Finding]:
 
 async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Finding]]:
     alias = client.cluster.alias
+    if unusable := list(certificate_findings(client.cluster)):
+        return None, unusable
     try:
         description = await describe_cluster(client)
-    except ClusterError as error:
+    except IsthmusError as error:
         return None, [_error(alias, "reachability", error)]
     brokers = description.brokers
     findings = [_ok(alias, "reachability", f"cluster id {description.cluster_id}, {counted(len(brokers), 'broker')}")]

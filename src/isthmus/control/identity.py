@@ -1,16 +1,45 @@
-"""Who a link is to its target: the producer ids it writes with, allocated once and kept in the ledger."""
+"""Who is who: clusters by their ids whatever the file calls them, and a link by the producer ids it writes with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.errors import PlanRefused
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
+from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
+
+
+def same_clusters(ids: Mapping[str, str], links: Collection[Link]) -> Iterator[tuple[Problem, bool]]:
+    """Where several aliases are one cluster, by the ids of those that are known; and whether a link joins them.
+
+    That link cannot run. Otherwise it may be meant: another listener, or another login.
+    """
+    aliases: dict[str, list[str]] = defaultdict(list)
+    for alias, cluster_id in ids.items():
+        aliases[cluster_id].append(alias)
+    for cluster_id, same in aliases.items():
+        if len(same) > 1:
+            joining = [f"link {link.name}" for link in links if {link.source.alias, link.target.alias} <= {*same}]
+            yield Problem(f"{_and(same)} are the same cluster ({cluster_id})", _advice(same, joining)), bool(joining)
+
+
+def _advice(same: list[str], joining: list[str]) -> str:
+    if joining:
+        return f"Correct bootstrap_servers of {_and(same, 'or')}: {_and(joining)} would mirror the cluster into itself."
+    return (
+        f"Keep {same[0]} in the file and write it in the links instead of {_and(same[1:])}, or correct "
+        "bootstrap_servers if they are meant to be different clusters."
+    )
+
+
+def _and(names: list[str], word: str = "and") -> str:
+    return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, str]:
@@ -22,10 +51,8 @@ async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, 
     source_id = (await describe_cluster(source)).cluster_id
     target_id = (await describe_cluster(target)).cluster_id
     if source_id == target_id:
-        raise PlanRefused(
-            f"{link.source.alias} and {link.target.alias} are the same cluster ({source_id})",
-            hint="Give the link two clusters: a topic cannot be mirrored into itself.",
-        )
+        for problem, _ in same_clusters({link.source.alias: source_id, link.target.alias: target_id}, [link]):
+            raise PlanRefused(problem.message, hint=problem.hint)
     return source_id, target_id
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from isthmus.cluster.topics import TopicDescription
 from isthmus.control.claims import Claim, Claims
 from isthmus.control.creation import creation, is_filling, settled_policy
+from isthmus.control.identity import same_clusters
 from isthmus.control.observation import ObservedLink
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.lane.preflight import (
@@ -64,10 +65,8 @@ def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, Top
     problem: Problem | None = None
     topics: tuple[TopicPlan, ...] = ()
     if observed.source_id == observed.target_id:
-        problem = Problem(
-            f"{link.source.alias} and {link.target.alias} are the same cluster ({observed.source_id})",
-            "Give the link two clusters: a topic cannot be mirrored into itself.",
-        )
+        ids = {link.source.alias: observed.source_id, link.target.alias: observed.target_id}
+        problem = next(found for found, _ in same_clusters(ids, [link]))
     else:
         topics = tuple(
             _topic(observed, name, claims, (recorded or {}).get(name))

@@ -77,6 +77,7 @@ class Connection:
         self._wake_bytes = 1
         self._error: ClusterError | None = None
         self.was_refused = False
+        self._has_answered = False
         self._writing = False
         self._heard_at = time.monotonic()
         self._loop.add_reader(self._sock, self._on_readable)
@@ -237,7 +238,7 @@ class Connection:
                 owed.answer.exception()
 
     def _broke(self, error: Exception) -> None:
-        self.was_refused = not self._answered_at
+        self.was_refused = not self._has_answered
         self.close(
             Unreachable(
                 f"{self.where} broke the connection off: {error}",
@@ -355,6 +356,7 @@ class Connection:
         if not self._waiting:
             raise ValueError("an answer came that nobody asked for")
         correlation, future, decode, *_ = self._waiting.popleft()
+        self._has_answered = True
         try:
             answer = decode(payload, correlation)
         except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
 from isthmus.control.known import KnownCluster
-from isthmus.model.cluster import Cluster
+from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState
 from tests.integration.acls import CLUSTER, denied, deny
@@ -97,7 +98,20 @@ def test_same_cluster_on_both_sides(east: LocalCluster) -> None:
     """A link of a cluster with itself is found by the cluster's id, whatever the aliases."""
     twin = Cluster(alias="twin", bootstrap_servers=east.cluster().bootstrap_servers)
     (message,) = errors(examined(east.cluster(), twin, "orders"))
-    assert "are the same cluster" in message
+    assert message == f"east and twin are the same cluster ({east.cluster_id})"
+
+
+def test_a_missing_certificate_is_a_finding_of_its_cluster(east: LocalCluster, tmp_path: Path) -> None:
+    """Field, file and cluster are named, and everything else is examined."""
+    security = Security(protocol="SSL", tls=Tls(ca_file=str(tmp_path / "ca.pem")))
+    broken = Cluster(alias="broken", bootstrap_servers=east.cluster().bootstrap_servers, security=security)
+    findings = examined(broken, east.cluster(), "orders")
+    (found,) = [finding for finding in findings if finding.level is Level.ERROR]
+    assert (found.subject, found.check) == ("broken", "certificates")
+    file = tmp_path / "ca.pem"
+    reason = "No such file or directory"
+    assert found.message == f"clusters.broken.security.tls.ca_file names {file}, which cannot be read: {reason}"
+    assert any(finding.check == "reachability" and finding.subject == "east" for finding in findings)
 
 
 def test_state_of_the_clusters_is_told(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:

@@ -17,6 +17,7 @@ from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.planner import GroupPlanner
 from isthmus.control.groups.recollection import GroupMemory
 from isthmus.control.groups.remembered import remembered_groups
+from isthmus.control.identity import cluster_ids
 from isthmus.control.loop import in_loop
 from isthmus.control.observation import problem_of
 from isthmus.errors import ClusterError, PlanRefused
@@ -88,6 +89,8 @@ class Groups:
                 groups = await apply_groups(look.plans, committer, look.memory, look.target)
                 await self._remember(look)
                 return replace(plan, groups=groups, notes=notes_of("", committer.reason))
+        except PlanRefused as error:
+            return replace(plan, problem=problem_of(error))
         except ClusterError as error:
             return replace(plan, problem=problem_of(error), groups=await _last_known(link, group))
 
@@ -125,10 +128,12 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
     """Look at all groups of a link, or at one.
 
     :raises ClusterError: A cluster as a whole did not answer.
+    :raises PlanRefused: Both clusters of the link are one.
     """
 
     wanted = partial(_is_wanted, link, group)
     async with Client(link.source) as source, Client(link.target) as target:
+        await cluster_ids(link, source, target)
         documents = await read_documents(target)
         memory = GroupMemory(link.name, documents)
         commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
