@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.local.tools import kafka_tool
+from isthmus.control import goal
+from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan
+from isthmus.model.findings import Level
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
-from tests.integration.control.running import configuration_of, ends, link_of
+from isthmus.model.topics import TopicFilter, TopicPattern
+from tests.integration.acls import denied
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.integration.lane.transactions import TransactionalProducer
+from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 States = dict[str, list[str]]
+BOUND_S: Final = 90.0
+"""What a plan takes at most while a broker is frozen, on a machine that has other things to do."""
 
 
 def records(count: int, word: str = "ours") -> list[Given]:
@@ -46,6 +62,7 @@ class Pair:
     """A link whose plan is held against its run."""
 
     def __init__(self, link: Link, spark: SparkSession) -> None:
+        self.link = link
         self._fabric = Fabric(configuration_of(link), spark=spark)
 
     def plan(self) -> LinkPlan:
@@ -67,6 +84,12 @@ class Pair:
         assert outcome.records == sum(topic.lag_records for topic in link.topics)
         (topic,) = link.as_dict()["topics"]
         return topic, outcome
+
+    def doctor(self) -> set[tuple[Level, str]]:
+        """What the doctor finds wrong with the link's topics and patterns."""
+        found = asyncio.run(examine(configuration_of(self.link)))
+        checks = ("preflight", "patterns")
+        return {(finding.level, finding.message) for finding in found if finding.check in checks}
 
 
 @pytest.fixture
@@ -96,6 +119,7 @@ def test_foreign_records(east: LocalCluster, west: LocalCluster, pair: PairMaker
     (refused,) = planned["refused_partitions"]
     assert refused["state"] == "FOREIGN_WRITE"
     assert f"isthmus verify --topic {name}" in refused["hint"]
+    assert both.doctor() == {(Level.ERROR, f"partition 0: {refused['message']}")}
     assert asyncio.run(ends(west, name)) == [99]
 
 
@@ -122,7 +146,16 @@ def test_target_that_is_longer(east: LocalCluster, west: LocalCluster, pair: Pai
     assert refused["state"] == "DIVERGED"
     assert "[10, 15)" in refused["message"]
     assert "at most 5 records" in refused["hint"]
-    assert f"--topic {name} --partition 0 --offset 10 --max-messages 5" in refused["hint"]
+    assert [line.rpartition("\t")[2] for line in set_aside(refused["hint"])] == [f"theirs {n}" for n in range(10, 15)]
+
+
+def set_aside(hint: str) -> list[str]:
+    """What the command that a hint names writes into its file: Kafka's own console consumer runs it."""
+    (command,) = re.findall(r"`kafka-console-consumer (.*) > [^`]*`", hint)
+    done = kafka_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *shlex.split(command))
+    assert done.returncode == 0, done.stderr
+    # Newer ones would rather be told otherwise, which older ones do not understand.
+    return [line for line in done.stdout.splitlines() if not line.startswith("Option --property is deprecated")]
 
 
 def test_target_beyond_what_is_stable(east: LocalCluster, west: LocalCluster, pair: PairMaker) -> None:
@@ -156,6 +189,7 @@ def test_gap_that_stops(east: LocalCluster, pair: PairMaker) -> None:
     assert refused["state"] == "DATA_GAP"
     assert "[30, 57)" in refused["message"]
     assert "at most 30 records" in refused["hint"]
+    assert len(set_aside(refused["hint"])) == 30
     assert (planned["records_to_copy"], planned["offsets_to_fill"]) == (0, 0)
 
 
@@ -167,6 +201,14 @@ def test_gap_that_is_passed(east: LocalCluster, pair: PairMaker) -> None:
     assert planned["gaps"] == [{"partition": 0, "offset_begin": 30, "offset_end": 57}]
     assert (planned["records_to_copy"], planned["offsets_to_fill"]) == (43, 27)
     assert "[30, 57)" in planned["notes"][0]["message"]
+
+
+def test_gap_that_will_be_passed_is_a_warning(east: LocalCluster, pair: PairMaker) -> None:
+    """The doctor tells it as the plan does."""
+    name, both = pair(on_data_gap="continue")
+    overtaken(east, name, both)
+    ((level, message),) = both.doctor()
+    assert (level, "partition 0: offsets [30, 57) will be missing" in message) == (Level.WARN, True)
 
 
 def test_prefix_that_is_being_filled(east: LocalCluster, west: LocalCluster, pair: PairMaker) -> None:
@@ -216,3 +258,138 @@ def test_copied_topic(east: LocalCluster, pair: PairMaker) -> None:
     topics.produce(east, name, records(5))
     planned, _ = both.agree()
     assert (planned["states"], planned["records_to_copy"]) == (["ACTIVE"], 5)
+
+
+def test_link_that_runs(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, pair: PairMaker, chance: random.Random
+) -> None:
+    """While a controller copies, what it wrote in the very moment is found to be its own."""
+    name, both = pair()
+    topics.create(east, name, partitions=2)
+    configuration = configuration_of(both.link)
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as run:
+            with trickling(east, name, chance, partitions=2):
+                await run.until(lambda: copied(1))
+                for _ in range(5):
+                    plan = await asyncio.to_thread(both.plan)
+                    assert planned_states(plan) == {name: ["ACTIVE", "ACTIVE"]}
+                    assert not plan.has_refusals
+
+    async def copied(records: int) -> bool:
+        return min(await ends(west, name, partitions=2)) >= records
+
+    asyncio.run(scenario())
+
+
+def test_patterns_that_match_nothing(
+    east: LocalCluster,
+    west: LocalCluster,
+    spark: SparkSession,
+    topic: TopicNamer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Plan, doctor and run warn of each pattern, with the name it may have been meant for; none of them fails."""
+    stem = topic("orders")
+    name, group = f"{stem}.eu", f"billing-{stem}"
+    topics.create(east, name)
+    topics.produce(east, name, records(3))
+    consumers.commit(east, {group: {(name, 0): 3}})
+    include = tuple(TopicPattern.parse(text) for text in (f"{stem}.e*", f"{stem[:-1]}x.*", "/no-such-[a-z]+/"))
+    groups = tuple(GroupPattern.parse(text) for text in (group, f"biling-{stem}*"))
+    link = replace(
+        link_of(east.cluster(), west.cluster(), name, name=stem),
+        topics=TopicFilter(include=include),
+        groups=GroupSettings(include=groups),
+    )
+    both = Pair(link, spark)
+    expected = {
+        f'topics.include "{stem[:-1]}x.*" matches no topic of east': name,
+        'topics.include "/no-such-[a-z]+/" matches no topic of east': "",
+        f'groups.include "biling-{stem}*" matches no group of east': group,
+    }
+    told = {problem.message: problem.hint for problem in both.plan().unmatched}
+    assert told.keys() == expected.keys()
+    assert all(near in told[message] for message, near in expected.items())
+    assert {(Level.WARN, message) for message in expected} == both.doctor()
+    caplog.clear()
+    _, outcome = both.agree()
+    assert outcome.exit_code == 0
+    said = [record.getMessage() for record in caplog.records]
+    for message in expected:
+        assert len([line for line in said if line.startswith(f"{stem}: {message}")]) == 1
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is to catch up waits a second for somebody to act, not half a minute."""
+    monkeypatch.setattr(goal, "STUCK_AFTER_S", 1.0)
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LocalCluster]:
+    """A cluster with an authorizer, where `isthmus` has the rights a link needs."""
+    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("copied", [0, 5], ids=["new", "copied in part"])
+def test_reading_is_denied(
+    secured: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, copied: int
+) -> None:
+    """A source that may not be read is found before the first byte, whatever the target has already."""
+    name = topic("unreadable")
+    topics.create_both(secured, west, name)
+    topics.produce(secured, name, records(10))
+    topics.produce(west, name, records(copied))
+    both = Pair(link_of(secured.cluster(), west.cluster(), name, name=name), spark)
+    with denied(secured, ResourceType.TOPIC, name, AclOperation.READ):
+        planned, _ = both.agree()
+    assert (planned["action"], planned["states"]) == ("refuse", ["NOT_AUTHORIZED"])
+    assert f"Grant READ on topic {name}" in planned["refused_partitions"][0]["hint"]
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("operation", [AclOperation.WRITE, AclOperation.READ])
+def test_target_is_denied(
+    east: LocalCluster, secured: LocalCluster, spark: SparkSession, topic: TopicNamer, operation: AclOperation
+) -> None:
+    """A target that may not be written, or not be read where it has to be compared, is found too."""
+    name = topic("unwritable")
+    topics.create_both(east, secured, name, partitions=2)
+    for partition in range(2):
+        topics.produce(east, name, records(10), partition=partition)
+    topics.produce(secured, name, records(10))
+    both = Pair(link_of(east.cluster(), secured.cluster(), name, name=name), spark)
+    with denied(secured, ResourceType.TOPIC, name, operation):
+        planned, _ = both.agree()
+    # What is equal already needs no writing, what is empty no comparison.
+    states = ["ACTIVE", "NOT_AUTHORIZED"] if operation is AclOperation.WRITE else ["NOT_AUTHORIZED", "ACTIVE"]
+    assert planned["states"] == states
+
+
+def test_broker_that_does_not_answer(east: LocalCluster, west3: LocalCluster, topic: TopicNamer) -> None:
+    """A frozen leader leaves its partitions unexamined, with the reason, and the plan is done in time."""
+    name = topic("silent")
+    topics.create(east, name, partitions=3)
+    topics.create(west3, name, assigned=[[1], [2], [3]])
+    for partition in range(3):
+        topics.produce(east, name, records(10), partition=partition)
+        topics.produce(west3, name, records(5, "theirs" if partition == 1 else "ours"), partition=partition)
+    fabric = Fabric(configuration_of(link_of(east.cluster(), west3.cluster(), name, name=name)))
+    broker = west3.broker(3)
+    broker.pause()
+    try:
+        begun = time.monotonic()
+        plan = fabric.plan()
+        assert time.monotonic() - begun < BOUND_S
+    finally:
+        broker.resume()
+    (link,) = plan.links
+    (planned,) = link.as_dict()["topics"]
+    assert planned["states"] == ["ACTIVE", "FOREIGN_WRITE", "TARGET_UNAVAILABLE"]
+    (unexamined,) = planned["unexamined_partitions"]
+    assert (unexamined["partition"], unexamined["message"] != "") == (2, True)
+    assert link.problem is None

@@ -1,0 +1,200 @@
+"""What the ends of both logs say of a lane, from values alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.errors import NotAuthorized, Unreachable
+from isthmus.lane.filler import filler
+from isthmus.lane.judgement import (
+    Judgement,
+    Sight,
+    Weight,
+    compare,
+    gap_before,
+    is_copy,
+    outlook_of,
+    state_of,
+    undecodable,
+    weigh,
+)
+from isthmus.lane.run import TailCheck
+from isthmus.lane.source import Bounds
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.transactions import lone_producer_id
+from tests.unit.wire.stored import PLAIN, marker, one, stored
+
+OURS, MARKERS, THEIRS = 7, 8, 99
+WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
+RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(6)]
+SOURCE = one(stored(10, RECORDS, codec=4))
+HOLES = one(stored(10, RECORDS[:2] + RECORDS[5:], deltas=[0, 1, 5]))
+
+
+def sight(position: int, start: int = 0, end: int = 1000, target_start: int = 0) -> Sight:
+    """A target that ends at `position`, and a source with these bounds."""
+    return Sight(
+        key=LaneKey("orders", 0),
+        target=WEST,
+        position=position,
+        source=Bounds(start, end),
+        target_start=target_start,
+    )
+
+
+def weight(seen: Sight, tail: bytes | None, check: TailCheck = TailCheck.PRODUCER) -> Weight:
+    """What the last batch is worth, where `OURS` and `MARKERS` are our producer ids."""
+    return weigh(seen, check, (OURS, MARKERS), None if tail is None else one(tail))
+
+
+def test_records_of_others_are_compared_and_ours_after_a_handover() -> None:
+    """A producer id of ours is enough where the owner before left in good order, and nowhere else."""
+    ours, theirs = stored(10, RECORDS, producer_id=OURS), stored(10, RECORDS, producer_id=THEIRS)
+    assert weight(sight(16), ours) is Weight.BELIEVED
+    assert weight(sight(16), theirs) is Weight.DOUBTED
+    assert weight(sight(16), ours, TailCheck.CONTENT) is Weight.DOUBTED
+
+
+def test_nothing_is_compared_with_what_the_source_does_not_have() -> None:
+    """A log that is empty, or ends before the source begins or behind its end, is judged by its offsets."""
+    theirs = stored(10, RECORDS, producer_id=THEIRS)
+    for seen in (sight(16, start=16), sight(16, start=50), sight(16, end=12)):
+        assert weight(seen, theirs, TailCheck.CONTENT) is Weight.BELIEVED
+    assert weight(sight(16), None, TailCheck.CONTENT) is Weight.BELIEVED
+
+
+def test_fillers_are_recognised_before_the_source_begins() -> None:
+    """Fillers stand for what the source has deleted; above its start they would be records of somebody else."""
+    batch = filler(100, 1)
+    assert weigh(sight(100, start=500), TailCheck.CONTENT, (), batch) is Weight.FILLERS
+    assert weigh(sight(100, start=100), TailCheck.CONTENT, (), batch) is Weight.FILLERS
+    assert weigh(sight(100, start=50), TailCheck.CONTENT, (), batch) is Weight.DOUBTED
+
+
+def test_foreign_record_is_told_with_what_to_do() -> None:
+    """Another record than the source's ends the lane; what is in the target is not thrown away unseen."""
+    judged = compare(sight(16), (OURS,), one(stored(10, [PLAIN] * 6, producer_id=THEIRS)), SOURCE)
+    assert judged.state is LaneState.FOREIGN_WRITE
+    assert judged.problem is not None
+    assert f"at offset 15 is not the source's record but one of producer {THEIRS}" in judged.problem.message
+    assert judged.problem.hint.startswith("Deny WRITE")
+    assert "isthmus verify --topic orders" in judged.problem.hint
+
+
+def test_control_record_too_many_is_told_apart() -> None:
+    """Where a control record stands for a record of the source, the setting that avoids that is named too."""
+    judged = compare(sight(16), (OURS,), one(marker(15, 1, commit=False)), SOURCE)
+    assert judged.state is LaneState.FOREIGN_WRITE
+    assert judged.problem is not None
+    assert "transaction.partition.verification.enable=false" in judged.problem.hint
+    assert "isthmus verify --topic orders" in judged.problem.hint
+
+
+def test_ends_that_coordinators_wrote_may_come_again() -> None:
+    """A copy that a coordinator ended is one, and its transaction may still be ending; not so with our own ends."""
+    control, source = marker(15, THEIRS, commit=False), marker(15, 55, commit=False)
+    assert compare(sight(16), (OURS,), one(control), one(source)).ending == {-1, 55}
+    assert compare(sight(16), (OURS,), one(control), None).ending == {-1}
+    for producer in (OURS, lone_producer_id(55)):
+        judged = compare(sight(16), (OURS,), one(marker(15, producer, commit=False)), one(source))
+        assert judged == Judgement()
+
+
+def test_damaged_batch_proves_nothing() -> None:
+    """What cannot be decoded is waited for, and is no foreign write."""
+    data = bytearray(stored(10, RECORDS, producer_id=THEIRS))
+    data[-1] ^= 1
+    assert compare(sight(16), (OURS,), one(bytes(data)), SOURCE).state is LaneState.BLOCKED
+    assert undecodable(ValueError("wrong")).state is LaneState.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("position", "start", "is_filling", "gap"),
+    [
+        (30, 57, False, Gap(30, 57)),
+        (30, 57, True, None),
+        (0, 57, False, None),
+        (57, 57, False, None),
+        (60, 57, False, None),
+    ],
+)
+def test_gaps(position: int, start: int, is_filling: bool, gap: Gap | None) -> None:
+    """A gap is what was deleted behind records that were copied, not before the first one."""
+    assert gap_before(sight(position, start=start), is_filling=is_filling) == gap
+
+
+def test_outlook_of_a_lane_that_may_go_on() -> None:
+    """Nothing is wrong with an empty target, with a copy, or with one that is being filled."""
+    for seen, judgement in (
+        (sight(0, start=500), Judgement()),
+        (sight(16), Judgement()),
+        (sight(100, start=500), Judgement(has_fillers=True)),
+    ):
+        found = outlook_of(seen, judgement, continues_after_gap=False)
+        assert (found.state, found.problem, found.gap) == (LaneState.ACTIVE, None, None)
+
+
+def test_outlook_of_a_gap() -> None:
+    """A gap stops a lane, unless it is told to go on; then it says what will be missing."""
+    stopped = outlook_of(sight(30, start=57, target_start=10), Judgement(), continues_after_gap=False)
+    assert stopped.state is LaneState.DATA_GAP
+    assert stopped.problem is not None
+    assert "[30, 57)" in stopped.problem.message
+    assert "offsets [10, 30) of orders-0, at most 20 records" in stopped.problem.hint
+    passed = outlook_of(sight(30, start=57), Judgement(), continues_after_gap=True)
+    assert (passed.state, passed.problem, passed.gap) == (LaneState.ACTIVE, None, Gap(30, 57))
+
+
+def test_outlook_beyond_the_source() -> None:
+    """What only the target has is told: behind the source's end, and what retention took at the source."""
+    found = outlook_of(sight(15, start=4, end=10, target_start=1), Judgement(), continues_after_gap=True)
+    assert found.state is LaneState.DIVERGED
+    assert found.problem is not None
+    assert "[10, 15) exist only at the target" in found.problem.message
+    assert "offsets [10, 15) of orders-0, offsets [1, 4) of orders-0, at most 8 records" in found.problem.hint
+
+
+def test_outlook_of_a_doubted_end() -> None:
+    """What the end of the log amounts to goes before its offsets."""
+    judged = undecodable(ValueError("wrong"))
+    assert outlook_of(sight(15, end=10), judged, continues_after_gap=True).state is LaneState.BLOCKED
+
+
+def test_missing_rights_are_no_outage() -> None:
+    """A broker that forbids it does answer."""
+    assert state_of(NotAuthorized("no"), LaneState.SOURCE_UNAVAILABLE) is LaneState.NOT_AUTHORIZED
+    assert state_of(Unreachable("gone"), LaneState.SOURCE_UNAVAILABLE) is LaneState.SOURCE_UNAVAILABLE
+
+
+@pytest.mark.parametrize("offset", [13, 15])
+def test_boundaries_and_codecs_do_not_matter(offset: int) -> None:
+    """A record is the source's wherever its batch begins and however it is compressed."""
+    assert is_copy(one(stored(12, RECORDS[2:], codec=1)), SOURCE, offset, is_compacted=False)
+
+
+def test_other_records_are_no_copy() -> None:
+    """Another value, another timestamp, another place: somebody else's."""
+    for tail in (
+        stored(10, [*RECORDS[:5], PLAIN]),
+        stored(10, [*RECORDS[:5], RECORDS[5]._replace(timestamp=1)]),
+        stored(11, RECORDS),
+    ):
+        assert not is_copy(one(tail), SOURCE, 15, is_compacted=False)
+
+
+def test_control_records_stand_where_the_source_has_no_record() -> None:
+    """A marker or a hole of the source is a control record here, and a record of the source is none."""
+    control = one(marker(13, 1, commit=False))
+    assert is_copy(control, one(marker(13, 99, commit=True)), 13, is_compacted=False)
+    assert is_copy(control, HOLES, 13, is_compacted=False)
+    assert is_copy(control, None, 13, is_compacted=False)
+    assert not is_copy(control, SOURCE, 13, is_compacted=False)
+
+
+def test_cleaned_records_cannot_be_compared() -> None:
+    """What the source's cleaner took since is believed; in a log that is not cleaned it is somebody else's."""
+    tail = one(stored(10, RECORDS))
+    assert is_copy(tail, HOLES, 13, is_compacted=True)
+    assert not is_copy(tail, HOLES, 13, is_compacted=False)
+    assert not is_copy(one(stored(10, [PLAIN] * 6)), HOLES, 15, is_compacted=True)

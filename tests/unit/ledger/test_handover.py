@@ -1,0 +1,57 @@
+"""Whether the leases of earlier controllers ended in good order, by their documents."""
+
+from __future__ import annotations
+
+from isthmus.ledger.documents import Document, LeaseDocument, TaskDocument
+from isthmus.ledger.handover import has_ended, is_in_order, was_clean
+
+
+def lease(*, ended_through: int, is_clean: bool = True, generation: int = 4, link: str = "l") -> LeaseDocument:
+    """The controller's word on its slot."""
+    return LeaseDocument(
+        link=link,
+        slot=0,
+        controller=9,
+        generation=generation,
+        revision=1,
+        lanes=(),
+        ended_through=ended_through,
+        is_clean=is_clean,
+    )
+
+
+def task(*, ended_through: int, is_clean: bool = True, controller: int = 9) -> TaskDocument:
+    """A task's word on itself."""
+    return TaskDocument(
+        link="l", slot=0, controller=controller, generation=4, ended_through=ended_through, is_clean=is_clean
+    )
+
+
+def known(*documents: Document) -> dict[str, Document]:
+    """A ledger with these documents."""
+    return {document.key: document for document in documents}
+
+
+def test_either_may_say_that_a_lease_has_ended() -> None:
+    """The controller's word counts, and a task's of the same controller."""
+    assert has_ended(lease(ended_through=4), {})
+    assert not has_ended(lease(ended_through=3), {})
+    assert has_ended(lease(ended_through=3), known(task(ended_through=4)))
+    assert not has_ended(lease(ended_through=3), known(task(ended_through=4, controller=8)))
+
+
+def test_the_last_to_end_says_how() -> None:
+    """What an earlier lease left says nothing of the last one."""
+    documents = known(task(ended_through=4, is_clean=False))
+    assert not was_clean(lease(ended_through=3), documents)
+    assert was_clean(lease(ended_through=4), documents)
+    assert not was_clean(lease(ended_through=4, is_clean=False), {})
+
+
+def test_order_is_that_of_all_leases_of_a_link() -> None:
+    """One lease that has not ended, or left a request on its way, is enough for doubt; other links do not matter."""
+    assert is_in_order("l", {})
+    assert is_in_order("l", known(lease(ended_through=4)))
+    assert not is_in_order("l", known(lease(ended_through=3)))
+    assert not is_in_order("l", known(lease(ended_through=4, is_clean=False)))
+    assert is_in_order("l", known(lease(ended_through=0, link="other")))
