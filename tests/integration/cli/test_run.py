@@ -95,6 +95,19 @@ def test_plan_run_status(shell: Shell) -> None:
     assert all(finding["level"] != "error" for finding in shell.run("doctor"))
 
 
+def test_plan_of_what_cannot_be_copied_ends_as_its_run(shell: Shell, west: LocalCluster) -> None:
+    """With one and the same code, for whatever else there is to do; nothing was written to find out."""
+    topics.create(west, f"{shell.stem}.a")
+    topics.produce(west, f"{shell.stem}.a", [Given(b"k", b"theirs", [], topics.SEPTEMBER)] * 99)
+    plan = shell.run("plan", code=1)
+    (planned,) = plan["links"][0]["topics"]
+    assert (planned["action"], planned["states"], planned["records_to_copy"]) == ("refuse", ["FOREIGN_WRITE"], 0)
+    assert shell.run("plan", "--detailed-exitcode", code=1) == plan
+    assert shell.run("run", "--dry-run", code=1) == plan
+    outcome = shell.run("run", "--until", "caught-up", code=1)
+    assert outcome["links"][0]["topics"][0]["state"] == "FOREIGN_WRITE"
+
+
 def test_paused_link_is_left_alone(shell: Shell) -> None:
     """A pause is kept in the ledger, so it holds for runs that start later too, and none of them says caught up."""
     shell.run("pause", shell.stem)

@@ -1,0 +1,69 @@
+"""How a plan is shown: a row for each topic, and on stderr what is to be known of its partitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.cli.output import OutputFormat
+from isthmus.cli.plan import show_plan
+from isthmus.control.plan import Action, LinkPlan, Plan, TopicPlan
+from isthmus.lane.preflight import PartitionDecision
+from isthmus.model.lane import LaneState, Problem
+
+FOREIGN = Problem("somebody wrote", "look who")
+
+
+def decision(partition: int, refusal: Problem | None = None, unexamined: Problem | None = None) -> PartitionDecision:
+    """A partition of which nothing is to be copied."""
+    state = LaneState.ACTIVE if refusal is None else LaneState.FOREIGN_WRITE
+    return PartitionDecision(
+        partition=partition, source=None, target_end=0, refusal=refusal, state=state, unexamined=unexamined
+    )
+
+
+def shown(capsys: pytest.CaptureFixture[str], link: LinkPlan) -> tuple[str, str]:
+    """What is printed of a link, as one line each."""
+    show_plan(Plan(links=(link,)), OutputFormat.TABLE)
+    printed = capsys.readouterr()
+    return " ".join(printed.out.split()), " ".join(printed.err.split())
+
+
+def link_of(*partitions: PartitionDecision, unmatched: tuple[Problem, ...] = ()) -> LinkPlan:
+    """A link with one topic."""
+    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=len(partitions), partitions=partitions)
+    return LinkPlan(link="l", source="east", target="west", topics=(topic,), unmatched=unmatched)
+
+
+def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The row of a topic that is copied in part says so, with the first reason; all reasons are on stderr."""
+    other = Problem("another one", "")
+    out, err = shown(capsys, link_of(decision(0), decision(1, FOREIGN), decision(2), decision(3, other)))
+    assert "copy identity 4 2 of 4 partitions 0 0 partition 1: somebody wrote; and 1 more" in out
+    assert "Refused: l/orders: partition 1: somebody wrote look who" in err
+    assert "Refused: l/orders: partition 3: another one" in err
+
+
+def test_nothing_refused_takes_no_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """A table is not wider than it has to be."""
+    out, err = shown(capsys, link_of(decision(0)))
+    assert "refused" not in out
+    assert err == ""
+
+
+def test_same_reason_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Partitions that follow each other and have the same reason are told together, others are cut short."""
+    _, err = shown(capsys, link_of(*(decision(n, FOREIGN) for n in range(5)), decision(6, FOREIGN)))
+    assert err.count("somebody wrote") == 2
+    assert "partitions 0 to 4" in err
+    _, err = shown(capsys, link_of(*(decision(n, Problem(f"reason {n}")) for n in range(15))))
+    assert "reason 9" in err
+    assert "reason 10" not in err
+    assert "and 5 more" in err
+
+
+def test_unexamined_and_unmatched_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """What could not be looked at, and what matches nothing, is named for what it is."""
+    silent = decision(0, unexamined=Problem("no answer", "wait"))
+    _, err = shown(capsys, link_of(silent, unmatched=(Problem('topics.include "x*" matches no topic of east', "y"),)))
+    assert "Not examined: l/orders: partition 0: no answer wait" in err
+    assert 'Warning: l: topics.include "x*" matches no topic of east y' in err
