@@ -175,6 +175,7 @@ def diverged(sight: Sight) -> Problem:
     return Problem(
         f"the target ends at {position}, the source at {end}: offsets [{end}, {position}) exist only at the target",
         "The source lost records (unclean election) or the topic was refilled, or somebody writes to the target. "
+        f"Whether what lies before is alike `isthmus verify --topic {sight.key.topic}` tells. "
         + keep_or_delete(sight.key.topic, sight.target, only_there),
     )
 

@@ -221,7 +221,7 @@ def _refusals(
 ) -> Iterator[Problem]:
     source = pair.source
     if target.partition_count > source.partition_count:
-        only_there = only_at_target(pair, from_partition=source.partition_count)
+        only_there = [*only_at_target(pair, from_partition=source.partition_count), *deleted_at_source(pair)]
         yield Problem(
             f"the target topic has {counted(target.partition_count, 'partition')}, the source "
             f"{source.partition_count:,}",
