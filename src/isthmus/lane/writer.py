@@ -207,16 +207,18 @@ class Writer:
     def looked(self, look: Look, *, settled: bool) -> Place:
         """Take a look at the log; `READY` sets `position` to its end.
 
-        `settled` says that the settling time has passed since the previous look, on a broker that answered it.
+        `settled` says that the settling time has passed since the look that last asked for it, on a broker that
+        answered that one.
         """
         self._live_until_ms = 0.0
         moved = look.log_end != self._last_end
         self._last_end = look.log_end
+        # First, so that the time begins anew whenever the end moved, replicated or not.
+        if self.abandoned and (moved or not settled):
+            return Place.SETTLE
         # Readers of an earlier leader could make the high watermark larger than the end read before it, hence `<`.
         if look.high_watermark < look.log_end:
             return Place.WAIT
-        if self.abandoned and (moved or not settled):
-            return Place.SETTLE
         self.abandoned = False
         self._adopt(look)
         self.truncated_from = self.position if look.log_end < self.position else None

@@ -106,23 +106,25 @@ class Lane(RuleBasedStateMachine):
         self.leader = Leader(begin)
         self.writer = Writer(abandoned=True, expiration_ms=EXPIRATION_MS)
         self.late: list[Request] = []
-        self.is_placed = self.settles = False
+        self.is_placed = self.settles = self.has_settled = False
 
     # The writer
 
     @precondition(lambda self: not self.is_placed)
-    @rule(waited=st.booleans())
-    def look(self, waited: bool) -> None:
-        """The resolver looks; `waited` that the settling time has passed since its look before."""
+    @rule(waited=st.booleans(), is_replicated=st.booleans())
+    def look(self, waited: bool, is_replicated: bool) -> None:
+        """The resolver looks; `waited` that the settling time has passed since the look that asked for it."""
         if waited and self.waits:
             for request in self.late:
                 self.leader.append(request)
             self.late = []
-        if waited:
+        if is_replicated:
             self.leader.high_watermark = self.leader.end
-        place = self.writer.looked(self.leader.look(), settled=waited and self.settles)
-        self.settles = place is Place.SETTLE
+        self.has_settled = self.has_settled or (waited and self.settles)
+        place = self.writer.looked(self.leader.look(), settled=self.has_settled)
         self.is_placed = place is Place.READY
+        if place is not Place.WAIT:
+            self.settles, self.has_settled = place is Place.SETTLE, False
 
     @precondition(lambda self: self.is_placed)
     @rule(
@@ -172,7 +174,7 @@ class Lane(RuleBasedStateMachine):
 
     def succeed(self, *, clean: bool) -> None:
         self.writer = Writer(abandoned=not clean, expiration_ms=EXPIRATION_MS)
-        self.is_placed = self.settles = False
+        self.is_placed = self.settles = self.has_settled = False
 
     # The broker and the network
 
@@ -324,6 +326,18 @@ def test_truncated_targets_are_noticed() -> None:
     assert (writer.truncated_from, writer.position) == (15, 12)
     assert writer.looked(Look(14, 14, None), settled=False) is Place.READY
     assert writer.truncated_from is None
+
+
+def test_the_end_has_to_stand_still_for_the_whole_settling_time() -> None:
+    """Whenever it moved the time begins anew, also if what moved it is not replicated yet."""
+    writer = Writer(abandoned=True)
+    assert writer.looked(Look(10, 10, None), settled=False) is Place.SETTLE
+    assert writer.looked(Look(12, 10, None), settled=True) is Place.SETTLE
+    assert writer.looked(Look(12, 10, None), settled=True) is Place.WAIT
+    assert writer.looked(Look(13, 12, None), settled=True) is Place.SETTLE
+    assert writer.looked(Look(13, 13, None), settled=False) is Place.SETTLE
+    assert writer.looked(Look(13, 13, None), settled=True) is Place.READY
+    assert writer.position == 13
 
 
 def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
