@@ -6,9 +6,9 @@ operator has to see. Nothing here sends anything.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
-from isthmus.errors import ClusterError
+from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.lane.judgement import state_of
 from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
 from isthmus.lane.routes import Routes
@@ -20,6 +20,30 @@ from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, crc_ok
 from isthmus.wire.fetch import SESSION_LOST, Fetched
+
+_PASSING: Final = (
+    codes.LEADER_MOVED
+    | codes.COORDINATOR_MOVED
+    | {
+        codes.NONE,
+        codes.REQUEST_TIMED_OUT,
+        codes.NOT_ENOUGH_REPLICAS,
+        codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        codes.INVALID_PRODUCER_EPOCH,
+        codes.UNKNOWN_TOPIC_ID,
+        codes.INCONSISTENT_TOPIC_ID,
+        codes.CONCURRENT_TRANSACTIONS,
+        codes.INVALID_TXN_STATE,
+        codes.INVALID_PRODUCER_ID_MAPPING,
+        codes.PRODUCER_FENCED,
+        codes.TRANSACTION_ABORTABLE,
+    }
+)
+"""Answers to a write after which the log tells how to go on."""
+_UNEXPECTED_HINT: Final = (
+    "Look the error up in the log of that broker, or in the policies of the service; tried again every few seconds."
+)
 
 
 class Faulty(Protocol):
@@ -154,11 +178,19 @@ class Faults:
                 )
                 self._resolver.add(run, DENIED_RETRY_S)
             case _:
-                self._look_again(run, error_code)
+                self._look_again(run, error_code, said)
 
-    def _look_again(self, run: LaneRun, error_code: int) -> None:
+    def _look_again(self, run: LaneRun, error_code: int, said: str) -> None:
         delay_s = 0.0
-        if error_code == codes.NOT_ENOUGH_REPLICAS:
+        if error_code not in _PASSING:
+            run.fail(
+                LaneState.BLOCKED,
+                f"the target's leader of {run.lane.key} answers {said} to what is written at offset "
+                f"{run.writer.position}",
+                _UNEXPECTED_HINT,
+            )
+            delay_s = DENIED_RETRY_S
+        elif error_code == codes.NOT_ENOUGH_REPLICAS:
             run.fail(
                 LaneState.TARGET_UNAVAILABLE,
                 f"the target has too few in-sync replicas for {run.lane.key}",
@@ -192,7 +224,10 @@ class Faults:
 
     def write_failed(self, run: LaneRun, error: ClusterError) -> None:
         """A request for one lane failed at the target."""
-        state = state_of(error, LaneState.TARGET_UNAVAILABLE)
-        run.fail(state, str(error), error.hint)
+        if isinstance(error, BrokerRefused) and error.code not in _PASSING:
+            state, hint = LaneState.BLOCKED, _UNEXPECTED_HINT
+        else:
+            state, hint = state_of(error, LaneState.TARGET_UNAVAILABLE), error.hint
+        run.fail(state, str(error), hint)
         self._target.forget(*run.target)
-        self._resolver.add(run, DENIED_RETRY_S if state is LaneState.NOT_AUTHORIZED else 0.0)
+        self._resolver.add(run, 0.0 if state is LaneState.TARGET_UNAVAILABLE else DENIED_RETRY_S)

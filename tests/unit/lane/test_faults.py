@@ -1,0 +1,98 @@
+"""What becomes of a lane when an append fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import Final
+
+import pytest
+
+from isthmus.lane.engine import Engine
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Verdict, Writer
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneState
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+LANE: Final = Lane(
+    source_topic="orders",
+    source_topic_id=uuid.uuid4(),
+    target_topic="orders",
+    target_topic_id=uuid.uuid4(),
+    partition=0,
+)
+POLICY_VIOLATION: Final = 44
+UNKNOWN_SERVER_ERROR: Final = -1
+
+
+def judged(error_code: int, message: str | None = None) -> tuple[LaneRun, float]:
+    """A lane at work whose append was answered so, and after how many seconds the log is looked at again."""
+
+    async def scenario() -> tuple[LaneRun, float]:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+            now = time.monotonic()
+            verdict = Verdict.RECREATED if error_code == codes.UNKNOWN_TOPIC_ID else Verdict.RESOLVE
+            engine.faults.judged(run, verdict, error_code, message)
+            return run, engine._resolver._due[run] - now
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("code", [POLICY_VIOLATION, UNKNOWN_SERVER_ERROR, 12345])
+def test_what_nobody_expects_is_told_and_tried_now_and_then(code: int) -> None:
+    """An answer that has no meaning here blocks the lane with the broker's word, and the broker is not stormed."""
+    run, after_s = judged(code, "not on a Sunday")
+    assert run.state is LaneState.BLOCKED
+    assert run.problem is not None
+    assert codes.name_of(code) in run.problem.message
+    assert "not on a Sunday" in run.problem.message
+    assert "every few seconds" in run.problem.hint
+    assert after_s > 2.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        codes.NONE,
+        codes.NOT_LEADER_OR_FOLLOWER,
+        codes.REQUEST_TIMED_OUT,
+        codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        codes.INVALID_TXN_STATE,
+        codes.CONCURRENT_TRANSACTIONS,
+        codes.NOT_COORDINATOR,
+        codes.UNKNOWN_TOPIC_ID,
+    ],
+)
+def test_what_passes_is_no_problem(code: int) -> None:
+    """Answers that are ordinary when leaders move, or that the log has to explain, are looked into at once."""
+    run, after_s = judged(code)
+    assert (run.state, run.problem) == (LaneState.ACTIVE, None)
+    assert after_s < 2.0
+
+
+def test_what_a_coordinator_refuses_is_told_too() -> None:
+    """An unexpected answer to a request about a transaction or control records counts like one to an append."""
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            for code, state in (
+                (POLICY_VIOLATION, LaneState.BLOCKED),
+                (codes.NOT_LEADER_OR_FOLLOWER, LaneState.TARGET_UNAVAILABLE),
+            ):
+                run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
+                engine.faults.write_failed(run, codes.error_for(code, "writing transaction markers"))
+                assert run.state is state
+                assert run.problem is not None
+                assert codes.name_of(code) in run.problem.message
+
+    asyncio.run(scenario())
