@@ -30,6 +30,7 @@ console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 
 # Where nobody looks at a screen nothing has to fit one: a table is as wide as its cells.
 _UNBOUNDED_WIDTH: Final = 100_000
+_ANY_HEIGHT: Final = 25
 
 
 class OutputFormat(enum.StrEnum):
@@ -129,5 +130,7 @@ def _cells(name: str, rows: Sequence[Row]) -> Cells:
 
 
 def _stdout_console(*, is_bounded: bool = True) -> Console:
-    width = None if is_bounded and sys.stdout.isatty() else _UNBOUNDED_WIDTH
-    return Console(file=sys.stdout, width=width, highlight=False)
+    if is_bounded and sys.stdout.isatty():
+        return Console(file=sys.stdout, highlight=False)
+    # With a width alone a dumb terminal would have 80 columns all the same.
+    return Console(file=sys.stdout, width=_UNBOUNDED_WIDTH, height=_ANY_HEIGHT, highlight=False)
