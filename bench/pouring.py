@@ -19,6 +19,7 @@ from typing import Final
 
 from bench.payload import Shape, templates
 from isthmus.model.cluster import Cluster
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES, Batch, stamp
 from isthmus.wire.client import Client
@@ -116,7 +117,8 @@ def _post(connection: Connection, appends: Sequence[produce.Append]) -> asyncio.
 def _check(answer: produce.Answers) -> None:
     for (_, partition), appended in answer[0].items():
         if appended.error_code != codes.NONE:
-            raise codes.error_for(appended.error_code, f"pouring into partition {partition}", cluster="target")
+            what, right = f"pouring into partition {partition}", on_topic("WRITE")
+            raise codes.error_for(appended.error_code, what, right, cluster="target")
 
 
 if __name__ == "__main__":

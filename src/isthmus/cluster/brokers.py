@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from isthmus.cluster.features import supported_levels
 from isthmus.model.releases import Releases, releases_of
+from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Broker
@@ -63,6 +64,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
     codes.raise_for_code(
         answer.error_code,
         "describing the cluster",
+        on_cluster("DESCRIBE"),
         cluster=client.cluster.alias,
         detail=answer.error_message,
     )

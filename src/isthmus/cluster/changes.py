@@ -13,6 +13,7 @@ from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
 from isthmus.cluster.configs import Configs, entries_of
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
+from isthmus.model.rights import Right, on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -70,7 +71,9 @@ async def create_topics(
         # A topic was created even where its configuration may not be shown to us.
         code = result.error_code or (result.topic_config_error_code if validate_only else 0)
         if code:
-            errors[result.name] = _refusal(client, code, f"creating topic {result.name}", result.error_message)
+            # Without a code of its own it was created, or would be: then only its configuration is kept from us.
+            right = on_topic("CREATE" if result.error_code else "DESCRIBE_CONFIGS", result.name)
+            errors[result.name] = _refusal(client, code, f"creating topic {result.name}", right, result.error_message)
         else:
             values[result.name] = entries_of(result.configs)
     return Outcomes(values, errors)
@@ -95,6 +98,7 @@ async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[
             client,
             result.error_code,
             f"adding partitions to topic {result.name}",
+            on_topic("ALTER", result.name),
             result.error_message,
         )
         for result in answer.results
@@ -133,5 +137,5 @@ async def _ask_controller(client: Client, request: Any, results: Callable[[Any],
     return answer
 
 
-def _refusal(client: Client, code: int, what: str, detail: str | None) -> ClusterError:
-    return codes.error_for(code, what, cluster=client.cluster.alias, detail=detail)
+def _refusal(client: Client, code: int, what: str, right: Right, detail: str | None) -> ClusterError:
+    return codes.error_for(code, what, right, cluster=client.cluster.alias, detail=detail)

@@ -12,6 +12,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigs
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
+from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -92,6 +93,7 @@ async def describe_broker_configs(client: Client, node_id: int) -> Configs:
     codes.raise_for_code(
         result.error_code,
         f"describing the configuration of broker {node_id}",
+        on_cluster("DESCRIBE_CONFIGS"),
         cluster=client.cluster.alias,
         detail=result.error_message,
     )
@@ -125,6 +127,7 @@ async def alter_topic_configs(client: Client, changes: Mapping[str, Mapping[str,
         response.resource_name: codes.error_for(
             response.error_code,
             f"setting {', '.join(changes[response.resource_name])} of topic {response.resource_name}",
+            on_topic("ALTER_CONFIGS", response.resource_name),
             cluster=client.cluster.alias,
             detail=response.error_message,
         )
@@ -148,6 +151,7 @@ async def _describe_chunk(client: Client, names: Sequence[str], only: Collection
             errors[result.resource_name] = codes.error_for(
                 result.error_code,
                 f"describing the configuration of topic {result.resource_name}",
+                on_topic("DESCRIBE_CONFIGS", result.resource_name),
                 cluster=client.cluster.alias,
                 detail=result.error_message,
             )

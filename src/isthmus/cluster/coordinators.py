@@ -13,6 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError, UnsupportedByBroker
+from isthmus.model.rights import Right
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -49,17 +50,20 @@ class Answer(NamedTuple, Generic[AnswerT]):
 
 Ask = Callable[[int, Sequence[str]], Awaitable[Mapping[str, Answer[AnswerT]]]]
 """Asks one node about some groups whose coordinator it is."""
+Rights = Callable[[str], tuple[Right, Right]]
+"""What a request needs for a group."""
 
 
 class _Attempt(Generic[AnswerT]):
     """What is known after so many tries; `left` are the groups to ask about again."""
 
-    def __init__(self, client: Client, groups: Collection[str], what: str) -> None:
+    def __init__(self, client: Client, groups: Collection[str], what: str, rights: Rights) -> None:
         self.values: dict[str, AnswerT] = {}
         self.errors: dict[str, ClusterError] = {}
         self.left: set[str] = set(groups)
         self._alias = client.cluster.alias
         self._what = what
+        self._rights = rights
 
     def take(self, group: str, answer: Answer[AnswerT]) -> None:
         self.errors.pop(group, None)
@@ -79,18 +83,25 @@ class _Attempt(Generic[AnswerT]):
 
     def _error(self, group: str, answer: Answer[AnswerT]) -> ClusterError:
         what = f"{self._what} {group}"
-        return codes.error_for(answer.code, what, cluster=self._alias, detail=answer.detail)
+        return codes.error_for(answer.code, what, *self._rights(group), cluster=self._alias, detail=answer.detail)
 
 
 async def ask_coordinators(
-    client: Client, groups: Collection[str], ask: Ask[AnswerT], what: str, *, patience_s: float = PATIENCE_S
+    client: Client,
+    groups: Collection[str],
+    ask: Ask[AnswerT],
+    what: str,
+    rights: Rights,
+    *,
+    patience_s: float = PATIENCE_S,
 ) -> Outcomes[str, AnswerT]:
     """What the coordinators say of each group: a request for each coordinator and slice of groups.
 
     A group whose coordinator moves, loads or does not answer is asked about again, with pauses that grow, until
-    `patience_s` is over. The error of one group is its own. `what` is a phrase such as "describing group".
+    `patience_s` is over. The error of one group is its own. `what` is a phrase such as "describing group", and `rights`
+    gives what it needs.
     """
-    attempt: _Attempt[AnswerT] = _Attempt(client, groups, what)
+    attempt: _Attempt[AnswerT] = _Attempt(client, groups, what, rights)
     deadline = time.monotonic() + patience_s
     pause_s = _PAUSE_MIN_S
     while attempt.left:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kafka.protocol.admin import ElectLeadersRequest
 
 from isthmus.model.elections import Election, ElectionOutcome
+from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -49,7 +50,7 @@ def _judged(election: Election, code: int, message: str | None) -> Election:
 async def _ask(client: Client, pending: Sequence[Election]) -> dict[PartitionKey, tuple[int, str | None]]:
     for attempt in range(_CONTROLLER_RETRIES):
         answer = await client.controller(_request(pending), timeout_s=_TIMEOUT_S + 5.0)
-        codes.raise_for_code(answer.error_code, _WHAT, cluster=client.cluster.alias)
+        codes.raise_for_code(answer.error_code, _WHAT, on_cluster("ALTER"), cluster=client.cluster.alias)
         results: dict[PartitionKey, tuple[int, str | None]] = {
             (topic.topic, result.partition_id): (result.error_code, result.error_message)
             for topic in answer.replica_election_results

@@ -30,6 +30,7 @@ from isthmus.model.group import (
     GroupType,
     offsets_partition,
 )
+from isthmus.model.rights import Right, on_cluster, on_group, on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.messages import (
@@ -89,7 +90,8 @@ def _name(listing: GroupListing) -> str:
 
 async def _list(client: Client, node: int) -> tuple[GroupListing, ...]:
     answer = await client.broker(node, ListGroupsRequest(states_filter=[], types_filter=[]))
-    codes.raise_for_code(answer.error_code, f"listing the groups of broker {node}", cluster=client.cluster.alias)
+    what, right = f"listing the groups of broker {node}", on_cluster("DESCRIBE")
+    codes.raise_for_code(answer.error_code, what, right, cluster=client.cluster.alias)
     version = answer.API_VERSION
     return tuple(
         GroupListing(
@@ -120,7 +122,7 @@ async def describe_groups(
     async def ask(node: int, asked: Sequence[str]) -> dict[str, Answer[GroupDescription]]:
         return await _describe(client, node, asked)
 
-    found = await ask_coordinators(client, groups, ask, "describing group", patience_s=patience_s)
+    found = await ask_coordinators(client, groups, ask, "describing group", _describing, patience_s=patience_s)
     count = await _offsets_partition_count(client)
     if count is None:
         return found
@@ -129,6 +131,14 @@ async def describe_groups(
         for group, description in found.values.items()
     }
     return Outcomes(values, found.errors)
+
+
+def _describing(group: str) -> tuple[Right, Right]:
+    return on_group("DESCRIBE", group), on_topic("DESCRIBE")
+
+
+def _deleting(group: str) -> tuple[Right, Right]:
+    return on_group("DELETE", group), on_topic("DESCRIBE")
 
 
 async def _offsets_partition_count(client: Client) -> int | None:
@@ -244,7 +254,7 @@ async def committed_offsets(
         return await _fetch_one_by_one(client, node, asked, require_stable)
 
     what = "reading the committed offsets of group"
-    return await ask_coordinators(client, groups, ask, what, patience_s=patience_s)
+    return await ask_coordinators(client, groups, ask, what, _describing, patience_s=patience_s)
 
 
 async def _fetch_one_by_one(
@@ -301,7 +311,7 @@ async def delete_groups(client: Client, groups: Collection[str]) -> Outcomes[str
         answer = await client.broker(node, DeleteGroupsRequest(groups_names=list(asked)))
         return {result.group_id: _deleted(result.error_code) for result in answer.results}
 
-    return await ask_coordinators(client, groups, ask, "deleting group")
+    return await ask_coordinators(client, groups, ask, "deleting group", _deleting)
 
 
 def _deleted(code: int) -> Answer[bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from isthmus.errors import Unreachable
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.client import Client
@@ -28,18 +29,19 @@ async def count_holes(client: Client, partition: PartitionKey, begin: int, end: 
     """
     name, number = partition
     topic = (await client.metadata([name])).topics[name]
-    codes.raise_for_code(topic.error_code, f"finding topic {name}", cluster=client.cluster.alias)
+    right = on_topic("DESCRIBE", name)
+    codes.raise_for_code(topic.error_code, f"finding topic {name}", right, cluster=client.cluster.alias)
     leader = next((p.leader for p in topic.partitions if p.partition == number), _UNKNOWN)
     if leader < 0:
         code = codes.LEADER_NOT_AVAILABLE
-        raise codes.error_for(code, f"reading {name}-{number}", cluster=client.cluster.alias)
+        raise codes.error_for(code, f"reading {name}-{number}", right, cluster=client.cluster.alias)
     connection = await client.dial(leader)
     session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
     holes, position = 0, begin
     try:
         while position < end and holes <= stop_above:
             session.want(partition, Want(topic.topic_id, position, _UNKNOWN, _UNKNOWN))
-            records = await _fetch(connection, session, by_topic_id=topic.topic_id != NO_TOPIC_ID)
+            records = await _fetch(connection, session, name, by_topic_id=topic.topic_id != NO_TOPIC_ID)
             before = position
             for batch in scan(records):
                 if batch.offset_end > position and batch.base_offset < end:
@@ -61,7 +63,7 @@ def _holes_of(batch: Batch, position: int) -> int:
     return before + batch.offset_end - batch.base_offset - batch.record_count
 
 
-async def _fetch(connection: Connection, session: FetchSession, *, by_topic_id: bool) -> bytes:
+async def _fetch(connection: Connection, session: FetchSession, topic: str, *, by_topic_id: bool) -> bytes:
     request = session.request(
         max_wait_ms=0,
         bytes_max=_FETCH_BYTES,
@@ -69,9 +71,9 @@ async def _fetch(connection: Connection, session: FetchSession, *, by_topic_id: 
         by_topic_id=by_topic_id,
     )
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
-    what = "reading batch headers"
-    codes.raise_for_code(answer.error_code, what, cluster=connection.cluster)
+    what, right = f"reading batch headers of topic {topic}", on_topic("READ", topic)
+    codes.raise_for_code(answer.error_code, what, right, cluster=connection.cluster)
     for fetched in session.partitions(answer):
-        codes.raise_for_code(fetched.error_code, what, cluster=connection.cluster)
+        codes.raise_for_code(fetched.error_code, what, right, cluster=connection.cluster)
         return fetched.records
     raise Unreachable(f"{connection.where} left a partition out", cluster=connection.cluster)

@@ -11,6 +11,7 @@ from typing import Final
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -123,4 +124,4 @@ def leaders_of(
 
 def _refusal(client: Client, key: PartitionKey, code: int) -> ClusterError:
     what = f"reading the offsets of {key[0]}-{key[1]}"
-    return codes.error_for(code, what, cluster=client.cluster.alias)
+    return codes.error_for(code, what, on_topic("DESCRIBE", key[0]), cluster=client.cluster.alias)

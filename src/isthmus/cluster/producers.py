@@ -11,6 +11,7 @@ from kafka.protocol.admin import DescribeProducersRequest
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -74,7 +75,9 @@ async def _ask(
             key = (topic.name, told.partition_index)
             if told.error_code:
                 what = f"describing the producers of {key[0]}-{key[1]}"
-                errors[key] = codes.error_for(told.error_code, what, cluster=client.cluster.alias)
+                errors[key] = codes.error_for(
+                    told.error_code, what, on_topic("READ", key[0]), cluster=client.cluster.alias
+                )
                 continue
             values[key] = tuple(
                 ActiveProducer(

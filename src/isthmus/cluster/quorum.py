@@ -11,6 +11,7 @@ from isthmus.errors import ClusterError, NotAuthorized, UnsupportedByBroker
 from isthmus.model import health
 from isthmus.model.description import Quorum, QuorumReplica
 from isthmus.model.findings import Finding
+from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -68,9 +69,10 @@ async def metadata_log(client: Client) -> tuple[Any, Addresses]:
     topic = DescribeQuorumRequest.TopicData(topic_name=_METADATA_TOPIC, partitions=[partition])
     # Version 1 is the first that says when each replica caught up.
     answer = await client.any(DescribeQuorumRequest(topics=[topic], min_version=1), timeout_s=_TIMEOUT_S)
-    codes.raise_for_code(answer.error_code, _WHAT, cluster=client.cluster.alias, detail=answer.error_message)
+    alias, right = client.cluster.alias, on_cluster("DESCRIBE")
+    codes.raise_for_code(answer.error_code, _WHAT, right, cluster=alias, detail=answer.error_message)
     described = answer.topics[0].partitions[0]
-    codes.raise_for_code(described.error_code, _WHAT, cluster=client.cluster.alias, detail=described.error_message)
+    codes.raise_for_code(described.error_code, _WHAT, right, cluster=alias, detail=described.error_message)
     nodes = answer.nodes if answer.version >= _NODES_FROM_VERSION else ()
     return described, {node.node_id: tuple(f"{at.host}:{at.port}" for at in node.listeners) for node in nodes}
 

@@ -14,6 +14,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, Batch, scan
 from isthmus.wire.client import Client
@@ -203,7 +204,7 @@ class LogReader:
 
     async def _attempt(self, span: OffsetRange, offset: int, bytes_max: int) -> list[StoredBatch]:
         part = await self._ask(span, offset, bytes_max)
-        codes.raise_for_code(part.error_code, f"reading {span}", cluster=self._alias)
+        codes.raise_for_code(part.error_code, f"reading {span}", on_topic("READ", span.topic), cluster=self._alias)
         if not part.records:
             raise Unreachable(
                 f"{self._alias} has nothing at offset {offset} of {span} yet",
@@ -244,20 +245,22 @@ class LogReader:
             max_version=_TOPIC_IDS_FROM - 1 if leader.topic_id == NO_TOPIC_ID else None,
         )
         answer = await self._client.broker(leader.node_id, request, timeout_s=_ANSWER_S)
-        codes.raise_for_code(answer.error_code or 0, f"reading {span}", cluster=self._alias)
+        right = on_topic("READ", span.topic)
+        codes.raise_for_code(answer.error_code or 0, f"reading {span}", right, cluster=self._alias)
         return answer.responses[0].partitions[0]
 
     async def _leader(self, span: OffsetRange) -> _Leader:
         metadata = await self._client.metadata([span.topic])
         topic = metadata.topics[span.topic]
-        codes.raise_for_code(topic.error_code, f"reading {span}", cluster=self._alias)
+        right = on_topic("DESCRIBE", span.topic)
+        codes.raise_for_code(topic.error_code, f"reading {span}", right, cluster=self._alias)
         self._leaders.update(
             ((span.topic, p.partition), _Leader(p.leader, p.leader_epoch, topic.topic_id))
             for p in topic.partitions
             if p.leader in metadata.brokers
         )
         if span.key not in self._leaders:
-            raise codes.error_for(codes.LEADER_NOT_AVAILABLE, f"reading {span}", cluster=self._alias)
+            raise codes.error_for(codes.LEADER_NOT_AVAILABLE, f"reading {span}", right, cluster=self._alias)
         return self._leaders[span.key]
 
     async def _log_range(self, span: OffsetRange) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from isthmus.cluster.offsets import LogRange, leaders_of
 from isthmus.cluster.reading import LogReader, OffsetRange, unreadable
 from isthmus.errors import ClusterError
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
@@ -93,4 +94,5 @@ async def offsets_by_time(client: Client, timestamps: Mapping[PartitionKey, int]
 
 
 def _refusal(client: Client, key: PartitionKey, code: int) -> ClusterError:
-    return codes.error_for(code, f"looking up a time in {key[0]}-{key[1]}", cluster=client.cluster.alias)
+    what, right = f"looking up a time in {key[0]}-{key[1]}", on_topic("DESCRIBE", key[0])
+    return codes.error_for(code, what, right, cluster=client.cluster.alias)

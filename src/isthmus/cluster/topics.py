@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from isthmus.cluster.configs import Configs, ConfigSource, describe_topic_configs
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
+from isthmus.model.rights import on_topic
 from isthmus.model.topics import TopicFilter
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -72,7 +73,8 @@ async def describe_topics(client: Client, topics: Iterable[TopicMetadata]) -> Ou
             sound[topic.name] = topic
         else:
             what = f"describing topic {topic.name}"
-            errors[topic.name] = codes.error_for(topic.error_code, what, cluster=client.cluster.alias)
+            right = on_topic("DESCRIBE", topic.name)
+            errors[topic.name] = codes.error_for(topic.error_code, what, right, cluster=client.cluster.alias)
     configs = await describe_topic_configs(client, sound)
     errors.update(configs.errors)
     return Outcomes({name: _description(sound[name], values) for name, values in configs.values.items()}, errors)

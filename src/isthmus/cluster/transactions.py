@@ -18,6 +18,7 @@ from isthmus.cluster.ages import record_times
 from isthmus.cluster.producers import active_producers
 from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.model.partitions import PartitionState
+from isthmus.model.rights import on_transactional_id
 from isthmus.model.transactions import OpenTransaction, TransactionState, is_lone
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -27,6 +28,7 @@ _STATE_TOPIC: Final = "__transaction_state"
 _RETRIES: Final = 6
 _RETRY_S: Final = 0.25
 _NOT_STARTED: Final = -1
+_DESCRIBING: Final = on_transactional_id("DESCRIBE", "*")
 _HIDDEN: Final = "coordinators may hide transactions from us: DESCRIBE on all transactional ids is missing"
 
 
@@ -191,10 +193,12 @@ async def _patiently(client: Client, node: int, request: Any, codes_of: Any) -> 
             break
         await asyncio.sleep(_RETRY_S * (attempt + 1))
     else:
-        raise codes.error_for(passing[0], f"asking broker {node} for transactions", cluster=client.cluster.alias)
+        raise codes.error_for(
+            passing[0], f"asking broker {node} for transactions", _DESCRIBING, cluster=client.cluster.alias
+        )
     for code in codes_of(answer):
         if code in codes.AUTHORIZATION:
-            raise codes.error_for(code, "describing transactions", cluster=client.cluster.alias)
+            raise codes.error_for(code, "describing transactions", _DESCRIBING, cluster=client.cluster.alias)
     return answer
 
 

@@ -8,9 +8,8 @@ from typing import Final
 
 from isthmus.cluster.brokers import Operation, Operations
 from isthmus.model.findings import Finding, Level
+from isthmus.model.rights import grant, listed, on_cluster, on_topic
 from isthmus.model.wording import counted
-
-_NAMED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +89,8 @@ def topic_findings(
                 level=need.level,
                 subject=subject,
                 check="rights",
-                message=f"{need.operation.name} is missing at {cluster} on {_named(lacking)}: needed to {need.purpose}",
-                hint=f"Grant {need.operation.name} on these topics to the principal of {cluster}.",
+                message=f"{need.operation.name} is missing at {cluster} on {listed(lacking)}: needed to {need.purpose}",
+                hint=grant(on_topic(need.operation.name, *lacking), cluster),
             )
     if complete and operations:
         message = f"all rights on {counted(len(operations), 'topic')} of {cluster}"
@@ -107,11 +106,5 @@ def cluster_findings(subject: str, cluster: str, operations: Operations) -> Iter
                 subject=subject,
                 check="rights",
                 message=f"{need.operation.name} on the cluster {cluster} is missing: needed to {need.purpose}",
-                hint=f"Grant {need.operation.name} on the cluster to the principal of {cluster}.",
+                hint=grant(on_cluster(need.operation.name), cluster),
             )
-
-
-def _named(topics: list[str]) -> str:
-    more = len(topics) - _NAMED_MAX
-    named = ", ".join(topics[:_NAMED_MAX])
-    return f"{named} and {more} more" if more > 0 else named

@@ -26,6 +26,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.transaction import Transaction
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import LaneState
+from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, scan, stamp
@@ -221,7 +222,8 @@ class Detour:
         _, connection = await self._routes.reach(*run.target)
         answer = await connection.call(request, timeout_s=_TIMEOUT_S, may_send=self._engine.may_send)
         code = answer.topics[0].partitions[0].error_code
-        codes.raise_for_code(code, f"deleting the fillers of {run.lane.key}", cluster=self._routes.client.cluster.alias)
+        what, right = f"deleting the fillers of {run.lane.key}", on_topic("DELETE", run.target[0])
+        codes.raise_for_code(code, what, right, cluster=self._routes.client.cluster.alias)
         run.prefix_end = -1
         run.prefix_undeleted = False
         run.heal()

@@ -16,6 +16,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
+from isthmus.model.rights import Right, grant, on_cluster, on_topic, on_transactional_id
 from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, crc_ok
@@ -63,6 +64,10 @@ class Faults:
         self._source = source
         self._target = target
 
+    @staticmethod
+    def _advice(routes: Routes, missing: Right) -> str:
+        return grant(missing, routes.client.cluster.alias, "the lane goes on by itself")
+
     # Reading
 
     def misread(self, run: LaneRun, fetched: Fetched) -> None:
@@ -90,7 +95,7 @@ class Faults:
             run.fail(
                 LaneState.NOT_AUTHORIZED,
                 f"the source does not allow reading topic {run.lane.source_topic}",
-                f"Grant READ on topic {run.lane.source_topic}; the lane goes on by itself.",
+                self._advice(self._source, on_topic("READ", run.lane.source_topic)),
             )
             self._resolver.add(run, DENIED_RETRY_S)
         elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
@@ -158,10 +163,12 @@ class Faults:
                     + keep_or_delete_unknown(run.target[0], self._target.client.cluster, run.target[1]),
                 )
             case Verdict.DENIED:
+                rights = on_topic("WRITE", run.lane.target_topic), on_cluster("IDEMPOTENT_WRITE")
+                missing = codes.missing_right(error_code, *rights, on_transactional_id("WRITE"))
                 run.fail(
                     LaneState.NOT_AUTHORIZED,
                     f"the target does not allow writing to topic {run.lane.target_topic} ({said})",
-                    f"Grant WRITE on topic {run.lane.target_topic}; the lane goes on by itself.",
+                    self._advice(self._target, missing),
                 )
                 self._resolver.add(run, DENIED_RETRY_S)
             case Verdict.TOO_LARGE:

@@ -22,6 +22,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.transaction import Transaction
 from isthmus.model.lane import LaneState
 from isthmus.model.remedies import keep_or_delete_unknown
+from isthmus.model.rights import on_cluster
 from isthmus.model.transactions import marker_producer_ids
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
@@ -131,7 +132,8 @@ class Markers:
             if code in codes.AUTHORIZATION:
                 run.writer.refused()
                 self._are_allowed = None
-            codes.raise_for_code(code, "writing transaction markers", cluster=self._routes.client.cluster.alias)
+            what, right = "writing transaction markers", on_cluster("ALTER")
+            codes.raise_for_code(code, what, right, cluster=self._routes.client.cluster.alias)
             if len(set(producer_ids)) == count:
                 run.writer.advanced_unsequenced(count)
             else:

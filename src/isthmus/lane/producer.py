@@ -8,6 +8,7 @@ from typing import Final
 
 from kafka.protocol.producer import InitProducerIdRequest
 
+from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -42,4 +43,6 @@ async def allocate_producer(client: Client) -> int:
         if code not in codes.COORDINATOR_MOVED:
             break
         await asyncio.sleep(_RETRY_S)
-    raise codes.error_for(code, "allocating a producer id", cluster=client.cluster.alias)
+    # WRITE on any topic will do as well.
+    right = on_cluster("IDEMPOTENT_WRITE")
+    raise codes.error_for(code, "allocating a producer id", right, cluster=client.cluster.alias)

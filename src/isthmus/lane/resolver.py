@@ -22,6 +22,7 @@ from isthmus.lane.writer import Look, Place
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import BEGIN_ANEW, Extent, recreated
+from isthmus.model.rights import SEE_DOCTOR, grant, on_topic
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 
@@ -161,7 +162,7 @@ class Resolver:
                 run.fail(
                     LaneState.NOT_AUTHORIZED,
                     f"the {side} does not let us see topic {topic}",
-                    f"Grant DESCRIBE on topic {topic}; `isthmus doctor` lists all rights needed.",
+                    grant(on_topic("DESCRIBE", topic), routes.client.cluster.alias, SEE_DOCTOR),
                 )
                 self.add(run, DENIED_RETRY_S)
                 return False
@@ -196,7 +197,7 @@ class Resolver:
                 run.fail(
                     LaneState.NOT_AUTHORIZED,
                     f"the {side} does not allow us to look at {topic}-{partition}",
-                    f"Grant {'READ' if side == 'source' else 'WRITE, READ and DESCRIBE'} on topic {topic}.",
+                    grant(on_topic("READ", topic), routes.client.cluster.alias, SEE_DOCTOR),
                 )
                 self.add(run, DENIED_RETRY_S)
                 return

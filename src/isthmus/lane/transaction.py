@@ -21,6 +21,7 @@ from kafka.protocol.producer import (
 )
 
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.model.rights import Right, on_topic, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Permission
@@ -82,7 +83,8 @@ class Transaction:
             if found.error_code in _AGAIN:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             elif found.error_code != codes.NONE:
-                raise self._refused(found.error_code, "describing its transactions")
+                right = on_transactional_id("DESCRIBE", self.transactional_id)
+                raise self._refused(found.error_code, "describing its transactions", right)
             elif not found.transaction_state.startswith("Prepare"):
                 break
             await self._pause(deadline)
@@ -132,6 +134,7 @@ class Transaction:
             add,
             lambda a: a.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
             "adding a partition to a transaction",
+            on_topic("WRITE", key[0]),
         )
         self.is_open = True
 
@@ -160,7 +163,7 @@ class Transaction:
         """
         await self.end(commit=commit)
 
-    async def _ask(self, request: Any, code_of: Any, what: str) -> Any:
+    async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right) -> Any:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             answer = await self._client.coordinator(
@@ -170,7 +173,7 @@ class Transaction:
             if code == codes.NONE:
                 return answer
             if code not in _AGAIN:
-                raise self._refused(code, what)
+                raise self._refused(code, what, on_transactional_id("WRITE", self.transactional_id), *rights)
             if code != codes.CONCURRENT_TRANSACTIONS:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             await self._pause(deadline)
@@ -184,5 +187,6 @@ class Transaction:
             )
         await asyncio.sleep(_PAUSE_S)
 
-    def _refused(self, code: int, what: str) -> ClusterError:
-        return codes.error_for(code, f"{what} of {self.transactional_id}", cluster=self._client.cluster.alias)
+    def _refused(self, code: int, what: str, right: Right, *others: Right) -> ClusterError:
+        what = f"{what} of {self.transactional_id}"
+        return codes.error_for(code, what, right, *others, cluster=self._client.cluster.alias)

@@ -19,6 +19,7 @@ from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader
 from isthmus.ledger.records import Change, packed
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
+from isthmus.model.rights import on_topic, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client
@@ -171,7 +172,8 @@ class FencedWriter:
 
     def _refuse(self, code: int, what: str) -> None:
         what = f"{what} under transactional id {self.transactional_id}"
-        codes.raise_for_code(code, what, cluster=self._client.cluster.alias)
+        rights = on_transactional_id("WRITE", self.transactional_id), on_topic("WRITE", LEDGER_TOPIC)
+        codes.raise_for_code(code, what, *rights, cluster=self._client.cluster.alias)
 
 
 def fenced(link: str, by: ControllerDocument | None = None) -> Fenced:

@@ -6,13 +6,14 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.records import Change, Entry, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, Place, locate
+from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
@@ -88,11 +89,12 @@ class LedgerLeader:
             transactional_id=transactional_id,
         )
         answer = answers[produce.answer_key(append, version)]
-        self.check(answer.error_code, "writing the ledger", answer.error_message)
+        self.check(answer.error_code, "WRITE", answer.error_message)
         return int(answer.base_offset)
 
-    def check(self, code: int, what: str, detail: str | None = None) -> None:
+    def check(self, code: int, operation: Literal["READ", "WRITE", "DESCRIBE"], detail: str | None = None) -> None:
         """Raise what `code` means: `Unreachable` where trying again with the present leader may help."""
+        what = "writing the ledger" if operation == "WRITE" else "reading the ledger"
         if code in _PASSING:
             self.close()
             raise Unreachable(
@@ -100,7 +102,8 @@ class LedgerLeader:
                 cluster=self.client.cluster.alias,
                 hint=f"Check the brokers that hold topic {LEDGER_TOPIC}; Isthmus tries again.",
             )
-        codes.raise_for_code(code, what, cluster=self.client.cluster.alias, detail=detail)
+        rights = on_topic(operation, LEDGER_TOPIC), on_cluster("IDEMPOTENT_WRITE")
+        codes.raise_for_code(code, what, *rights, cluster=self.client.cluster.alias, detail=detail)
 
 
 class LedgerWriter:
@@ -171,7 +174,7 @@ class LedgerTail:
         connection = await self._connect()
         key = (LEDGER_TOPIC, PARTITION)
         end = (await list_offsets(connection, {key: -1}, LATEST, timeout_s=_ANSWER_S))[key]
-        self._leader.check(end.error_code, "reading the ledger")
+        self._leader.check(end.error_code, "DESCRIBE")
         entries: list[Entry] = []
         while self.position < end.offset:
             poll = await self.poll()
@@ -197,7 +200,7 @@ class LedgerTail:
             if code == codes.OFFSET_OUT_OF_RANGE:
                 await self._begin_again(connection)
                 return Poll([], asked_at, at_end=False, is_other_log=False)
-            self._leader.check(code, "reading the ledger")
+            self._leader.check(code, "READ")
         except ClusterError:
             self._leader.close()
             raise
@@ -226,7 +229,7 @@ class LedgerTail:
         """The offset is gone: the log was truncated or deleted and created again."""
         key = (LEDGER_TOPIC, PARTITION)
         start = (await list_offsets(connection, {key: -1}, EARLIEST, timeout_s=_ANSWER_S))[key]
-        self._leader.check(start.error_code, "reading the ledger")
+        self._leader.check(start.error_code, "DESCRIBE")
         self.position = start.offset
         self._is_other_log = True
 

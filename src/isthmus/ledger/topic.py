@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
+from isthmus.model import rights
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -98,7 +99,8 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
         metadata = await client.metadata([LEDGER_TOPIC])
         topic = metadata.topics[LEDGER_TOPIC]
         if topic.error_code not in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
-            raise codes.error_for(topic.error_code, f"reading topic {LEDGER_TOPIC}", cluster=client.cluster.alias)
+            right = rights.on_topic("DESCRIBE", LEDGER_TOPIC)
+            raise codes.error_for(topic.error_code, "finding the ledger", right, cluster=client.cluster.alias)
         leader = topic.partitions[PARTITION].leader if topic.partitions else -1
         if leader in metadata.brokers:
             return Place(topic.topic_id, leader)

@@ -35,6 +35,7 @@ from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.cluster.slices import SLICE_BYTES, slices
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
+from isthmus.model.rights import on_topic
 from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -175,7 +176,8 @@ class LogSourceReader(DataSourceReader):
         async with Client(cluster) as client:
             metadata = await client.metadata(self._topics)
             for name, topic in metadata.topics.items():
-                codes.raise_for_code(topic.error_code, f"reading topic {name!r}", cluster=cluster.alias)
+                right = on_topic("DESCRIBE", name)
+                codes.raise_for_code(topic.error_code, f"reading topic {name!r}", right, cluster=cluster.alias)
             keys = [(name, p.partition) for name, topic in sorted(metadata.topics.items()) for p in topic.partitions]
             found = await log_ranges(client, keys)
             for error in found.errors.values():

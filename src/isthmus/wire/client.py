@@ -12,6 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from isthmus.errors import ClusterError, ConfigError, Unreachable
 from isthmus.model.cluster import Cluster
+from isthmus.model.rights import on_group, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection, Permission
 from isthmus.wire.diagnosis import missing_login
@@ -188,7 +189,8 @@ class Client:
             if code not in (codes.COORDINATOR_NOT_AVAILABLE, codes.COORDINATOR_LOAD_IN_PROGRESS):
                 break
             await asyncio.sleep(_RETRY_S)
-        raise codes.error_for(code, f"finding the coordinator of {kind} {key}", cluster=self.cluster.alias)
+        right = on_transactional_id("DESCRIBE", key) if kind == "transaction" else on_group("DESCRIBE", key)
+        raise codes.error_for(code, f"finding the coordinator of {kind} {key}", right, cluster=self.cluster.alias)
 
     async def connection(self, node_id: int) -> Connection:
         """The shared connection to a broker, opened when needed. Several callers wait for one handshake.

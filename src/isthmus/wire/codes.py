@@ -7,6 +7,7 @@ from typing import Final
 from kafka import errors as kafka_errors
 
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
+from isthmus.model.rights import SEE_DOCTOR, Resource, Right, grant
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
@@ -66,14 +67,13 @@ FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 STALE_MEMBER_EPOCH: Final = 113
 TRANSACTION_ABORTABLE: Final = 120
 
-AUTHORIZATION: Final = frozenset(
-    {
-        TOPIC_AUTHORIZATION_FAILED,
-        GROUP_AUTHORIZATION_FAILED,
-        CLUSTER_AUTHORIZATION_FAILED,
-        TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
+_ABOUT: Final = {
+    TOPIC_AUTHORIZATION_FAILED: Resource.TOPIC,
+    GROUP_AUTHORIZATION_FAILED: Resource.GROUP,
+    CLUSTER_AUTHORIZATION_FAILED: Resource.CLUSTER,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Resource.TRANSACTIONAL_ID,
+}
+AUTHORIZATION: Final = frozenset(_ABOUT)
 
 LEADER_MOVED: Final = frozenset(
     {
@@ -101,16 +101,22 @@ def name_of(code: int) -> str:
     return str(getattr(found, "message", None) or found.__name__)
 
 
-def error_for(code: int, what: str, *, cluster: str = "", detail: str | None = None) -> ClusterError:
-    """The error to raise when a broker answered `code` to `what` (a phrase such as "creating topic orders")."""
+def error_for(
+    code: int, what: str, right: Right, *others: Right, cluster: str = "", detail: str | None = None
+) -> ClusterError:
+    """The error to raise when a broker answered `code` to `what` (a phrase such as "creating topic orders").
+
+    The rights are those the request needs; the code tells which of them is missing.
+    """
     name = name_of(code)
-    told = f" ({detail})" if detail else ""
     if code in AUTHORIZATION:
+        missing = missing_right(code, right, *others)
         return NotAuthorized(
-            f"{cluster or 'the cluster'} does not allow {what}: {name}{told}",
+            f"{cluster or 'the cluster'} does not allow {what}: {missing} is missing ({name})",
             cluster=cluster,
-            hint="Grant the right to the principal Isthmus logs in as; `isthmus doctor` lists what is needed.",
+            hint=grant(missing, cluster, SEE_DOCTOR),
         )
+    told = f" ({detail})" if detail else ""
     passes = code in LEADER_MOVED | COORDINATOR_MOVED
     return BrokerRefused(
         f"{cluster or 'the cluster'} refused {what}: {name}{told}",
@@ -123,7 +129,14 @@ def error_for(code: int, what: str, *, cluster: str = "", detail: str | None = N
     )
 
 
-def raise_for_code(code: int, what: str, *, cluster: str = "", detail: str | None = None) -> None:
-    """Raise the error that belongs to `code`; do nothing for 0."""
+def raise_for_code(
+    code: int, what: str, right: Right, *others: Right, cluster: str = "", detail: str | None = None
+) -> None:
+    """Raise the error that belongs to `code`, see `error_for`; do nothing for 0."""
     if code != NONE:
-        raise error_for(code, what, cluster=cluster, detail=detail)
+        raise error_for(code, what, right, *others, cluster=cluster, detail=detail)
+
+
+def missing_right(code: int, *rights: Right) -> Right:
+    """That of the rights a request needs which a code of `AUTHORIZATION` is about."""
+    return next((right for right in rights if right.resource is _ABOUT.get(code)), rights[0])

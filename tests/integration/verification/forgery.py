@@ -12,6 +12,7 @@ from kafka.protocol.producer import ProduceRequest
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange, is_abort_marker
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
 from isthmus.wire.client import Client
@@ -117,4 +118,6 @@ async def append(client: Client, topic: str, records: bytes, *, partition: int =
         ],
     )
     answer: Any = await client.broker(described.partitions[partition].leader, request)
-    codes.raise_for_code(answer.responses[0].partition_responses[0].error_code, f"forging {topic}")
+    codes.raise_for_code(
+        answer.responses[0].partition_responses[0].error_code, f"forging {topic}", on_topic("WRITE", topic)
+    )

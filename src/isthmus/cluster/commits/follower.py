@@ -21,6 +21,7 @@ from isthmus.cluster.offsets import LogRange, leaders_of, log_ranges, may_pass
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.group import GroupListing
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.client import Client
@@ -196,7 +197,8 @@ class CommitFollower:
     async def _metadata(self) -> Metadata:
         metadata = await self._client.metadata([OFFSETS_TOPIC])
         code = metadata.topics[OFFSETS_TOPIC].error_code
-        codes.raise_for_code(code, f"reading {OFFSETS_TOPIC}", cluster=self._client.cluster.alias)
+        right = on_topic("DESCRIBE", OFFSETS_TOPIC)
+        codes.raise_for_code(code, f"reading {OFFSETS_TOPIC}", right, cluster=self._client.cluster.alias)
         return metadata
 
     async def _read(self) -> None:
@@ -267,7 +269,8 @@ class CommitFollower:
                 cluster=self._client.cluster.alias,
                 hint="An unclean election lost commits; Isthmus reads them all anew.",
             )
-        codes.raise_for_code(fetched.error_code, f"reading {OFFSETS_TOPIC}", cluster=self._client.cluster.alias)
+        right = on_topic("READ", OFFSETS_TOPIC)
+        codes.raise_for_code(fetched.error_code, f"reading {OFFSETS_TOPIC}", right, cluster=self._client.cluster.alias)
         partition = fetched.key[1]
         took = False
         for batch in scan(fetched.records):

@@ -34,6 +34,7 @@ from isthmus.cluster.local.java import Java
 from isthmus.cluster.local.probe import ask
 from isthmus.errors import HostError
 from isthmus.model.cluster import SaslMechanism, Secret, Security, Tls
+from isthmus.model.rights import on_cluster
 from isthmus.wire.codes import raise_for_code
 
 User = Literal["admin", "isthmus"]
@@ -185,13 +186,13 @@ def admit_users(ports: Sequence[int], credentials: Credentials, *, cluster: str)
     """
     answer = ask(ports[0], CreateAclsRequest(creations=list(_rights("isthmus"))), cluster=cluster)
     for result in answer.results:
-        raise_for_code(result.error_code, "the rights of user isthmus", cluster=cluster)
+        raise_for_code(result.error_code, "the rights of user isthmus", on_cluster("ALTER"), cluster=cluster)
     for mechanism, hash_name in _SCRAM.items():
         # A request may name a user only once, whatever the mechanism.
         upsertions = [_scram(user, mechanism, hash_name, credentials.password(user)) for user in USERS]
         request = AlterUserScramCredentialsRequest(deletions=[], upsertions=upsertions)
         for result in ask(ports[0], request, cluster=cluster).results:
-            raise_for_code(result.error_code, f"user {result.user}", cluster=cluster)
+            raise_for_code(result.error_code, f"user {result.user}", on_cluster("ALTER"), cluster=cluster)
     _wait_until_known(ports, cluster)
 
 

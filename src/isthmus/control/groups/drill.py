@@ -23,6 +23,7 @@ from isthmus.model.group import Committed
 from isthmus.model.groupsettings import OWN_PREFIX
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.rights import grant, on_group
 from isthmus.model.translation import Way
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -103,7 +104,8 @@ async def drill(link: Link, plan: GroupPlan, source: Client, target: Client, *, 
     finally:
         error = (await delete_groups(target, [scratch])).errors.get(scratch) if able else None
     if error is not None:
-        hint = "It holds nothing else and goes after offsets.retention.minutes. Grant DELETE on the group to avoid it."
+        right = on_group("DELETE", f"{OWN_PREFIX}drill.*")
+        hint = f"It goes after offsets.retention.minutes. {grant(right, target.cluster.alias, 'it goes at once then')}"
         problem = Problem(f"the scratch group {scratch} could not be deleted: {error}", hint)
     return GroupDrill(
         link=link.name,

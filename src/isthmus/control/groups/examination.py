@@ -13,6 +13,7 @@ from isthmus.errors import ClusterError
 from isthmus.model.carrying import Standing
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
+from isthmus.model.rights import grant, on_topic
 from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
@@ -47,7 +48,7 @@ async def _log_findings(link: Link, client: Client, side: str) -> list[Finding]:
             subject=link.name,
             check=_CHECK,
             message=f"READ is missing at {alias} on {OFFSETS_TOPIC}: needed to {_PURPOSES[side]}",
-            hint=f"Grant READ on this topic to the principal of {alias}.",
+            hint=grant(on_topic("READ", OFFSETS_TOPIC), alias),
         )
     ]
 

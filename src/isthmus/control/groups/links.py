@@ -88,7 +88,7 @@ class Groups:
                 committer = GroupCommitter(look.target, link.name)
                 groups = await apply_groups(look.plans, committer, look.memory, look.target)
                 await self._remember(look)
-                return replace(plan, groups=groups, notes=notes_of("", committer.reason))
+                return replace(plan, groups=groups, notes=notes_of(link, "", committer.reason))
         except PlanRefused as error:
             return replace(plan, problem=problem_of(error))
         except ClusterError as error:

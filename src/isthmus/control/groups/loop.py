@@ -74,7 +74,7 @@ class GroupLoop:
             way=link.groups.way,
             groups=tuple(self._groups[group] for group in sorted(self._groups)),
             problem=self.problem,
-            notes=notes_of(self._commits.reason, self._committer.reason),
+            notes=notes_of(link, self._commits.reason, self._committer.reason),
         )
 
     def begin_pass(self) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from isthmus.cluster.groups import OFFSETS_TOPIC
 from isthmus.control.plan import problem_dict
 from isthmus.model.carrying import Standing
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.lane import Problem
+from isthmus.model.link import Link
+from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
 from isthmus.wire.offsets import PartitionKey
 
@@ -119,13 +122,15 @@ class GroupsPlan:
         }
 
 
-def notes_of(polls_because: str, unguarded_because: str) -> tuple[Problem, ...]:
-    """What works less well than it may, and what would help; an empty reason is none."""
+def notes_of(link: Link, polls_because: str, unguarded_because: str) -> tuple[Problem, ...]:
+    """What works less well for a link than it may, and what would help; an empty reason is none."""
     notes = []
     if polls_because:
-        hint = "Grant READ on topic __consumer_offsets at the source to follow commits within milliseconds."
+        right = on_topic("READ", OFFSETS_TOPIC)
+        hint = grant(right, link.source.alias, "commits are then followed within milliseconds")
         notes.append(Problem(f"commits are asked for once a second: {polls_because}", hint))
     if unguarded_because:
         message = f"a commit that a consumer makes in the very moment of ours could be lost: {unguarded_because}"
-        notes.append(Problem(message, "Grant WRITE on the transactional id isthmus.<link>.groups at the target."))
+        right = on_transactional_id("WRITE", f"isthmus.{link.name}.groups")
+        notes.append(Problem(message, grant(right, link.target.alias)))
     return tuple(notes)

@@ -31,6 +31,7 @@ from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.lane.transaction import Transaction
 from isthmus.model.group import NO_LEADER_EPOCH
+from isthmus.model.rights import Right, on_group, on_topic, on_transactional_id
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -101,7 +102,9 @@ class GroupTransaction(Transaction):
             group_id=group,
             max_version=_ADD_VERSION_MAX,
         )
-        await self._ask(request, lambda answer: answer.error_code, f"adding group {group} to a transaction")
+        await self._ask(
+            request, lambda answer: answer.error_code, f"adding group {group} to a transaction", on_group("READ", group)
+        )
 
     def _txn_offset_commit(self, group: str, positions: Positions) -> TxnOffsetCommitRequest:
         topic_class: Any = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
@@ -142,7 +145,8 @@ async def producer_id_of(client: Client, link: str) -> int | None:
     if found.error_code in codes.COORDINATOR_MOVED:
         client.forget_coordinator("transaction", transactional_id)
     what = f"describing the transactions of {transactional_id}"
-    codes.raise_for_code(found.error_code, what, cluster=client.cluster.alias)
+    right = on_transactional_id("DESCRIBE", transactional_id)
+    codes.raise_for_code(found.error_code, what, right, cluster=client.cluster.alias)
     return int(found.producer_id)
 
 
@@ -193,7 +197,10 @@ async def commit_at_coordinators(
         )
         return {group: _judged(answer) for group, answer in zip(groups, answers, strict=True)}
 
-    return await ask_coordinators(client, commits, ask, "committing for group", patience_s=PATIENCE_S)
+    def rights(group: str) -> tuple[Right, Right]:
+        return on_group("READ", group), on_topic("READ", *sorted({topic for topic, _ in commits[group]}))
+
+    return await ask_coordinators(client, commits, ask, "committing for group", rights, patience_s=PATIENCE_S)
 
 
 def _judged(answer: Any) -> Answer[bool]:

@@ -11,6 +11,7 @@ from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
+from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.spark.verification.extent import ComparedSlice, Extent, compared_slices, extent_of
 from isthmus.wire import codes
@@ -140,7 +141,7 @@ async def _offsets_at(
     for leader, partitions in epochs.items():
         for key, found in (await list_offsets(await client.connection(leader), partitions, timestamp_ms)).items():
             what = f"looking up {timestamp_ms} ms in {key[0]}-{key[1]}"
-            codes.raise_for_code(found.error_code, what, cluster=client.cluster.alias)
+            codes.raise_for_code(found.error_code, what, on_topic("DESCRIBE", key[0]), cluster=client.cluster.alias)
             offsets[key] = logs[key].stable_end if found.offset == _NO_OFFSET else found.offset
     return offsets
 
@@ -168,7 +169,7 @@ def _partitions(metadata: Metadata) -> set[PartitionKey]:
 def _check(metadata: Metadata, alias: str, *, may_be_missing: bool = False) -> None:
     for name, topic in metadata.topics.items():
         if not (may_be_missing and topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION):
-            codes.raise_for_code(topic.error_code, f"reading topic {name}", cluster=alias)
+            codes.raise_for_code(topic.error_code, f"reading topic {name}", on_topic("DESCRIBE", name), cluster=alias)
 
 
 def _problems(at_source: Metadata, at_target: Metadata, topics: Mapping[str, str], alias: str) -> dict[str, str]:
