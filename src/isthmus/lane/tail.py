@@ -15,6 +15,7 @@ from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.connection import Connection
@@ -176,7 +177,7 @@ async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want])
                 found[key] = read
             else:
                 what = f"reading {key[0]}-{key[1]} at offset {wants[key].offset}"
-                found[key] = codes.error_for(error_code, what, cluster=connection.cluster)
+                found[key] = codes.error_for(error_code, what, on_topic("READ", key[0]), cluster=connection.cluster)
             del waiting[key]
     return found
 

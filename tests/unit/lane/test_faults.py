@@ -15,6 +15,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -90,7 +91,7 @@ def test_what_a_coordinator_refuses_is_told_too() -> None:
                 (codes.NOT_LEADER_OR_FOLLOWER, LaneState.TARGET_UNAVAILABLE),
             ):
                 run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
-                engine.faults.write_failed(run, codes.error_for(code, "writing transaction markers"))
+                engine.faults.write_failed(run, codes.error_for(code, "writing markers", on_cluster("ALTER")))
                 assert run.state is state
                 assert run.problem is not None
                 assert codes.name_of(code) in run.problem.message
