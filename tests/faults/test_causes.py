@@ -54,7 +54,10 @@ def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: Topi
             with stream.flowing():
                 await until_all_advance(running)
                 with denied(secured, ResourceType.TOPIC, refused, RIGHTS[side]):
-                    await until_told(running, key, LaneState.NOT_AUTHORIZED, refused, side)
+                    right = f"{RIGHTS[side].name} on topic {refused}"
+                    report = await until_told(running, key, LaneState.NOT_AUTHORIZED, f"{right} is missing", side)
+                    assert report.problem is not None
+                    assert f"Grant {right} to the principal of secured" in report.problem.hint
                     await until_all_advance(running, beside)
                     assert running.reports[key].state is LaneState.NOT_AUTHORIZED
                 await until_all_advance(running)

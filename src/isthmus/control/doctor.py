@@ -33,6 +33,7 @@ from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
 from isthmus.lane.preflight import number
 from isthmus.lane.producer import allocate_producer
+from isthmus.lane.transaction import Transaction
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
@@ -196,7 +197,7 @@ async def _link(
 
 
 async def _ledger(link: Link, target: Client) -> list[Finding]:
-    """Whether the ledger may be kept at the target, and whether we get a producer id."""
+    """Whether the ledger may be kept at the target, and whether we get producer ids and transactions."""
     findings: list[Finding] = []
     allowed = await topic_operations(target, [LEDGER_TOPIC])
     if allowed:
@@ -209,7 +210,7 @@ async def _ledger(link: Link, target: Client) -> list[Finding]:
         findings.extend(_error(link.name, "ledger", error) for error in imagined.errors.values())
     for check, asked in (
         ("producer id", allocate_producer(target)),
-        ("ledger", target.find_coordinator("transaction", f"isthmus.{link.name}.controller")),
+        ("ledger", Transaction(target, f"isthmus.{link.name}.controller").probe()),
     ):
         try:
             await asked

@@ -64,10 +64,6 @@ class Faults:
         self._source = source
         self._target = target
 
-    @staticmethod
-    def _advice(routes: Routes, missing: Right) -> str:
-        return grant(missing, routes.client.cluster.alias, "the lane goes on by itself")
-
     # Reading
 
     def misread(self, run: LaneRun, fetched: Fetched) -> None:
@@ -92,11 +88,7 @@ class Faults:
         elif code == codes.CORRUPT_MESSAGE:
             self.unreadable(run, "its broker says CORRUPT_MESSAGE")
         elif code in codes.AUTHORIZATION:
-            run.fail(
-                LaneState.NOT_AUTHORIZED,
-                f"the source does not allow reading topic {run.lane.source_topic}",
-                self._advice(self._source, on_topic("READ", run.lane.source_topic)),
-            )
+            _denied(run, "the source does not allow reading", self._source, on_topic("READ", run.source[0]))
             self._resolver.add(run, DENIED_RETRY_S)
         elif code in (codes.UNKNOWN_TOPIC_ID, codes.INCONSISTENT_TOPIC_ID):
             self._source.forget(*run.source)
@@ -163,13 +155,9 @@ class Faults:
                     + keep_or_delete_unknown(run.target[0], self._target.client.cluster, run.target[1]),
                 )
             case Verdict.DENIED:
-                rights = on_topic("WRITE", run.lane.target_topic), on_cluster("IDEMPOTENT_WRITE")
+                rights = on_topic("WRITE", run.target[0]), on_cluster("IDEMPOTENT_WRITE")
                 missing = codes.missing_right(error_code, *rights, on_transactional_id("WRITE"))
-                run.fail(
-                    LaneState.NOT_AUTHORIZED,
-                    f"the target does not allow writing to topic {run.lane.target_topic} ({said})",
-                    self._advice(self._target, missing),
-                )
+                _denied(run, f"the target does not allow writing ({said})", self._target, missing)
                 self._resolver.add(run, DENIED_RETRY_S)
             case Verdict.TOO_LARGE:
                 self._too_large(run, said, sent)
@@ -238,3 +226,8 @@ class Faults:
         run.fail(state, str(error), hint)
         self._target.forget(*run.target)
         self._resolver.add(run, 0.0 if state is LaneState.TARGET_UNAVAILABLE else DENIED_RETRY_S)
+
+
+def _denied(run: LaneRun, what: str, routes: Routes, missing: Right) -> None:
+    advice = grant(missing, routes.client.cluster.alias, "the lane goes on by itself")
+    run.fail(LaneState.NOT_AUTHORIZED, f"{what}: {missing} is missing", advice)

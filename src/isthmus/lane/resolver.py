@@ -22,7 +22,7 @@ from isthmus.lane.writer import Look, Place
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import BEGIN_ANEW, Extent, recreated
-from isthmus.model.rights import SEE_DOCTOR, grant, on_topic
+from isthmus.model.rights import grant, on_topic
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 
@@ -161,8 +161,8 @@ class Resolver:
             if routes.denied(topic):
                 run.fail(
                     LaneState.NOT_AUTHORIZED,
-                    f"the {side} does not let us see topic {topic}",
-                    grant(on_topic("DESCRIBE", topic), routes.client.cluster.alias, SEE_DOCTOR),
+                    f"the {side} does not let us see a topic: {on_topic('DESCRIBE', topic)} is missing",
+                    grant(on_topic("DESCRIBE", topic), routes.client.cluster.alias),
                 )
                 self.add(run, DENIED_RETRY_S)
                 return False
@@ -196,8 +196,8 @@ class Resolver:
             elif answer in codes.AUTHORIZATION:
                 run.fail(
                     LaneState.NOT_AUTHORIZED,
-                    f"the {side} does not allow us to look at {topic}-{partition}",
-                    grant(on_topic("READ", topic), routes.client.cluster.alias, SEE_DOCTOR),
+                    f"the {side} does not allow us to look at {topic}-{partition}: READ on the topic is missing",
+                    grant(on_topic("READ", topic), routes.client.cluster.alias),
                 )
                 self.add(run, DENIED_RETRY_S)
                 return

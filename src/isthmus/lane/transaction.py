@@ -67,6 +67,20 @@ class Transaction:
         self._timeout_ms = timeout_ms
         self._may_send = may_send
 
+    async def probe(self) -> None:
+        """See whether we may use the transactional id. Whoever uses it now is not disturbed.
+
+        :raises ClusterError: The coordinator does not answer or does not allow it.
+        """
+        # Rights are looked at before the producer id, which is nobody's.
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id, producer_id=-1, producer_epoch=-1, committed=False, max_version=4
+        )
+        try:
+            await self._ask(request, lambda answer: answer.error_code, "a transaction")
+        except BrokerRefused:
+            return
+
     async def find(self, key: PartitionKey) -> None:
         """Take up what an earlier owner left; leaves `producer_id` at -1 when there is nothing to take up.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 _NAMED_MAX: Final = 10
-SEE_DOCTOR: Final = "`isthmus doctor` tells what else is missing"
 
 
 class Resource(enum.StrEnum):

@@ -7,7 +7,7 @@ from typing import Final
 from kafka import errors as kafka_errors
 
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
-from isthmus.model.rights import SEE_DOCTOR, Resource, Right, grant
+from isthmus.model.rights import Resource, Right, grant
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
@@ -114,7 +114,7 @@ def error_for(
         return NotAuthorized(
             f"{cluster or 'the cluster'} does not allow {what}: {missing} is missing ({name})",
             cluster=cluster,
-            hint=grant(missing, cluster, SEE_DOCTOR),
+            hint=grant(missing, cluster),
         )
     told = f" ({detail})" if detail else ""
     passes = code in LEADER_MOVED | COORDINATOR_MOVED

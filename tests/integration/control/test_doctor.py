@@ -39,6 +39,11 @@ def examined(source: Cluster, target: Cluster, *patterns: str) -> list[Finding]:
     return asyncio.run(examine(configuration_of(link_of(source, target, *patterns))))
 
 
+def advice(findings: list[Finding]) -> str:
+    """All that is advised."""
+    return "\n".join(finding.hint for finding in findings)
+
+
 def errors(findings: list[Finding]) -> list[str]:
     """The messages of what cannot work."""
     return [finding.message for finding in findings if finding.level is Level.ERROR]
@@ -68,6 +73,8 @@ def test_missing_rights_at_the_source(secured: LocalCluster, west: LocalCluster,
     assert any(f"READ is missing at secured on {stem}.a: needed to copy" in message for message in told)
     assert any("describing the configuration" in message and f"{stem}.b" in message for message in told)
     assert not any(f"{stem}.c" in message for message in told)
+    for right, name in (("READ", "a"), ("DESCRIBE_CONFIGS", "b")):
+        assert f"Grant {right} on topic {stem}.{name} to the principal of secured." in advice(findings)
 
 
 def test_missing_rights_at_the_target(east: LocalCluster, secured: LocalCluster, topic: TopicNamer) -> None:
@@ -84,6 +91,30 @@ def test_missing_rights_at_the_target(east: LocalCluster, secured: LocalCluster,
     assert any(f"creating topic {missing}" in message for message in told)
     warned = [finding.message for finding in findings if finding.level is Level.WARN]
     assert any(f"ALTER is missing at secured on {there}: needed to add partitions" in m for m in warned)
+    for right, name in (("WRITE", there), ("ALTER", there), ("CREATE", missing)):
+        assert f"Grant {right} on topic {name} to the principal of secured." in advice(findings)
+
+
+@pytest.mark.parametrize("operation", [AclOperation.DESCRIBE, AclOperation.WRITE])
+def test_missing_rights_on_the_transactional_id(
+    east: LocalCluster, secured: LocalCluster, operation: AclOperation
+) -> None:
+    """The ledger is written in transactions: whether we may is tried with a transaction that nobody has."""
+    name = "isthmus.east-west.controller"
+    with denied(secured, ResourceType.TRANSACTIONAL_ID, name, operation):
+        findings = examined(east.cluster(), secured.cluster(), "orders")
+    (found,) = [finding for finding in findings if finding.check == "ledger"]
+    right = f"{operation.name} on transactional id {name}"
+    assert f"{right} is missing" in found.message
+    assert found.hint == f"Grant {right} to the principal of secured."
+
+
+def test_missing_rights_on_the_cluster(east: LocalCluster, secured: LocalCluster) -> None:
+    """What they are needed for is told, and which they are."""
+    with denied(secured, *CLUSTER, AclOperation.ALTER, AclOperation.DESCRIBE):
+        findings = examined(east.cluster(), secured.cluster(), "orders")
+    for right in ("ALTER", "DESCRIBE"):
+        assert f"Grant {right} on the cluster to the principal of secured." in advice(findings)
 
 
 def test_cluster_that_does_not_answer(west: LocalCluster) -> None:

@@ -42,6 +42,10 @@ def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster
     async def scenario() -> None:
         async with carrying(outwards) as link:
             await link.until(lambda: link.standing(unseen) is Standing.NOT_AUTHORIZED)
+            hidden = link.group(unseen)
+            assert hidden is not None
+            assert hidden.problem is not None
+            assert hidden.problem.hint == f"Grant DESCRIBE on group {unseen} to the principal of source."
             await link.until(lambda: link.standing(free) is Standing.AHEAD_AT_TARGET)
             await asyncio.to_thread(consumers.commit, secured, {free: {(name, 0): 7}})
             await link.until_at(free, {0: 7})
@@ -50,7 +54,8 @@ def test_a_right_missing_for_one_group(secured: LocalCluster, east: LocalCluster
             found = link.group(unwritten)
             assert found is not None
             assert found.problem is not None
-            assert unwritten in found.problem.message
+            assert f"READ on group {unwritten} is missing" in found.problem.message
+            assert found.problem.hint == f"Grant READ on group {unwritten} to the principal of target."
             await asyncio.to_thread(consumers.commit, east, {free: {(name, 0): 9}})
             await link.until_at(free, {0: 9})
 
@@ -127,16 +132,22 @@ def test_without_the_ledger_of_the_source_transactions_are_carried(
 def test_without_transactions_the_guard_is_weaker_and_says_so(
     secured: LocalCluster, east: LocalCluster, topic: TopicNamer
 ) -> None:
-    """Without WRITE on the transactional id groups are carried all the same, and the weakness is told."""
+    """Without WRITE on the transactional id groups are carried all the same; the weakness is told, also by doctor."""
     name, group = topic("unguarded"), topic("unguarded")
     filled(east, secured, name, 10)
     consumers.commit(east, {group: {(name, 0): 6}})
     deny(secured, ResourceType.TRANSACTIONAL_ID, f"isthmus.{name}.groups", AclOperation.WRITE)
+    declaration = link_of(as_admin(east), secured.cluster(), [name], [group], name=name)
 
     async def scenario() -> None:
-        async with carrying(link_of(as_admin(east), secured.cluster(), [name], [group], name=name)) as link:
+        async with carrying(declaration) as link:
             await link.until_at(group, {0: 6})
-            assert any("could be lost" in note.message for note in link.loop.plan.notes)
+            (note,) = [note for note in link.loop.plan.notes if "could be lost" in note.message]
+            right = f"WRITE on transactional id isthmus.{name}.groups"
+            assert f"{right} is missing" in note.message
+            assert note.hint == f"Grant {right} to the principal of target."
+            configuration = Configuration(clusters=(declaration.source, declaration.target), links=(declaration,))
+            assert note.hint in [finding.hint for finding in await examine(configuration)]
             with consumers.joined(secured, group, name):
                 await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 8}})
                 await link.until(lambda: link.standing(group) is Standing.ACTIVE_AT_TARGET)

@@ -8,8 +8,9 @@ from typing import Final
 from isthmus.cluster.brokers import Operation, topic_operations
 from isthmus.cluster.groups import OFFSETS_TOPIC
 from isthmus.control.groups.links import looked_at
-from isthmus.control.groups.plan import GroupPlan
-from isthmus.errors import ClusterError
+from isthmus.control.groups.plan import GroupPlan, notes_of
+from isthmus.control.groups.transaction import GroupTransaction
+from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.carrying import Standing
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
@@ -30,6 +31,7 @@ async def group_findings(link: Link, source: Client, target: Client) -> list[Fin
         return []
     try:
         findings = [*await _log_findings(link, source, "source"), *await _log_findings(link, target, "target")]
+        findings.extend(await _transaction_findings(link, target))
         async with looked_at(link, None) as look:
             return [*findings, *_about(link, look.plans)]
     except ClusterError as error:
@@ -51,6 +53,15 @@ async def _log_findings(link: Link, client: Client, side: str) -> list[Finding]:
             hint=grant(on_topic("READ", OFFSETS_TOPIC), alias),
         )
     ]
+
+
+async def _transaction_findings(link: Link, target: Client) -> list[Finding]:
+    try:
+        await GroupTransaction(target, link.name).probe()
+    except NotAuthorized as error:
+        (note,) = notes_of(link, "", error.message)
+        return [Finding(level=Level.WARN, subject=link.name, check=_CHECK, message=note.message, hint=note.hint)]
+    return []
 
 
 def _about(link: Link, plans: list[GroupPlan]) -> Iterator[Finding]:
