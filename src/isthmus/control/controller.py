@@ -105,14 +105,15 @@ class Controller:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""
         begun = time.monotonic()
         while not self._stopping.is_set() and not all(task.done() for task in tasks):
-            if self._on_progress is not None:
-                self._on_progress(self._progress())
+            self._tell_progress()
             if callable(self._until):
                 if self._until(self._progress()):
                     break
             elif self._until == "caught-up":
                 arrivals = await self._arrivals()
                 if Arrival.UNDER_WAY not in arrivals.values():
+                    # What was found out since is told too, before all is stopped.
+                    self._tell_progress()
                     return arrivals
             if time.monotonic() - begun > ARRIVAL_S:
                 self._give_up()
@@ -139,6 +140,10 @@ class Controller:
     async def _arrivals(self) -> dict[str, Arrival]:
         arrivals = await asyncio.gather(*(run.arrival() for run in self._runs))
         return {run.link.name: arrival for run, arrival in zip(self._runs, arrivals, strict=True)}
+
+    def _tell_progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self._progress())
 
     def _progress(self) -> tuple[LinkProgress, ...]:
         return tuple(run.progress() for run in self._runs)

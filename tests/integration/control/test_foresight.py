@@ -22,6 +22,7 @@ from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan
+from isthmus.control.progress import LinkProgress
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
@@ -52,9 +53,9 @@ def planned_states(plan: LinkPlan) -> States:
     return {topic["topic"]: topic["states"] for topic in plan.as_dict()["topics"]}
 
 
-def run_states(outcome: RunOutcome) -> States:
+def run_states(links: tuple[LinkProgress, ...]) -> States:
     """The state of each partition, as the run reports it; a topic that was refused as a whole has one for all."""
-    (link,) = outcome.links
+    (link,) = links
     return {t.topic: [str(p.state) for p in t.partitions] or [str(t.state)] for t in link.topics}
 
 
@@ -64,6 +65,7 @@ class Pair:
     def __init__(self, link: Link, spark: SparkSession) -> None:
         self.link = link
         self._fabric = Fabric(configuration_of(link), spark=spark)
+        self.last: tuple[LinkProgress, ...] = ()
 
     def plan(self) -> LinkPlan:
         """The plan as it is now."""
@@ -71,15 +73,19 @@ class Pair:
         return plan
 
     def run(self) -> RunOutcome:
-        """Run until everything is copied that can be."""
-        return self._fabric.run(until="caught-up")
+        """Run until everything is copied that can be; `last` is what was reported before the end."""
+
+        def seen(links: tuple[LinkProgress, ...]) -> None:
+            self.last = links
+
+        return self._fabric.run(until="caught-up", on_progress=seen)
 
     def agree(self) -> tuple[dict[str, Any], RunOutcome]:
         """Plan, then run: both say the same of every partition, and end with the same code. The one topic's plan."""
         plan = self._fabric.plan()
         outcome = self.run()
         (link,) = plan.links
-        assert run_states(outcome) == planned_states(link)
+        assert run_states(self.last) == planned_states(link)
         assert plan.exit_code == outcome.exit_code
         assert outcome.records == sum(topic.lag_records for topic in link.topics)
         (topic,) = link.as_dict()["topics"]
