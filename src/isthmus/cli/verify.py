@@ -15,6 +15,7 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
 from isthmus.model.instant import parse_instant
 from isthmus.model.wording import counted
 
@@ -67,6 +68,11 @@ def verify(
     now_ms = time.time_ns() // 1_000_000
     since_ms = None if since is None else parse_instant(since, now_ms=now_ms)
     until_ms = None if until is None else parse_instant(until, now_ms=now_ms)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise ConfigError(
+            f"--since {since} is not before --until {until}",
+            hint="Name the earlier time with --since; 10m is earlier than 5m, being minutes ago.",
+        )
     with Fabric(configured(path)) as fabric, Watcher() as watcher:
         verdicts = fabric.verify(
             link=link,

@@ -32,11 +32,14 @@ links:
 def find(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
     """The configuration file: the one given, else `ISTHMUS_CONFIG`, else `./isthmus.yaml`.
 
-    :raises ConfigError: When that file does not exist; the hint holds one to start with.
+    :raises ConfigError: When there is no such file; the hint holds one to start with.
     """
     name = given or environment.get(VARIABLE)
     path = Path(name or DEFAULT_NAME)
-    if path.is_file():
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder", hint=f"Name the file in it, such as {path / DEFAULT_NAME}.")
+    # Not only a regular one: shells hand over what a command prints as a pipe, `-c <(...)`.
+    if path.exists():
         return path
     if given:
         missing = f"there is no configuration file {path}"

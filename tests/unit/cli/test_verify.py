@@ -7,7 +7,8 @@ import json
 import pytest
 
 from isthmus.cli.output import OutputFormat
-from isthmus.cli.verify import Watcher, show_verdicts
+from isthmus.cli.verify import Watcher, show_verdicts, verify
+from isthmus.errors import ConfigError
 from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, TopicVerdict, Verdict
 
 Capture = pytest.CaptureFixture[str]
@@ -29,6 +30,12 @@ def verdict(*findings: Finding, problem: str = "") -> Verdict:
 
 def missing(offset: int) -> Finding:
     return Finding(kind=Kind.MISSING, offset_begin=offset, offset_end=offset + 1, records=1)
+
+
+def test_an_empty_span_of_time_is_a_mistake() -> None:
+    """Nothing would be compared, and found to be equal."""
+    with pytest.raises(ConfigError, match="--since 5m is not before --until 10m"):
+        verify(since="5m", until="10m")
 
 
 def test_equal_logs_are_said_to_be_equal(capsys: Capture) -> None:

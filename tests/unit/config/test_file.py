@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -333,6 +334,24 @@ def test_missing_file_shows_one_to_start_with(
         config.load(given, environment)
 
     config.parse(caught.value.hint.split("\n\n", 1)[1])
+
+
+def test_a_folder_is_told_from_a_file_that_is_missing(tmp_path: Path) -> None:
+    """The hint names the file that would be looked for in it."""
+    with pytest.raises(ConfigError, match="is a folder") as caught:
+        config.load(tmp_path)
+    assert str(tmp_path / "isthmus.yaml") in caught.value.hint
+
+
+def test_a_pipe_is_a_file_too(tmp_path: Path) -> None:
+    """Shells hand over what a command prints as one."""
+    reading, writing = os.pipe()
+    os.write(writing, SMALLEST.encode())
+    os.close(writing)
+    try:
+        assert config.load(f"/dev/fd/{reading}").links == config.parse(SMALLEST).links
+    finally:
+        os.close(reading)
 
 
 def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
