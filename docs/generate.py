@@ -43,8 +43,9 @@ Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIAB
 {SMALLEST}```
 
 An unknown key, a wrong type or a contradiction is an error that names the place, the line and what
-to write instead; `isthmus config check` tells all of them at once, and `isthmus config show` prints
-what the file amounts to, defaults included and secrets masked.
+to write instead; `isthmus config check` tells all of them at once, and which PEM files cannot be
+used; `isthmus config show` prints what the file amounts to, defaults included and secrets masked. A
+PEM file is read for every connection: a run waits for one that is missing as for a cluster that is away.
 
 **Secrets** belong outside the file. Any text may refer to one:
 

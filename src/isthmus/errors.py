@@ -6,7 +6,7 @@
     ├── GateNotMet                      5   a wait ended before its condition was met
     ├── ClusterError                        one cluster and what it said
     │   ├── Unreachable                 10  no broker answered
-    │   ├── AuthenticationFailed        11  TLS or SASL refused us
+    │   ├── AuthenticationFailed        11  TLS or SASL refused us, or another protocol is spoken
     │   ├── NotAuthorized               12  an access rule is missing
     │   ├── UnsupportedByBroker         13  the brokers do not offer a message we need
     │   └── BrokerRefused               14  the broker answered with an error code
@@ -84,7 +84,7 @@ class Unreachable(ClusterError):
 
 
 class AuthenticationFailed(ClusterError):
-    """TLS or SASL refused us."""
+    """TLS or SASL refused us, or the listener speaks another protocol than is configured."""
 
     exit_code = 11
 

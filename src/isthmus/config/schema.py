@@ -345,7 +345,10 @@ class FabricSection(Section):
     """The whole file."""
 
     clusters: Annotated[dict[Name, ClusterSection], Field(min_length=1)] = Field(
-        description="The clusters, each under an alias: a name for people."
+        description=(
+            "The clusters, each under an alias: a name for people. Two aliases that turn out to be one cluster, by its "
+            "cluster id, are refused."
+        )
     )
     links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
