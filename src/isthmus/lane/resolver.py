@@ -77,8 +77,10 @@ class Resolver:
                 next_at = min(self._due.values(), default=None)
                 # A look before writes are allowed would be out of date by then, so this waits for both.
                 timeout = None if next_at is None else max(next_at - now, RETRY_S if due else 0.0)
+                # Not `wait_for`: before Python 3.12 it forgets that it was cancelled if it is woken at that moment.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), timeout)
+                    async with asyncio.timeout(timeout):
+                        await self._wake.wait()
                 continue
             for run in due:
                 del self._due[run]

@@ -26,15 +26,38 @@ LANE: Final = Lane(
 
 
 class Placed:
-    """An engine that lets lanes be placed."""
+    """An engine that lets lanes be placed, or not yet."""
 
     producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
 
+    def __init__(self, *, is_allowed: bool = True) -> None:
+        self._is_allowed = is_allowed
+
     def may_write(self) -> bool:
-        return True
+        return self._is_allowed
 
     def place(self, run: LaneRun) -> None:
         raise AssertionError(f"{run.lane.key} is placed")
+
+
+def test_it_ends_even_if_it_is_woken_at_that_moment() -> None:
+    """Being cancelled counts, whatever else happens: an engine that stops waits for it."""
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            routes = Routes(client)
+            resolver = Resolver(Placed(is_allowed=False), routes, routes, settle_s=0.0)
+            resolver.add(LaneRun(LANE, Writer(abandoned=False)))
+            running = asyncio.create_task(resolver.run())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            resolver.wake()
+            running.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert running.cancelled()
+
+    asyncio.run(scenario())
 
 
 class Counted(asyncio.Event):
