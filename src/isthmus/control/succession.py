@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -23,6 +23,7 @@ from isthmus.ledger.topic import is_missing
 from isthmus.model.lane import Problem
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
 
 _DEAF_S: Final = 10.0
 """How long a ledger may be away that was read before, until that is the link's problem."""
@@ -82,8 +83,10 @@ class Succession:
 
     def __init__(self, link: str, *, takes_over: bool) -> None:
         self._key = f"{ControllerDocument.KIND}/{link}"
-        self._link = link
         self._takes_over = takes_over
+        self._entry: Entry | None = None
+        self._position = 0
+        self._topic_id = NO_TOPIC_ID
         self._own: set[int] = set()
         self._gone: ControllerDocument | None = None
 
@@ -106,29 +109,27 @@ class Succession:
         """
         if self._takes_over:
             return
-        tail = LedgerTail(target)
+        # The second time only what is new has to be read.
+        tail = LedgerTail(target, position=self._position, topic_id=self._topic_id)
         try:
-            entry = await self._newest(tail)
-            found = None if entry is None else _controller(entry)
-            if entry is None or found is None or found.generation in self._own:
+            self._take(await _read(tail))
+            found = None if self._entry is None else _controller(self._entry)
+            if self._entry is None or found is None or found.generation in self._own:
                 return
             if self._gone is None or self._gone.generation != found.generation:
-                await self._watch(tail, Vigil(found), partial(tell, _waiting(found, entry)))
+                await self._watch(tail, Vigil(found), partial(tell, _waiting(found, self._entry)))
                 self._gone = found
             elif self._gone.beat != found.beat:
                 raise _occupied(found)
         finally:
+            self._position, self._topic_id = tail.position, tail.topic_id
             tail.close()
 
-    async def _newest(self, tail: LedgerTail) -> Entry | None:
-        """What the ledger says last of the link's controller."""
-        try:
-            entries = await tail.read_to_end()
-        except ClusterError as error:
-            if is_missing(error):
-                return None
-            raise
-        return next((entry for entry in reversed(entries) if entry.key == self._key), None)
+    def _take(self, entries: Iterable[Entry]) -> list[Entry]:
+        """What the ledger says of the link's controller, the newest of which is kept."""
+        found = [entry for entry in entries if entry.key == self._key]
+        self._entry = found[-1] if found else self._entry
+        return found
 
     async def _watch(self, tail: LedgerTail, vigil: Vigil, tell: Callable[[], None]) -> None:
         """Follow the ledger until it is clear whether the controller is gone."""
@@ -147,12 +148,22 @@ class Succession:
                 await asyncio.sleep(RETRY_S)
                 continue
             readable_at = time.monotonic()
-            for entry in poll.entries:
-                if entry.key == self._key and (entry.value is None or _controller(entry) is not None):
+            for entry in self._take(poll.entries):
+                if entry.value is None or _controller(entry) is not None:
                     vigil.hear(_controller(entry))
             vigil.looked(poll.asked_at, at_end=poll.at_end)
         if turn is Turn.TAKEN:
             raise _occupied(vigil.controller)
+
+
+async def _read(tail: LedgerTail) -> list[Entry]:
+    """All that is new in the ledger; nothing where there is none."""
+    try:
+        return await tail.read_to_end()
+    except ClusterError as error:
+        if is_missing(error):
+            return []
+        raise
 
 
 def _controller(entry: Entry) -> ControllerDocument | None:
