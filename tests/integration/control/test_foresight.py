@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control import goal
+from isthmus.control import foresight, goal
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan
 from isthmus.control.progress import LinkProgress
+from isthmus.lane import tail
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
@@ -399,3 +400,44 @@ def test_broker_that_does_not_answer(east: LocalCluster, west3: LocalCluster, to
     (unexamined,) = planned["unexamined_partitions"]
     assert (unexamined["partition"], unexamined["message"] != "") == (2, True)
     assert link.problem is None
+
+
+def test_many_partitions_take_few_fetches(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last records of 150 partitions come 64 at once, and each is held against its own source."""
+    name, count = topic("many"), 150
+    topics.create_both(east, west, name, partitions=count)
+    for cluster in (east, west):
+        writing = topics.producer(cluster)
+        for partition in range(count):
+            word = "theirs" if cluster is west and partition == 77 else "ours"
+            topics.send(writing, name, records(2, word), partition=partition)
+        topics.flush(writing)
+    asked: list[int] = []
+    read_once = tail._read_once
+
+    async def counted(connection: Any, wants: Any) -> Any:
+        asked.append(len(wants))
+        return await read_once(connection, wants)
+
+    monkeypatch.setattr(tail, "_read_once", counted)
+    (link,) = Fabric(configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))).plan().links
+    (states,) = planned_states(link).values()
+    assert [partition for partition, state in enumerate(states) if state == "FOREIGN_WRITE"] == [77]
+    assert states.count("ACTIVE") == count - 1
+    assert sorted(asked) == [22, 22, 64, 64, 64, 64]
+
+
+def test_look_that_takes_too_long(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not looked at in time is told as unexamined, and the rest of the plan is there."""
+    monkeypatch.setattr(foresight, "LOOK_S", 0.0)
+    name = topic("late")
+    topics.create_both(east, west, name)
+    topics.produce(east, name, records(5))
+    (link,) = Fabric(configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))).plan().links
+    (planned,) = link.as_dict()["topics"]
+    assert (planned["action"], planned["records_to_copy"], link.has_refusals) == ("copy", 5, False)
+    assert "took longer than" in planned["unexamined_partitions"][0]["message"]
