@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -216,7 +217,11 @@ class LinkRun:
             is_paused=None in paused,
             has_begun=at_work is not None and at_work.has_begun,
         )
-        view = LanesView(controller=controller, reports=reports, counts=self._progress.counts, ages_s={}, paused=paused)
+        idle = frozenset() if session is None else session.idle
+        ages_s = {key: age for key, age in self._progress.ages_s(time.monotonic()).items() if key not in idle}
+        view = LanesView(
+            controller=controller, reports=reports, counts=self._progress.counts, ages_s=ages_s, paused=paused
+        )
         return LinkProgress(
             link=self.link.name,
             source=self.link.source.alias,

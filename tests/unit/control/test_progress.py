@@ -113,6 +113,18 @@ def test_lag_counts_only_what_the_source_has() -> None:
     assert topic_after(partition).lag_records == 40
 
 
+def test_what_was_not_heard_for_long_says_so() -> None:
+    """Ends and states are as old as the report they are from; what follows from the controller alone is new."""
+    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=1, partitions=(decision(0),))
+    plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
+    key, found = LaneKey("orders", 0), report(0, LaneState.ACTIVE, 40)
+    for controller, state_age_s in ((ControllerState.ALIVE, 34.0), (ControllerState.NONE, 0.0)):
+        view = LanesView(controller=controller, reports={key: found}, counts=COUNTS, ages_s={key: 34.0})
+        (partition,) = topics_of(plan, view)[0].partitions
+        assert (partition.state_age_s, partition.age_s) == (state_age_s, 34.0)
+        assert partition.as_dict()["source_end_age_seconds"] == 34.0
+
+
 def test_lag_of_a_link_is_unknown_while_that_of_a_topic_is() -> None:
     """A sum of what is known is no lag: it is told apart, as the least it can be."""
     known = topic_after(decision(0), p0=report(0, LaneState.ACTIVE, 40))
