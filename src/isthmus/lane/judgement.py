@@ -2,6 +2,7 @@
 
 Our producer id alone does not tell whether the end of the target's log is our work: after a foreign write records of
 ours may stand behind it, at wrong offsets. So the last record is compared with what the source has at the same offset.
+Only what a log is known to have, or not to have, counts: a broker that cannot tell now is asked again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
+from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized, Unreachable
 from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT
 from isthmus.lane.filler import is_filler
 from isthmus.lane.rebatch import Record, records_of
@@ -26,6 +27,19 @@ from isthmus.wire.batch import Batch
 LOOKS: Final = 3
 """So often a source has to end before its target until that is believed: a new leader's high watermark lags a while."""
 UNAVAILABLE: Final = frozenset({LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE})
+UNTOLD: Final = Unreachable(
+    "the last batch could not be read: the leader cannot tell now what its log holds there",
+    hint="Isthmus looks again by itself; if it lasts, check the brokers of this partition.",
+)
+
+
+class NoBatch(enum.Enum):
+    """Why a log is known to have no batch at an offset."""
+
+    HOLE = "a hole"
+    """The log goes on behind it, but nothing is stored there."""
+    DELETED = "deleted"
+    """The log begins behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +100,12 @@ class Outlook:
     gap: Gap | None = None
 
 
-def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | None) -> Weight:
-    """Whether the last batch of the target (None: the log is empty) needs to be compared; `ours` are our producer ids.
+def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | NoBatch) -> Weight:
+    """Whether the last batch of the target needs to be compared; `ours` are our producer ids.
 
     :raises ValueError: The batch cannot be decoded.
     """
-    if tail is None or sight.is_beyond:
+    if isinstance(tail, NoBatch) or sight.is_beyond:
         return Weight.BELIEVED
     if sight.position <= sight.source.start:
         return Weight.FILLERS if is_filler(tail) else Weight.BELIEVED
@@ -99,11 +113,15 @@ def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | N
     return Weight.BELIEVED if is_known else Weight.DOUBTED
 
 
-def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | None) -> Judgement:
+def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | NoBatch) -> Judgement:
     """Hold the last batch of the target against the source's first batch from that offset on."""
+    if source is NoBatch.DELETED:
+        # It was there when the bounds were read: the next look goes by those that hold now.
+        return unanswered(UNTOLD, LaneState.SOURCE_UNAVAILABLE)
+    copied = None if isinstance(source, NoBatch) else source
     offset = sight.position - 1
     try:
-        is_ours = is_copy(tail, source, offset, is_compacted=sight.is_compacted)
+        is_ours = is_copy(tail, copied, offset, is_compacted=sight.is_compacted)
     except ValueError as error:
         return undecodable(error)
     is_control_of_others = tail.is_control and tail.producer_id not in ours and not is_lone(tail.producer_id)
@@ -111,7 +129,7 @@ def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | No
         return _foreign(sight, tail)
     if is_control_of_others:
         # A coordinator wrote it, and may write it once more until it is heard that it need not.
-        return Judgement(ending=frozenset({NO_PRODUCER} if source is None else {NO_PRODUCER, source.producer_id}))
+        return Judgement(ending=frozenset({NO_PRODUCER} if copied is None else {NO_PRODUCER, copied.producer_id}))
     return Judgement()
 
 

@@ -7,8 +7,18 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
-from isthmus.lane.judgement import Judgement, Sight, Weight, compare, unanswered, undecodable, weigh
+from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.lane.judgement import (
+    UNTOLD,
+    Judgement,
+    NoBatch,
+    Sight,
+    Weight,
+    compare,
+    unanswered,
+    undecodable,
+    weigh,
+)
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
@@ -19,20 +29,19 @@ from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import FetchSession, Want
-from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
+from isthmus.wire.fetch import Fetched, FetchSession, Want
+from isthmus.wire.offsets import EARLIEST, READ_UNCOMMITTED, PartitionKey, list_offsets
 
 _TIMEOUT_S: Final = 3.0
 _AT_ONCE: Final = 64
 _RESPONSE_BYTES: Final = 32 << 20
 _PARTITION_BYTES: Final = 2 << 20
-_NO_ANSWER: Final = Unreachable("the last batch could not be read")
 
 
 class Read(NamedTuple):
-    """The first batch at or behind an offset, None where the log has none; `log_start` is -1 where it is not told."""
+    """The first batch at or behind an offset, or why there is none; `log_start` is -1 where it is not told."""
 
-    batch: Batch | None
+    batch: Batch | NoBatch
     log_start: int
 
 
@@ -98,20 +107,12 @@ class Tails:
         wants = {(look.lane.source_topic, key.partition): _at_source(look) for key, (look, _) in doubted.items()}
         sources = await _batches(self._source, wants)
         for key, (look, batch) in doubted.items():
-            found = sources[look.lane.source_topic, key.partition]
-            if isinstance(found, ClusterError):
-                judgement = _unread(look.lane.source_topic, found, LaneState.SOURCE_UNAVAILABLE)
-            else:
-                judgement = compare(look.sight, self._ours, batch, found.batch)
-            judged[key] = Judged(look.sight, judgement)
+            judged[key] = self._compared(look, batch, sources[look.lane.source_topic, key.partition])
         return judged
 
     def _weighed(self, look: Look, found: Found) -> Judged | tuple[Look, Batch]:
         """What the end of the target's log tells by itself, or the batch that has to be compared."""
         sight = look.sight
-        if isinstance(found, BrokerRefused) and found.code == codes.OFFSET_OUT_OF_RANGE:
-            # All that was there is deleted. (At the source that may only just have happened: it is looked at again.)
-            return Judged(replace(sight, target_start=sight.position), Judgement())
         if isinstance(found, ClusterError):
             return Judged(sight, _unread(look.lane.target_topic, found, LaneState.TARGET_UNAVAILABLE))
         sight = replace(sight, target_start=max(found.log_start, 0))
@@ -119,9 +120,15 @@ class Tails:
             weight = weigh(sight, look.check, self._ours, found.batch)
         except ValueError as error:
             return Judged(sight, undecodable(error))
-        if weight is Weight.DOUBTED and found.batch is not None:
+        if weight is Weight.DOUBTED and not isinstance(found.batch, NoBatch):
             return look._replace(sight=sight), found.batch
         return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
+
+    def _compared(self, look: Look, batch: Batch, found: Found) -> Judged:
+        """What the end of the target's log amounts to, held against what the source says."""
+        if isinstance(found, ClusterError):
+            return Judged(look.sight, _unread(look.lane.source_topic, found, LaneState.SOURCE_UNAVAILABLE))
+        return Judged(look.sight, compare(look.sight, self._ours, batch, found.batch))
 
 
 def sight_of(run: LaneRun, target: Cluster) -> Sight:
@@ -152,40 +159,64 @@ def _unread(topic: str, error: ClusterError, state: LaneState) -> Judgement:
 
 async def _batches(routes: Routes, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Found]:
     answers = await routes.ask(
-        wants, lambda connection, epochs: batches_at(connection, {key: wants[key] for key in epochs})
+        wants,
+        lambda connection, epochs: batches_at(
+            connection, {key: wants[key]._replace(leader_epoch=epoch) for key, epoch in epochs.items()}
+        ),
     )
-    return {key: answers.get(key, _NO_ANSWER) for key in wants}
+    return {key: answers.get(key, UNTOLD) for key in wants}
 
 
 async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Found]:
-    """The first batch at or behind each wanted offset, or what the broker says instead.
+    """The first batch at or behind each wanted offset, or why there is none; an error where the broker cannot tell.
 
     :raises ClusterError: The broker did not answer, or not with record batches.
     """
     found: dict[PartitionKey, Found] = {}
-    waiting = dict(wants)
+    waiting, outside = dict(wants), dict[PartitionKey, int]()
     while waiting:
         chunk = dict(islice(waiting.items(), _AT_ONCE))
-        answers = await _read_once(connection, chunk)
+        answers = {fetched.key: fetched for fetched in await _read_once(connection, chunk)}
+        try:
+            told = {key: found_in(fetched) for key, fetched in answers.items()}
+        except ValueError as error:
+            raise ClusterError(f"{connection.where} has an unreadable batch: {error}") from error
         # While others got theirs there may have been no room for a batch: it comes with the next answer.
-        is_room_left = not any(read.batch for _, read in answers.values())
+        is_room_left = not any(isinstance(each, Batch) for each in told.values())
         for key in chunk:
-            error_code, read = answers.get(key, (codes.UNKNOWN_TOPIC_OR_PARTITION, Read(None, -1)))
-            if read.batch is None and error_code == codes.NONE and not is_room_left:
+            error_code = answers[key].error_code if key in answers else codes.UNKNOWN_TOPIC_OR_PARTITION
+            each = told.get(key)
+            if not isinstance(each, Batch) and error_code == codes.NONE and not is_room_left:
                 continue
-            if error_code == codes.NONE:
-                found[key] = read
-            else:
+            del waiting[key]
+            if error_code != codes.NONE:
                 what = f"reading {key[0]}-{key[1]} at offset {wants[key].offset}"
                 found[key] = codes.error_for(error_code, what, on_topic("READ", key[0]), cluster=connection.cluster)
-            del waiting[key]
+                if error_code == codes.OFFSET_OUT_OF_RANGE:
+                    outside[key] = wants[key].leader_epoch
+            else:
+                found[key] = UNTOLD if each is None else Read(each, answers[key].log_start)
+    starts = await list_offsets(connection, outside, EARLIEST, timeout_s=_TIMEOUT_S) if outside else {}
+    for key, start in starts.items():
+        # A log that ends before it is no proof of anything: its leader may only lag behind.
+        if start.error_code == codes.NONE and start.offset > wants[key].offset:
+            found[key] = Read(NoBatch.DELETED, start.offset)
     return found
 
 
-async def _read_once(
-    connection: Connection, wants: Mapping[PartitionKey, Want]
-) -> dict[PartitionKey, tuple[int, Read]]:
-    """One fetch outside any session: error code and first batch by partition."""
+def found_in(fetched: Fetched) -> Batch | NoBatch | None:
+    """What an answer shows at or behind the offset asked for; None if it does not tell.
+
+    :raises ValueError: It holds something else than record batches.
+    """
+    if not fetched.records and fetched.error_code == codes.NONE:
+        is_within = fetched.log_start <= fetched.offset < fetched.high_watermark
+        return NoBatch.HOLE if is_within else None
+    return _first(fetched.records)
+
+
+async def _read_once(connection: Connection, wants: Mapping[PartitionKey, Want]) -> list[Fetched]:
+    """One fetch outside any session."""
     session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
     for key, want in wants.items():
         session.want(key, want)
@@ -198,10 +229,7 @@ async def _read_once(
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
     if answer.error_code != codes.NONE:
         raise ClusterError(f"{connection.where} refused a fetch: {codes.name_of(answer.error_code)}")
-    try:
-        return {p.key: (p.error_code, Read(_first(p.records), p.log_start)) for p in session.partitions(answer)}
-    except ValueError as error:
-        raise ClusterError(f"{connection.where} has an unreadable batch: {error}") from error
+    return list(session.partitions(answer))
 
 
 def _first(records: bytes) -> Batch | None:

@@ -55,6 +55,7 @@ class Fetched(NamedTuple):
     diverged_at: int
     aborted: list[tuple[int, int]]
     records: bytes
+    high_watermark: int = -1
 
 
 class FetchSession:
@@ -180,4 +181,5 @@ class FetchSession:
                     diverged_at=-1 if diverging is None or diverging.epoch < 0 else diverging.end_offset,
                     aborted=[(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()],
                     records=p.records or b"",
+                    high_watermark=p.high_watermark,
                 )

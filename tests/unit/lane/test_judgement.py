@@ -8,6 +8,7 @@ from isthmus.errors import NotAuthorized, Unreachable
 from isthmus.lane.filler import filler
 from isthmus.lane.judgement import (
     Judgement,
+    NoBatch,
     Sight,
     Weight,
     compare,
@@ -43,9 +44,9 @@ def sight(position: int, start: int = 0, end: int = 1000, target_start: int = 0)
     )
 
 
-def weight(seen: Sight, tail: bytes | None, check: TailCheck = TailCheck.PRODUCER) -> Weight:
+def weight(seen: Sight, tail: bytes | NoBatch, check: TailCheck = TailCheck.PRODUCER) -> Weight:
     """What the last batch is worth, where `OURS` and `MARKERS` are our producer ids."""
-    return weigh(seen, check, (OURS, MARKERS), None if tail is None else one(tail))
+    return weigh(seen, check, (OURS, MARKERS), tail if isinstance(tail, NoBatch) else one(tail))
 
 
 def test_records_of_others_are_compared_and_ours_after_a_handover() -> None:
@@ -61,7 +62,8 @@ def test_nothing_is_compared_with_what_the_source_does_not_have() -> None:
     theirs = stored(10, RECORDS, producer_id=THEIRS)
     for seen in (sight(16, start=16), sight(16, start=50), sight(16, end=12)):
         assert weight(seen, theirs, TailCheck.CONTENT) is Weight.BELIEVED
-    assert weight(sight(16), None, TailCheck.CONTENT) is Weight.BELIEVED
+    for known in NoBatch:
+        assert weight(sight(16), known, TailCheck.CONTENT) is Weight.BELIEVED
 
 
 def test_fillers_are_recognised_before_the_source_begins() -> None:
@@ -95,10 +97,24 @@ def test_ends_that_coordinators_wrote_may_come_again() -> None:
     """A copy that a coordinator ended is one, and its transaction may still be ending; not so with our own ends."""
     control, source = marker(15, THEIRS, commit=False), marker(15, 55, commit=False)
     assert compare(sight(16), (OURS,), one(control), one(source)).ending == {-1, 55}
-    assert compare(sight(16), (OURS,), one(control), None).ending == {-1}
+    assert compare(sight(16), (OURS,), one(control), NoBatch.HOLE).ending == {-1}
     for producer in (OURS, lone_producer_id(55)):
         judged = compare(sight(16), (OURS,), one(marker(15, producer, commit=False)), one(source))
         assert judged == Judgement()
+
+
+def test_a_hole_of_the_source_is_a_fact() -> None:
+    """A record where the source is known to have none is somebody else's; a control record is as it should be."""
+    assert compare(sight(16), (OURS,), one(stored(10, RECORDS)), NoBatch.HOLE).state is LaneState.FOREIGN_WRITE
+    assert compare(sight(16), (OURS,), one(marker(15, 1, commit=False)), NoBatch.HOLE).state is None
+
+
+def test_what_the_source_has_just_deleted_proves_nothing() -> None:
+    """Its log began below a moment ago: whoever looks again knows where it begins now."""
+    judged = compare(sight(16), (OURS,), one(stored(10, RECORDS)), NoBatch.DELETED)
+    assert judged.state is LaneState.SOURCE_UNAVAILABLE
+    assert judged.problem is not None
+    assert "looks again" in judged.problem.hint
 
 
 def test_damaged_batch_proves_nothing() -> None:

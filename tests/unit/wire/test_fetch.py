@@ -124,6 +124,7 @@ def answer(version: int, partitions: list[Any], *, topic: str = "a", session_id:
 
 def partition(index: int, **fields: Any) -> Any:
     told = {"error_code": 0, "last_stable_offset": 5, "log_start_offset": 2, "aborted_transactions": None}
+    told["high_watermark"] = 6
     return SimpleNamespace(partition_index=index, **{**told, "records": None, **fields})
 
 
@@ -149,6 +150,7 @@ def test_answers_name_what_was_asked(version: int) -> None:
             diverged_at=-1,
             aborted=[(7, 3)],
             records=b"xyz",
+            high_watermark=6,
         )
     ]
 

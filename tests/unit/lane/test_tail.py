@@ -1,0 +1,98 @@
+"""What brokers say of single offsets, and what follows where they do not tell."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+import pytest
+
+from isthmus.errors import Unreachable
+from isthmus.lane.judgement import NoBatch, Sight
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import TailCheck
+from isthmus.lane.source import Bounds
+from isthmus.lane.tail import Found, Judged, Look, Read, Tails, found_in
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneState
+from isthmus.model.rights import on_topic
+from isthmus.wire import codes
+from isthmus.wire.batch import Batch
+from isthmus.wire.client import Client
+from isthmus.wire.fetch import Fetched
+from tests.unit.wire.stored import PLAIN, one, stored
+
+NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+LANE: Final = Lane(
+    source_topic="orders",
+    source_topic_id=uuid.uuid4(),
+    target_topic="orders",
+    target_topic_id=uuid.uuid4(),
+    partition=0,
+)
+LOOK: Final = Look(LANE, Sight(key=LANE.key, target=NOWHERE, position=16, source=Bounds(0, 100)), TailCheck.CONTENT)
+"""Offset 15 is the last at the target."""
+OUTSIDE: Final = codes.error_for(codes.OFFSET_OUT_OF_RANGE, "reading orders-0 at offset 15", on_topic("READ", "orders"))
+
+RECORDS: Final = [PLAIN._replace(value=b"%d" % n) for n in range(6)]
+
+
+def fetched(*, code: int = codes.NONE, high_watermark: int = -1, log_start: int = -1, records: bytes = b"") -> Fetched:
+    """An answer about offset 13."""
+    key = (LANE.source_topic, LANE.partition)
+    return Fetched(key, 13, code, high_watermark, log_start, -1, [], records, high_watermark)
+
+
+def tails() -> Tails:
+    """Whoever looks."""
+    routes = Routes(Client(NOWHERE))
+    return Tails(routes, routes, ProducerIdentity(producer_id=1, marker_producer_id=2))
+
+
+def test_what_a_log_says_of_an_offset() -> None:
+    """A batch, or that there is none although the log goes on behind; where it does not, nobody can tell."""
+    batch = found_in(fetched(high_watermark=16, log_start=0, records=stored(10, RECORDS)))
+    assert isinstance(batch, Batch)
+    assert batch.base_offset == 10
+    assert found_in(fetched(high_watermark=14, log_start=13)) is NoBatch.HOLE
+    assert found_in(fetched(high_watermark=16, log_start=0, records=stored(10, RECORDS)[:-1])) is None
+    # A leader that was just elected does not know yet how far everything is replicated.
+    assert found_in(fetched(high_watermark=13, log_start=0)) is None
+    assert found_in(fetched(code=codes.OFFSET_OUT_OF_RANGE)) is None
+    assert found_in(fetched(code=codes.NOT_LEADER_OR_FOLLOWER)) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Unreachable("away", hint="wait"),
+        OUTSIDE,
+        Read(NoBatch.DELETED, 16),
+    ],
+    ids=["silent", "out of range", "just deleted"],
+)
+def test_a_source_that_cannot_tell_makes_the_lane_wait(source: Found) -> None:
+    """What the source does not say now is no proof of a foreign write."""
+    judged = tails()._compared(LOOK, one(stored(10, RECORDS)), source)
+    assert judged.judgement.state is LaneState.SOURCE_UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "target",
+    [Unreachable("away", hint="wait"), OUTSIDE],
+    ids=["silent", "out of range"],
+)
+def test_a_target_that_cannot_tell_makes_the_lane_wait(target: Found) -> None:
+    """What the target does not show now is not believed."""
+    judged = tails()._weighed(LOOK, target)
+    assert isinstance(judged, Judged)
+    assert judged.judgement.state is LaneState.TARGET_UNAVAILABLE
+
+
+def test_what_the_target_has_deleted_need_not_be_shown() -> None:
+    """A log that is known to begin behind its last record is believed, and where it begins is kept."""
+    judged = tails()._weighed(LOOK, Read(NoBatch.DELETED, 16))
+    assert isinstance(judged, Judged)
+    assert judged.judgement.state is None
+    assert judged.sight.target_start == 16
