@@ -23,17 +23,25 @@ from isthmus.control.plan import Action, LinkPlan
 from isthmus.control.planning import at_start, plan_link
 from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.lane.judgement import LOOKS, Judgement, Outlook, Sight, outlook_of, unanswered
+from isthmus.lane.judgement import (
+    LOOKS,
+    Judgement,
+    Outlook,
+    Sight,
+    first_check,
+    is_left_at,
+    outlook_of,
+    unanswered,
+)
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import DOUBT_S
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.lane.tail import Look, Tails
 from isthmus.ledger.documents import Document
-from isthmus.ledger.handover import is_in_order
+from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents
-from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -90,19 +98,27 @@ async def foresee(link: Link, source: Client, target: Client, claims: Claims, ow
 def _scout(observed: ObservedLink, documents: Mapping[str, Document], source: Client, target: Client) -> _Scout:
     link = observed.link.name
     producer = known_identity(link, documents, source_id=observed.source_id, target_id=observed.target_id)
-    # What was left in good order is believed by the producer alone, as by the lease that comes next.
-    check = TailCheck.PRODUCER if is_in_order(link, documents) else TailCheck.CONTENT
-    return _Scout(source, target, producer, check)
+    # What the leases before said of the lanes is believed as by the lease that comes next.
+    left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
+    return _Scout(source, target, producer, left, is_in_order=is_in_order(link, documents))
 
 
 class _Scout:
     """Looks at partitions as their lanes will, a few requests per broker for all of them."""
 
-    def __init__(self, source: Client, target: Client, producer: ProducerIdentity | None, check: TailCheck) -> None:
+    def __init__(
+        self,
+        source: Client,
+        target: Client,
+        producer: ProducerIdentity | None,
+        left: Mapping[LaneKey, LaneMark],
+        *,
+        is_in_order: bool,
+    ) -> None:
         self._source, self._target = source, target
         self._routes = Routes(source), Routes(target)
         self._tails = Tails(*self._routes, producer)
-        self._check = check
+        self._left, self._is_in_order = left, is_in_order
 
     async def look(self, lanes: Sequence[Lane]) -> dict[LaneKey, Seen]:
         """What is seen of each lane; of those whose brokers do not answer, why not."""
@@ -151,7 +167,7 @@ class _Scout:
                 seen[lane.key] = _unexamined(error, LaneState.SOURCE_UNAVAILABLE)
             else:
                 sights[lane.key] = self._sight(lane, target, source)
-        looks = [Look(lane, sights[lane.key], self._check) for lane in lanes if lane.key in sights]
+        looks = [self._doubt(lane, sights[lane.key]) for lane in lanes if lane.key in sights]
         judged = await self._tails.judge(look for look in looks if look.sight.position > 0)
         for look in looks:
             lane, sight, judgement = look.lane, look.sight, Judgement()
@@ -163,6 +179,10 @@ class _Scout:
             )
         return seen
 
+    def _doubt(self, lane: Lane, sight: Sight) -> Look:
+        left = self._left.get(lane.key)
+        return Look(lane, sight, first_check(left, sight.position, is_in_order=self._is_in_order))
+
     def _sight(self, lane: Lane, target: LogRange, source: LogRange) -> Sight:
         return Sight(
             key=lane.key,
@@ -171,6 +191,7 @@ class _Scout:
             source=Bounds(source.start, source.stable_end),
             target_start=target.start,
             is_compacted=lane.is_compacted,
+            is_known=is_left_at(self._left.get(lane.key), target.end),
         )
 
 

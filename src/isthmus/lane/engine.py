@@ -30,7 +30,7 @@ from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Tally
 from isthmus.lane.writer import Verdict, Writer
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
 from isthmus.wire.client import Client
@@ -136,8 +136,11 @@ class Engine:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self.stop_reading(run)
 
-    def allow_writes(self, *, abandoned: bool | None = None) -> None:
-        """Writing is ours now (again). `abandoned` replaces what was believed until the earlier owner was heard."""
+    def allow_writes(self, *, abandoned: bool | None = None, marks: Iterable[LaneMark] = ()) -> None:
+        """Writing is ours now (again). `abandoned` and `marks` tell how the owner before left the lanes, once heard."""
+        for mark in marks:
+            if (left := self._runs.get(LaneKey(mark.topic, mark.partition))) is not None:
+                left.left = mark
         if abandoned is not None:
             self._abandoned = abandoned
             for run in self._runs.values():
@@ -172,6 +175,10 @@ class Engine:
     def reports(self) -> list[LaneReport]:
         """Where every lane stands."""
         return [run.report() for run in self._runs.values()]
+
+    def marks(self) -> list[LaneMark]:
+        """How the lanes stand, for their next owner: those of which that is certain."""
+        return [mark for run in self._runs.values() if (mark := run.mark) is not None]
 
     @property
     def is_clean(self) -> bool:
@@ -227,7 +234,11 @@ class Engine:
                 if leader is None:
                     continue
                 self._unrouted.discard(run)
-                self._reader(leader.node_id).add(run, leader.epoch)
+                if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
+                    # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
+                    self._resolver.add(run)
+                else:
+                    self._reader(leader.node_id).add(run, leader.epoch)
             if self._unrouted:
                 # Without a leader for now. The resolver also tells deleted from merely leaderless.
                 for run in list(self._unrouted):
@@ -265,7 +276,7 @@ class Engine:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
         if head is None or head.base_offset > position or truncated_from is not None or run.is_spoilt:
             run.is_cut = run.is_spoilt = False
-            self._shrunk(run, run.read_from(begin))
+            self._shrunk(run, run.read_from(begin, run.tail_epoch if begin == position else -1))
             self.stop_reading(run)
         if not run.is_cut and not self._is_read(run):
             self.reroute(run)

@@ -12,7 +12,7 @@ from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.lane.judgement import state_of
 from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
@@ -72,7 +72,7 @@ class Faults:
         self._engine.stop_reading(run)
         if run.is_over:
             return
-        if fetched.diverged_at >= 0:
+        if 0 <= fetched.diverged_at < fetched.offset:
             run.fail(
                 LaneState.DIVERGED,
                 f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
@@ -83,6 +83,8 @@ class Faults:
                     [Extent(run.target[1], fetched.diverged_at, run.writer.next_offset)],
                 ),
             )
+        elif fetched.diverged_at >= 0:
+            self._doubt_source(run)
         elif code == codes.OFFSET_OUT_OF_RANGE:
             self._out_of_range(run, fetched)
         elif code == codes.CORRUPT_MESSAGE:
@@ -107,8 +109,17 @@ class Faults:
         elif fetched.log_start > run.read_offset == run.writer.position and not run.lane.continues_after_gap:
             pass_gap(run, Gap(run.writer.position, fetched.log_start), self._target.client.cluster)
         else:
-            # Either end of the source's log may be the reason; looking at both logs tells which.
-            self._resolver.add(run, RETRY_S)
+            # Either end of the source's log may be the reason, or an epoch it never had; looking at both logs tells.
+            self._doubt_source(run)
+
+    def _doubt_source(self, run: LaneRun) -> None:
+        """The source does not know the epoch of what was read last: its records may have been compacted away, or the
+        log is another one. What it has is compared with the target, and read again.
+        """
+        run.is_spoilt = True
+        run.read_epoch = -1
+        run.tail_check = TailCheck.CONTENT
+        self._resolver.add(run, RETRY_S)
 
     def unreadable(self, run: LaneRun, what: str) -> None:
         """What the source delivers at `read_offset` is damaged."""

@@ -19,7 +19,7 @@ from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Problem
 from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.transactions import is_lone
 from isthmus.wire.batch import Batch
@@ -46,7 +46,8 @@ class NoBatch(enum.Enum):
 class Sight:
     """What is seen of one lane: where the target's log begins and ends (`position`), and the bounds of the source's.
 
-    `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known.
+    `target` is the cluster, for whoever has to go there. `target_start` is 0 while it is not known. `is_known` says
+    that the target ends where its owner left it: if the source has something else there, the source has changed.
     """
 
     key: LaneKey
@@ -55,6 +56,7 @@ class Sight:
     source: Bounds
     target_start: int = 0
     is_compacted: bool = False
+    is_known: bool = False
 
     @property
     def is_beyond(self) -> bool:
@@ -82,13 +84,15 @@ class Judgement:
     """What the end of the target's log amounts to. With a `state` the lane must not go on, for the reason given.
 
     `has_fillers` says that the log begins with fillers. `ending` are producers of the source whose transactions here a
-    coordinator may still be ending.
+    coordinator may still be ending. `source_epoch` is the leader epoch in which the source got what it has at the last
+    offset, -1 unless that was compared.
     """
 
     state: LaneState | None = None
     problem: Problem | None = None
     has_fillers: bool = False
     ending: frozenset[int] = frozenset()
+    source_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,16 @@ class Outlook:
     state: LaneState = LaneState.ACTIVE
     problem: Problem | None = None
     gap: Gap | None = None
+
+
+def is_left_at(left: LaneMark | None, position: int) -> bool:
+    """Whether a log that ends there is as its owner before said by its mark."""
+    return left is not None and left.position == position
+
+
+def first_check(left: LaneMark | None, position: int, *, is_in_order: bool) -> TailCheck:
+    """What it takes to believe the end of a log that the owner before has left, in good order or not."""
+    return TailCheck.PRODUCER if is_in_order and is_left_at(left, position) else TailCheck.CONTENT
 
 
 def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | NoBatch) -> Weight:
@@ -124,13 +138,14 @@ def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | No
         is_ours = is_copy(tail, copied, offset, is_compacted=sight.is_compacted)
     except ValueError as error:
         return undecodable(error)
-    is_control_of_others = tail.is_control and tail.producer_id not in ours and not is_lone(tail.producer_id)
     if not is_ours:
-        return _foreign(sight, tail)
-    if is_control_of_others:
+        return _changed(sight) if sight.is_known else _foreign(sight, tail, ours)
+    epoch = -1 if copied is None or copied.base_offset > offset else copied.leader_epoch
+    if tail.is_control and tail.producer_id not in ours and not is_lone(tail.producer_id):
         # A coordinator wrote it, and may write it once more until it is heard that it need not.
-        return Judgement(ending=frozenset({NO_PRODUCER} if copied is None else {NO_PRODUCER, copied.producer_id}))
-    return Judgement()
+        ending = frozenset({NO_PRODUCER} if copied is None else {NO_PRODUCER, copied.producer_id})
+        return Judgement(ending=ending, source_epoch=epoch)
+    return Judgement(source_epoch=epoch)
 
 
 def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool) -> bool:
@@ -151,7 +166,17 @@ def _record_at(batch: Batch, offset: int) -> Record | None:
     return next((record for record in records_of(batch) if record.offset == offset), None)
 
 
-def _foreign(sight: Sight, tail: Batch) -> Judgement:
+def _changed(sight: Sight) -> Judgement:
+    topic, partition = sight.key
+    message = (
+        f"the source has not at offset {sight.position - 1} any more what was copied from there: it lost records "
+        "(unclean leader election) and was written to again"
+    )
+    hint = keep_or_delete_unknown(topic, sight.target, partition)
+    return Judgement(state=LaneState.DIVERGED, problem=Problem(message, hint))
+
+
+def _foreign(sight: Sight, tail: Batch, ours: Collection[int]) -> Judgement:
     topic, partition = sight.key
     ways = keep_or_delete_unknown(topic, sight.target, partition)
     if tail.is_control:
@@ -160,6 +185,12 @@ def _foreign(sight: Sight, tail: Batch) -> Judgement:
             "twice, or ended one that nobody went on with in time, or somebody else writes to the partition"
         )
         hint = f"{ways} {ONCE_HINT}"
+    elif tail.producer_id in ours:
+        what = (
+            "a record of this link, but not the source's: somebody else wrote to the partition before, or the source "
+            "lost records (unclean leader election) and was written to again"
+        )
+        hint = f"Deny WRITE on the target topic to all but Isthmus. {ways}"
     else:
         what = f"not the source's record but one of producer {tail.producer_id}: somebody else writes to it"
         hint = f"Deny WRITE on the target topic to all but Isthmus. {ways}"

@@ -11,7 +11,7 @@ import time
 from typing import Any, Final, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
-from isthmus.lane.judgement import LOOKS, diverged, gap_before, stopped_by
+from isthmus.lane.judgement import LOOKS, diverged, first_check, gap_before, is_left_at, stopped_by
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.lane.run import LaneRun, TailCheck
@@ -214,10 +214,7 @@ class Resolver:
         place = run.writer.looked(seen, settled=settled)
         if place is Place.READY:
             self._looked_at.pop(run, None)
-            if run.writer.position != before:
-                # At the beginning the owner before may vouch for it; later somebody else may have written.
-                is_handed_over = before < 0 and not was_abandoned
-                run.tail_check = TailCheck.PRODUCER if is_handed_over else TailCheck.CONTENT
+            self._doubt(run, before, was_abandoned=was_abandoned)
             return True
         if place is Place.SETTLE:
             self._looked_at[run] = now
@@ -225,6 +222,24 @@ class Resolver:
         else:
             self.add(run, RETRY_S / 2)
         return False
+
+    def _doubt(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
+        """What has to be done before the end of the target's log is believed, where `before` was expected."""
+        position, left = run.writer.position, run.left
+        run.tail_epoch = -1
+        if position == before:
+            leader = self._source.leader(*run.source)
+            if leader is None or leader.epoch != run.source_epoch:
+                # Another leader may have another log.
+                run.tail_check = TailCheck.CONTENT
+            return
+        if before >= 0:
+            # Only at the beginning the owner before may vouch for it; later somebody else may have written.
+            left = None
+        elif left is not None and position <= left.position:
+            run.read_offset, run.read_epoch = left.position, left.source_epoch
+        run.is_known = is_left_at(left, position)
+        run.tail_check = first_check(left, position, is_in_order=not was_abandoned)
 
     def _decide(self, run: LaneRun) -> None:
         position = run.writer.position

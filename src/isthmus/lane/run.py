@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from isthmus.lane.pieces import Piece
 from isthmus.lane.writer import Writer
-from isthmus.model.lane import Gap, Lane, LaneReport, LaneState, Problem
+from isthmus.model.lane import Gap, Lane, LaneMark, LaneReport, LaneState, Problem
 from isthmus.wire.produce import AnswerKey, answer_keys
 
 HEALING_STATES = (
@@ -45,15 +45,22 @@ class LaneRun:
     """The mutable side of a lane, owned by one engine in one event loop.
 
     `pending` holds what was read and is not yet durable at the target, in offset order; `taken` counts the pieces that
-    have left it. `read_offset` is the next offset to fetch, -1 until the target's log was looked at. `prefix_end` is
-    where fillers end that stand for what the source has deleted, -1 when there are none; `prefix_undeleted` that they
-    are in the log. `is_placed` says that the writer knows its place and the fast path may send, `is_busy` that the slow
-    path owns it for the moment, `is_cut` that what comes after `pending` cannot be read (deleted, damaged), `is_full`
-    that nothing is read until some of `pending` is written, `is_spoilt` that `pending` is damaged and has to be read
-    again. `tail_check` is what has still to be done before the end of the target's log is believed to be ours;
-    `target_start` is where that log began when its end was looked at, 0 while that is not known. `ending`
+    have left it. `read_offset` is the next offset to fetch, -1 until the target's log was looked at, and `read_epoch` a
+    leader epoch of the source not below that of any record before it, -1 while unknown: the source holds it against its
+    log and tells when that was truncated (KIP-320). `prefix_end` is where fillers end that stand for what the source
+    has deleted, -1 when there are none; `prefix_undeleted` that they are in the log.
+
+    `is_placed` says that the writer knows its place and the fast path may send, `is_busy` that the slow path owns it
+    for the moment, `is_cut` that what comes after `pending` cannot be read (deleted, damaged), `is_full` that nothing
+    is read until some of `pending` is written, `is_spoilt` that `pending` is damaged and has to be read again. `ending`
     holds the producers of the source whose transactions here a coordinator may still be ending: until it is done it may
     write one more control record.
+
+    `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
+    `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
+    source has there, -1 unless it was compared. `is_known` says that the log ends where this owner has left it, or the
+    one before, by its mark `left`: if the source has something else there, it is the source that has changed.
+    `target_start` is where that log began when its end was looked at, 0 while that is not known.
     """
 
     lane: Lane
@@ -75,6 +82,10 @@ class LaneRun:
     is_full: bool = False
     is_spoilt: bool = False
     tail_check: TailCheck = TailCheck.CONTENT
+    tail_epoch: int = -1
+    source_epoch: int = -1
+    is_known: bool = False
+    left: LaneMark | None = None
     ending: set[int] = field(default_factory=set)
     holes: int = 0
     prefix_end: int = -1
@@ -134,14 +145,27 @@ class LaneRun:
         self.pending_bytes += grown
         return grown
 
-    def read_from(self, offset: int) -> int:
-        """Read again from `offset`, forgetting what was read; returns the bytes that were forgotten."""
+    def read_from(self, offset: int, epoch: int = -1) -> int:
+        """Read again from `offset`, forgetting what was read; returns the bytes that were forgotten.
+
+        `epoch` is that of the record before, if known. What is known already of what was read up to there, or further,
+        stays so.
+        """
         dropped = self.pending_bytes
+        if self.read_epoch < 0 or offset > self.read_offset >= 0:
+            self.read_epoch = epoch
         self.pending.clear()
         self.pending_bytes = 0
         self.read_offset = offset
-        self.read_epoch = -1
         return dropped
+
+    @property
+    def mark(self) -> LaneMark | None:
+        """How the lane stands, for whoever owns it next; None while that is not certain."""
+        position = self.writer.position
+        if self.tail_check is not TailCheck.DONE or self.read_epoch < 0 or not 0 < position <= self.read_offset:
+            return None
+        return LaneMark(*self.lane.key, position, self.read_epoch)
 
     def fail(self, state: LaneState, message: str, hint: str = "") -> None:
         """Enter a state other than ACTIVE, with its reason. A terminal state is never left."""

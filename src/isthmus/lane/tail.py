@@ -75,12 +75,14 @@ class Tails:
         """The lanes whose target is not in doubt. Of the others the state tells whether that is for good or for now."""
         doubted = [run for run in runs if run.tail_check is not TailCheck.DONE and run.writer.position > 0]
         cluster = self._target.client.cluster
+        leaders = {run: self._source.leader(*run.source) for run in runs}
         judged = await self.judge([Look(run.lane, sight_of(run, cluster), run.tail_check) for run in doubted])
         unsure: set[LaneRun] = set()
         for run in doubted:
             sight, judgement = judged[run.lane.key]
             run.target_start = sight.target_start
             run.ending.update(judgement.ending)
+            run.tail_epoch = judgement.source_epoch
             if judgement.has_fillers:
                 run.prefix_end = run.source_start
                 run.prefix_undeleted = True
@@ -89,7 +91,10 @@ class Tails:
                 unsure.add(run)
         believed = [run for run in runs if run not in unsure]
         for run in believed:
-            run.tail_check = TailCheck.DONE
+            leader = leaders[run]
+            # What ends before the target does has not shown yet what it will have there.
+            if run.writer.position <= run.source_end and leader is not None:
+                run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, leader.epoch
         return believed
 
     async def judge(self, looks: Iterable[Look]) -> dict[LaneKey, Judged]:
@@ -140,6 +145,7 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
         source=Bounds(run.source_start, run.source_end),
         target_start=run.target_start,
         is_compacted=run.lane.is_compacted,
+        is_known=run.is_known,
     )
 
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from isthmus.errors import PlanRefused
 from isthmus.ledger.encoding import plain, revived
 from isthmus.model.instant import written_instant
-from isthmus.model.lane import Lane, LaneKey, LaneReport, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Problem
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 SCHEMA_VERSION: Final = 1
@@ -186,7 +186,7 @@ class LeaseDocument(Document):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDocument(Document):
     """A task's word on itself. First it says that it is there and waits; with `ended_through` its own generation it
-    says that it, and so every task of the slot before it, will never write again.
+    says that it, and so every task of the slot before it, will never write again, and by `marks` how it left the lanes.
     """
 
     KIND: ClassVar[str] = "task"
@@ -196,6 +196,7 @@ class TaskDocument(Document):
     generation: int
     ended_through: int
     is_clean: bool
+    marks: tuple[LaneMark, ...] = ()
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)

@@ -1,10 +1,11 @@
-"""How leases ended, as the ledger tells: whether something of theirs may still be on its way. No I/O."""
+"""How leases ended, as the ledger tells: what of theirs may still be on its way, how they left the lanes. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from isthmus.ledger.documents import Document, LeaseDocument, TaskDocument
+from isthmus.model.lane import LaneMark
 
 
 def has_ended(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
@@ -21,8 +22,18 @@ def was_clean(lease: LeaseDocument, documents: Mapping[str, Document]) -> bool:
 
 def is_in_order(link: str, documents: Mapping[str, Document]) -> bool:
     """Whether all leases of a link have ended in good order, so that their successors need not doubt their work."""
-    leases = [d for d in documents.values() if isinstance(d, LeaseDocument) and d.link == link]
+    leases = _leases_of(link, documents)
     return all(has_ended(lease, documents) and was_clean(lease, documents) for lease in leases)
+
+
+def marks_left(link: str, documents: Mapping[str, Document]) -> tuple[LaneMark, ...]:
+    """How the last leases of a link left their lanes, as far as they said so."""
+    tasks = (_task_of(lease, documents) for lease in _leases_of(link, documents))
+    return tuple(mark for task in tasks if task is not None for mark in task.marks)
+
+
+def _leases_of(link: str, documents: Mapping[str, Document]) -> list[LeaseDocument]:
+    return [d for d in documents.values() if isinstance(d, LeaseDocument) and d.link == link]
 
 
 def _task_of(lease: LeaseDocument, documents: Mapping[str, Document]) -> TaskDocument | None:

@@ -79,6 +79,19 @@ class Gap:
     offset_end: int
 
 
+class LaneMark(NamedTuple):
+    """How an owner left a lane, for the next one.
+
+    What the target holds before `position` is what the source had in its leader epoch `source_epoch`, which is that of
+    the last of these records or a later one.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    source_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     """Everything a task needs to run one lane. Topic ids are nil where a broker has none (before KIP-516).

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from isthmus.ledger.documents import LeaseDocument
-from isthmus.model.lane import Lane, LaneKey
+from isthmus.model.lane import Lane, LaneKey, LaneMark
 from isthmus.spark.spread import leaving, lightest, load_of
 
 
@@ -17,13 +17,15 @@ class LeaseGroup:
 
     `lanes` are what the slot shall run. `held` has the leases that are not known to be over, mostly one and two at a
     hand-over, and the lanes each may be writing. Leases up to `ended_through` are over; `is_clean` says that the last
-    one that wrote left nothing on its way. `is_untold` says that the ledger does not know of a change yet.
+    one that wrote left nothing on its way, `marks` how it left the lanes. `is_untold` says that the ledger does not
+    know of a change yet.
     """
 
     link: str
     slot: int
     controller: int
     is_clean: bool = True
+    marks: tuple[LaneMark, ...] = ()
     lanes: dict[LaneKey, Lane] = field(default_factory=dict)
     held: dict[int, set[LaneKey]] = field(default_factory=dict)
     generation: int = 0

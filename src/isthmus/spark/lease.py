@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneReport, Problem
+from isthmus.model.lane import Lane, LaneMark, LaneReport, Problem
 from isthmus.model.link import Limits
 from isthmus.model.wording import counted
 
@@ -34,8 +34,8 @@ class LeaseSpec:
     """One term in which one task owns lanes. Leases of a slot follow one another as `generation` 1, 2, 3 ...
 
     The task ends by itself `term_s` after it began. It writes only when every generation before has ended: those up
-    to `ended_through` had when it was started, leaving nothing on its way if `is_clean`. It reads the ledger from
-    `ledger_position` on; whatever came before is in here already.
+    to `ended_through` had when it was started, leaving nothing on its way if `is_clean` and the lanes as `marks` tell.
+    It reads the ledger from `ledger_position` on; whatever came before is in here already.
     """
 
     context: LinkContext
@@ -49,6 +49,7 @@ class LeaseSpec:
     is_clean: bool
     ledger_position: int
     ledger_topic_id: uuid.UUID
+    marks: tuple[LaneMark, ...] = ()
 
     @property
     def description(self) -> str:

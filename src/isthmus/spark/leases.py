@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, TaskDocument
-from isthmus.ledger.handover import has_ended, is_in_order
+from isthmus.ledger.handover import has_ended, is_in_order, marks_left
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
-from isthmus.model.lane import Lane, LaneReport, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneReport, Problem
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
 from isthmus.spark.distribution import Distribution, LeaseGroup
@@ -200,6 +200,7 @@ class LeaseScheduler:
             is_clean=group.is_clean,
             ledger_position=self._ledger.tail.position,
             ledger_topic_id=self._ledger.tail.topic_id,
+            marks=tuple(mark for mark in group.marks if LaneKey(mark.topic, mark.partition) in group.lanes),
         )
         job_group = f"isthmus/{group.link}/{group.controller}/{group.slot}/{generation}"
         job = start_lease(self._spark, spec, job_group)
@@ -309,6 +310,7 @@ class LeaseScheduler:
         match document:
             case TaskDocument(slot=slot) if document.has_ended and self._is_ours(slot, document.controller):
                 group = self._groups[slot]
+                group.marks = document.marks
                 for generation in [held for held in group.held if held <= document.generation]:
                     is_clean = document.is_clean if generation == document.generation else None
                     self._distribution.ended(group, generation, is_clean=is_clean)
@@ -337,8 +339,9 @@ class LeaseScheduler:
                 break
             await asyncio.sleep(_RETRY_S)
         is_clean = not self._ledger.was_lost and is_in_order(self._ledger.link, self._ledger.documents)
+        marks = marks_left(self._ledger.link, self._ledger.documents)
         for group in self._groups:
-            group.is_clean = is_clean
+            group.is_clean, group.marks = is_clean, marks
         if former:
             await self._forget(former)
 

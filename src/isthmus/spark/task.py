@@ -17,7 +17,7 @@ from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
 from isthmus.ledger.documents import ProgressDocument, TaskDocument, decoded, link_of
 from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
-from isthmus.model.lane import LaneReport, Problem
+from isthmus.model.lane import LaneKey, LaneMark, LaneReport, Problem
 from isthmus.spark.lease import Ending, LeaseSpec, Receipt
 from isthmus.spark.telling import Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
@@ -202,12 +202,13 @@ class LeaseTask:
     async def _release(self) -> bool:
         """Say that this lease will never write again. If that fails the receipt says it to the driver."""
         try:
-            await self._writer.append([self._said(self._spec.generation)], term_s=_RELEASE_TERM_S)
+            marks = tuple(mark for mark in self._engine.marks() if LaneKey(mark.topic, mark.partition) in self._lanes)
+            await self._writer.append([self._said(self._spec.generation, marks)], term_s=_RELEASE_TERM_S)
         except ClusterError:
             return False
         return True
 
-    def _said(self, ended_through: int) -> TaskDocument:
+    def _said(self, ended_through: int, marks: tuple[LaneMark, ...] = ()) -> TaskDocument:
         spec = self._spec
         return TaskDocument(
             link=spec.context.link,
@@ -216,6 +217,7 @@ class LeaseTask:
             generation=spec.generation,
             ended_through=ended_through,
             is_clean=self._engine.is_clean if self._has_written else self._tenure.is_clean,
+            marks=marks,
         )
 
     # The rules
@@ -235,7 +237,7 @@ class LeaseTask:
         elif not self._has_written:
             if tenure.is_admitted:
                 self._has_written = True
-                engine.allow_writes(abandoned=not tenure.is_clean)
+                engine.allow_writes(abandoned=not tenure.is_clean, marks=tenure.marks)
         elif (now >= tenure.write_until) != self._is_forbidden:
             self._is_forbidden = not self._is_forbidden
             if self._is_forbidden:

@@ -31,6 +31,7 @@ class Tenure:
         self.lanes: dict[LaneKey, Lane] = {lane.key: lane for lane in spec.lanes}
         self.ended_through = spec.ended_through
         self.is_clean = spec.is_clean
+        self.marks = spec.marks
         self._revision = spec.revision
         self._deadline = now + spec.term_s
         self._ending: Ending | None = None
@@ -72,6 +73,8 @@ class Tenure:
                 self._hear_lease(document)
             case TaskDocument(slot=slot, controller=controller) if self._is_ours(slot, controller):
                 self._end_through(document.ended_through, is_clean=document.is_clean)
+                if document.has_ended and document.generation < self.spec.generation:
+                    self.marks = document.marks
                 if document.generation > self.spec.generation:
                     self._end(Ending.SUCCEEDED)
 

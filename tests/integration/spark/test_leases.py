@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.errors import Fenced
-from isthmus.ledger.documents import ProgressDocument
+from isthmus.ledger.documents import Document, ProgressDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import LEDGER_TOPIC
-from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.lane import LaneKey, LaneMark, LaneState
 from isthmus.spark import leases
 from isthmus.spark.lease import Ending
 from isthmus.spark.tenure import REVOCATION_S
@@ -32,12 +32,18 @@ Names = Callable[[str], str]
 def test_leases_follow_each_other_without_loss_or_overlap(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
-    """Every lease ends because its successor is ready, says so in the ledger, and the logs are the same."""
+    """Every lease ends because its successor is ready, says so and how it leaves the lanes; the logs are the same."""
     orders = topic("orders")
     topics.create_both(east, west, orders, partitions=2)
+    marks: list[LaneMark] = []
+
+    def hear(_: str, document: Document | None) -> None:
+        if isinstance(document, TaskDocument):
+            marks.extend(document.marks)
 
     async def scenario() -> None:
         async with controlled(spark, east, west, topic("link"), term_s=6.0) as link:
+            link.ledger.listen(hear)
             await link.assign(orders)
             with traffic(east, orders, partitions=range(2)) as produced:
                 await link.until(lambda: len(link.scheduler.receipts) >= 4)
@@ -54,6 +60,8 @@ def test_leases_follow_each_other_without_loss_or_overlap(
         assert all(receipt.is_released and receipt.problem is None for receipt in receipts)
         assert [receipt.generation for receipt in receipts] == list(range(1, len(receipts) + 1))
         assert copied <= produced.records
+        assert {(mark.topic, mark.partition) for mark in marks} == {(orders, 0), (orders, 1)}
+        assert all(mark.source_epoch >= 0 for mark in marks)
         assert max(receipt.memory_bytes for receipt in receipts) < 250 << 20
 
     asyncio.run(scenario())

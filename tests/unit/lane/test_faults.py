@@ -11,13 +11,14 @@ import pytest
 
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.fetch import Fetched
 
 LANE: Final = Lane(
     source_topic="orders",
@@ -77,6 +78,34 @@ def test_what_passes_is_no_problem(code: int) -> None:
     run, after_s = judged(code)
     assert (run.state, run.problem) == (LaneState.ACTIVE, None)
     assert after_s < 2.0
+
+
+@pytest.mark.parametrize(
+    ("diverged_at", "code", "state", "is_doubted"),
+    [
+        (90, codes.NONE, LaneState.DIVERGED, False),
+        (100, codes.NONE, LaneState.ACTIVE, True),
+        (-1, codes.OFFSET_OUT_OF_RANGE, LaneState.ACTIVE, True),
+    ],
+    ids=["truncated", "epoch compacted away", "epoch never heard of"],
+)
+def test_what_a_source_makes_of_an_epoch(diverged_at: int, code: int, state: LaneState, is_doubted: bool) -> None:
+    """A log that ends before what was read has diverged; one that does not know the epoch is compared."""
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE, tail_check=TailCheck.DONE)
+            run.read_from(100, epoch=7)
+            engine.faults.misread(run, Fetched(run.source, 100, code, -1, -1, diverged_at, [], b""))
+            assert run.state is state
+            assert (run.tail_check is TailCheck.CONTENT) is is_doubted
+            assert (run in engine._resolver._due) is is_doubted
+            if is_doubted:
+                assert run.read_epoch == -1
+
+    asyncio.run(scenario())
 
 
 def test_what_a_coordinator_refuses_is_told_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isthmus.errors import NotAuthorized, Unreachable
@@ -12,6 +14,7 @@ from isthmus.lane.judgement import (
     Sight,
     Weight,
     compare,
+    first_check,
     gap_before,
     is_copy,
     outlook_of,
@@ -22,7 +25,7 @@ from isthmus.lane.judgement import (
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
 from isthmus.model.transactions import lone_producer_id
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
@@ -100,7 +103,7 @@ def test_ends_that_coordinators_wrote_may_come_again() -> None:
     assert compare(sight(16), (OURS,), one(control), NoBatch.HOLE).ending == {-1}
     for producer in (OURS, lone_producer_id(55)):
         judged = compare(sight(16), (OURS,), one(marker(15, producer, commit=False)), one(source))
-        assert judged == Judgement()
+        assert (judged.state, judged.ending) == (None, frozenset())
 
 
 def test_a_hole_of_the_source_is_a_fact() -> None:
@@ -115,6 +118,43 @@ def test_what_the_source_has_just_deleted_proves_nothing() -> None:
     assert judged.state is LaneState.SOURCE_UNAVAILABLE
     assert judged.problem is not None
     assert "looks again" in judged.problem.hint
+
+
+def test_a_source_that_has_changed_is_no_foreign_write() -> None:
+    """If the log ends where it was left, and what is there is not the source's any more, the source lost records."""
+    tail, changed = one(stored(10, RECORDS, producer_id=OURS)), one(stored(10, [PLAIN] * 6))
+    for is_known, state in ((True, LaneState.DIVERGED), (False, LaneState.FOREIGN_WRITE)):
+        judged = compare(replace(sight(16), is_known=is_known), (OURS,), tail, changed)
+        assert judged.state is state
+        assert judged.problem is not None
+        assert "unclean leader election" in judged.problem.message
+        assert "isthmus verify --topic orders" in judged.problem.hint
+
+
+def test_what_is_compared_tells_its_epoch() -> None:
+    """The batch of the source that holds the last record says in which leader epoch it was written."""
+    source = one(stored(10, RECORDS, leader_epoch=8))
+    assert compare(sight(16), (OURS,), one(stored(10, RECORDS)), source).source_epoch == 8
+    behind = one(stored(16, RECORDS, leader_epoch=9))
+    judged = compare(sight(16), (OURS,), one(marker(15, 1, commit=False)), behind)
+    assert (judged.state, judged.source_epoch) == (None, -1)
+    assert judged.ending
+
+
+@pytest.mark.parametrize(
+    ("left", "is_in_order", "check"),
+    [
+        (100, True, TailCheck.PRODUCER),
+        (100, False, TailCheck.CONTENT),
+        (99, True, TailCheck.CONTENT),
+        (101, True, TailCheck.CONTENT),
+        (None, True, TailCheck.CONTENT),
+    ],
+)
+def test_the_owner_before_vouches_for_where_it_ended(left: int | None, is_in_order: bool, check: TailCheck) -> None:
+    """Its mark at the end of the log, and good order, are enough to believe a producer id; nothing else is."""
+    mark = None if left is None else LaneMark("orders", 0, left, 7)
+    assert first_check(mark, 100, is_in_order=is_in_order) is check
 
 
 def test_damaged_batch_proves_nothing() -> None:

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import Resolver
-from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Writer
+from isthmus.lane.routes import Leader, Routes
+from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.writer import Look, Writer
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneState
+from isthmus.model.lane import Lane, LaneMark, LaneState
 from isthmus.wire.client import Client
 
 LANE: Final = Lane(
@@ -68,6 +68,43 @@ class Counted(asyncio.Event):
     async def wait(self) -> Literal[True]:
         self.waits += 1
         return await super().wait()
+
+
+def look(run: LaneRun, resolver: Resolver, end: int) -> None:
+    """The target's log ends there."""
+    assert resolver._looked(run, Look(end, end, None))
+
+
+def test_what_is_believed_of_the_end_of_the_log() -> None:
+    """The owner before vouches for where it ends by its mark. Whatever else is found is held against the source, and so
+    is the same end once the source has another leader.
+    """
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            source, target = Routes(client), Routes(client)
+            resolver = Resolver(Placed(), source, target, settle_s=0.0)
+            source._leaders[LANE.source_topic, LANE.partition] = Leader(1, 9)
+            for left, end, check, epoch in (
+                (None, 100, TailCheck.CONTENT, -1),
+                (100, 100, TailCheck.PRODUCER, 7),
+                (100, 101, TailCheck.CONTENT, -1),
+                (100, 99, TailCheck.CONTENT, 7),
+            ):
+                run = LaneRun(LANE, Writer(abandoned=False))
+                run.left = None if left is None else LaneMark(*LANE.key, left, 7)
+                look(run, resolver, end)
+                assert (run.tail_check, run.is_known, run.read_epoch) == (check, left == end, epoch)
+            run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, 9
+            look(run, resolver, 99)
+            assert run.tail_check is TailCheck.DONE
+            source._leaders[LANE.source_topic, LANE.partition] = Leader(2, 10)
+            look(run, resolver, 99)
+            assert (run.tail_check, run.is_known) == (TailCheck.CONTENT, True)
+            look(run, resolver, 98)
+            assert (run.tail_check, run.is_known) == (TailCheck.CONTENT, False)
+
+    asyncio.run(scenario())
 
 
 def test_a_lane_that_ends_is_looked_for_no_more() -> None:

@@ -26,7 +26,7 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
-from isthmus.model.lane import Gap, Lane, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState, Problem
 from isthmus.model.whereabouts import Whereabouts
 
 ORDERS = Lane(
@@ -67,7 +67,15 @@ DOCUMENTS: dict[str, Document] = {
         link="l", generation=65536, beat=4, started_ms=1, host="h", host_id="b n h", pid=7, process_start=9, version="1"
     ),
     "lease/l/2": LeaseDocument(link="l", slot=2, controller=65536, generation=41, revision=90, lanes=(ORDERS,)),
-    "task/l/2": TaskDocument(link="l", slot=2, controller=65536, generation=41, ended_through=40, is_clean=False),
+    "task/l/2": TaskDocument(
+        link="l",
+        slot=2,
+        controller=65536,
+        generation=41,
+        ended_through=41,
+        is_clean=False,
+        marks=(LaneMark("orders", 3, 120, 7),),
+    ),
     "progress/l/2": ProgressDocument(
         link="l",
         slot=2,
@@ -100,7 +108,7 @@ def test_what_is_written_keeps_its_shape() -> None:
         "link", "marker_producer_id", "producer_id", "schema_version", "source_cluster_id", "target_cluster_id",
     ]  # fmt: skip
     assert stored["task/l/2"] == [
-        "controller", "ended_through", "generation", "is_clean", "link", "schema_version", "slot",
+        "controller", "ended_through", "generation", "is_clean", "link", "marks", "schema_version", "slot",
     ]  # fmt: skip
     assert stored["lease/l/2"] == [
         "controller", "ended_through", "generation", "is_clean", "lanes", "link", "revision", "revoked_through",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, TaskDocument
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane
+from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext
 from isthmus.spark.tenure import DRAIN_S, SILENCE_S, Tenure
@@ -115,6 +116,18 @@ def test_a_successor_waits_for_the_release() -> None:
     lease.hear(said(1, 1), BEGUN)
     assert may_write(lease)
     assert lease.is_clean
+
+
+def test_a_successor_hears_how_the_lanes_were_left() -> None:
+    """From the release of the lease before; what a lease says of itself before its end, or a later one, is nothing."""
+    lease, mark = tenure(generation=3), LaneMark("orders", 0, 120, 7)
+    lease.hear(replace(said(1, 1), marks=(mark,)), BEGUN)
+    assert lease.marks == (mark,)
+    lease.hear(said(2, 1), BEGUN)
+    lease.hear(said(4, 4), BEGUN)
+    assert lease.marks == (mark,)
+    lease.hear(replace(said(2, 2), marks=(mark._replace(position=130),)), BEGUN)
+    assert lease.marks == (mark._replace(position=130),)
 
 
 def test_the_controller_may_declare_the_lease_before_over() -> None:

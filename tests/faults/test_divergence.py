@@ -1,0 +1,143 @@
+"""An unclean election at the source takes back what was copied, and other records take its place."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.model.lane import LaneKey, LaneState
+from isthmus.wire.client import Client
+from tests.faults.witness import until_told
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.mirror import Mirror, Running
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.faults
+
+TopicNamer = Callable[[str], str]
+LEADER: Final = 1
+FOLLOWER: Final = 2
+KEPT: Final = 50
+COPIED: Final = 100
+"""So much is at the target; what lies behind `KEPT` the source loses."""
+
+
+class Source:
+    """A topic of two replicas that prefers going on to keeping everything."""
+
+    def __init__(self, cluster: LocalCluster, name: str, chance: random.Random) -> None:
+        self.cluster, self.name = cluster, name
+        self._chance = chance
+        topics.create(
+            cluster, name, assigned=[[LEADER, FOLLOWER]], min_insync_replicas=1, unclean_leader_election_enable="true"
+        )
+
+    def records(self, count: int) -> list[Given]:
+        return topics.some(count, self._chance)
+
+    async def grow(self, given: list[Given]) -> None:
+        await asyncio.to_thread(topics.produce, self.cluster, self.name, given)
+
+    async def leave_follower_behind(self) -> None:
+        await asyncio.to_thread(self.cluster.broker(FOLLOWER).kill)
+
+    async def lose(self) -> None:
+        """The leader goes, and the follower that was left behind leads."""
+        await asyncio.to_thread(self.cluster.broker(LEADER).kill)
+        await asyncio.to_thread(self.cluster.broker(FOLLOWER).start)
+        async with asyncio.timeout(90), Client(self.cluster.admin_cluster()) as client:
+            while (await client.metadata([self.name])).topics[self.name].partitions[0].leader != FOLLOWER:
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def caught_up_with(source: Source, mirror: Mirror, last: Given) -> AsyncIterator[Running]:
+    """An engine that has copied everything, `last` at the end, of which the follower has half."""
+    topics.create(mirror.target, source.name)
+    async with mirror.running(source.name) as running:
+        key = LaneKey(source.name, 0)
+        await source.grow(source.records(KEPT))
+        await running.until(lambda reports: reports[key].position == KEPT)
+        await source.leave_follower_behind()
+        await source.grow([*source.records(COPIED - KEPT - 1), last])
+        await running.until(lambda reports: reports[key].position == COPIED)
+        yield running
+
+
+@pytest.mark.parametrize("is_alike", [False, True], ids=["other records", "the last one alike"])
+@pytest.mark.parametrize("looks_away", [False, True], ids=["at work", "looking away"])
+def test_unclean_election_while_an_engine_runs(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random, looks_away: bool, is_alike: bool
+) -> None:
+    """The lane ends as diverged, whether or not it saw the log shorter than it was, and even if the end looks right."""
+    source = Source(mirror3.source, topic("unclean"), chance)
+    last, key = source.records(1)[0], LaneKey(source.name, 0)
+
+    async def scenario() -> None:
+        async with caught_up_with(source, mirror3, last) as running:
+            if looks_away:
+                running.engine.forbid_writes()
+            await source.lose()
+            await source.grow([*source.records(COPIED - KEPT - 1), last if is_alike else source.records(1)[0]])
+            await source.grow(source.records(50))
+            if looks_away:
+                running.engine.allow_writes()
+            await until_told(running, key, LaneState.DIVERGED, "source")
+
+    asyncio.run(scenario())
+
+    assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+
+
+@pytest.mark.parametrize("is_alike", [False, True], ids=["other records", "the last one alike"])
+def test_unclean_election_between_two_engines(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random, is_alike: bool
+) -> None:
+    """The next owner finds it too, by what the one before has left."""
+    source = Source(mirror3.source, topic("unclean"), chance)
+    last, key = source.records(1)[0], LaneKey(source.name, 0)
+
+    async def scenario() -> None:
+        async with caught_up_with(source, mirror3, last) as running:
+            await running.engine.stop()
+            marks = running.engine.marks()
+        await source.lose()
+        await source.grow([*source.records(COPIED - KEPT - 1), last if is_alike else source.records(1)[0]])
+        await source.grow(source.records(50))
+        async with mirror3.running(source.name, engine={"writable": False}) as running:
+            running.engine.allow_writes(abandoned=False, marks=marks)
+            await until_told(running, key, LaneState.DIVERGED, "source")
+
+    asyncio.run(scenario())
+
+    assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+def test_unclean_election_after_which_nothing_is_known(
+    mirror3: Mirror, topic: TopicNamer, chance: random.Random, is_clean: bool
+) -> None:
+    """An owner that knows nothing of the one before holds the end of the log against the source: it never goes on."""
+    source = Source(mirror3.source, topic("unclean"), chance)
+    key = LaneKey(source.name, 0)
+
+    async def scenario() -> None:
+        async with caught_up_with(source, mirror3, source.records(1)[0]):
+            pass
+        await source.lose()
+        await source.grow(source.records(COPIED))
+        async with mirror3.running(source.name, engine={"abandoned": not is_clean}) as running:
+            await running.until(lambda reports: reports[key].state.is_terminal, may_end=True)
+            problem = running.reports[key].problem
+            assert problem is not None
+            assert "unclean leader election" in problem.message
+
+    asyncio.run(scenario())
+
+    assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
