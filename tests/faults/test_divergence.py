@@ -82,12 +82,12 @@ def test_unclean_election_while_an_engine_runs(
     async def scenario() -> None:
         async with caught_up_with(source, mirror3, last) as running:
             if looks_away:
-                running.engine.forbid_writes()
+                running.engine.write_until(0.0)
             await source.lose()
             await source.grow([*source.records(COPIED - KEPT - 1), last if is_alike else source.records(1)[0]])
             await source.grow(source.records(50))
             if looks_away:
-                running.engine.allow_writes()
+                running.engine.write_until(None)
             await until_told(running, key, LaneState.DIVERGED, "source")
 
     asyncio.run(scenario())

@@ -78,7 +78,7 @@ def test_time_is_over_while_requests_are_on_their_way(
                 produce(900_000)
                 await running.until(lambda _: bool(busy(running.engine)))
                 connections = busy(running.engine)
-                running.engine.forbid_writes()
+                running.engine.write_until(0.0)
                 assert all(connection.closed for connection in connections)
             finally:
                 west.broker(1).resume()
@@ -86,7 +86,7 @@ def test_time_is_over_while_requests_are_on_their_way(
             topics.create(west, topic("later"))
             ends = [oracle.ends(west.admin_bootstrap_servers, name, partition).high for partition in range(LANES)]
             assert ends == [2] * LANES
-            running.engine.allow_writes()
+            running.engine.write_until(None)
             await running.until(caught_up)
 
     asyncio.run(scenario())

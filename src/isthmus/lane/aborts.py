@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from isthmus.errors import Unreachable, UnsupportedByBroker
@@ -112,7 +113,8 @@ class Aborts:
     ) -> Transaction | LoneTransaction:
         purpose = "marker" if source_producer_id == NO_PRODUCER else str(source_producer_id)
         name = f"isthmus.{self._link}.{run.lane.key}.{purpose}"
-        transaction = Transaction(self._routes.client, name, may_send=self._may_send)
+        may_send = partial(self._may_send_for, run)
+        transaction = Transaction(self._routes.client, name, may_send=may_send)
         # Where brokers cannot tell, `initialize` aborts what was left, and the log's end shows it.
         with contextlib.suppress(UnsupportedByBroker):
             await transaction.find(run.target)
@@ -132,6 +134,9 @@ class Aborts:
             alone.sequence, alone.is_open = _next(state), state.transaction_start >= 0
         is_tellable = DESCRIBE_PRODUCERS in connection.api_versions
         return alone if alone.is_open or (may_be_alone and is_tellable and not self._is_verified) else transaction
+
+    def _may_send_for(self, run: LaneRun) -> bool:
+        return self._may_send() and not run.is_over
 
     async def _state(self, run: LaneRun, producer_id: int) -> ProducerState | None:
         _, connection = await self._routes.reach(*run.target)

@@ -44,8 +44,8 @@ class Careful(Protocol):
     faults: Faults
     room: Room
 
-    def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
+    def may_go_on(self, run: LaneRun) -> bool: ...
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None: ...
 
 
@@ -59,12 +59,14 @@ class Detour:
         self._markers = Markers(engine, routes, self._aborts)
 
     async def take(self, run: LaneRun) -> None:
-        """Go on until the head of the lane is plain again, nothing is pending, or writes are not allowed.
+        """Go on until the head of the lane is plain again, nothing is pending, or the lane may not write any more.
+
+        Whether it may is asked again before every request, after whatever was waited for.
 
         :raises ClusterError: A request failed; the log has to be looked at.
         :raises Refused: The lane is in another state now.
         """
-        while self._engine.may_write() and run.is_placed and not run.is_over and await self._step(run):
+        while self._engine.may_go_on(run) and await self._step(run):
             pass
 
     async def _step(self, run: LaneRun) -> bool:
@@ -193,7 +195,7 @@ class Detour:
 
     async def _prefix(self, run: LaneRun) -> None:
         timestamp = run.pending[0].batch.base_timestamp if run.pending else int(time.time() * 1000)
-        while run.writer.position < run.prefix_end and self._engine.may_write():
+        while run.writer.position < run.prefix_end and self._engine.may_go_on(run):
             batch = filler(min(run.prefix_end - run.writer.position, RECORDS_PER_BATCH), max(timestamp, 0))
             producer = self._engine.producer
             header = stamp(batch, producer.producer_id, producer.epoch, run.writer.sequence)
@@ -203,7 +205,7 @@ class Detour:
             if verdict is not Verdict.ADVANCED:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
-        if run.writer.position == run.prefix_end and self._engine.may_write():
+        if run.writer.position == run.prefix_end and self._engine.may_go_on(run):
             await self._delete_prefix(run)
 
     async def _delete_prefix(self, run: LaneRun) -> None:
@@ -220,6 +222,7 @@ class Detour:
             timeout_ms=_PRODUCE_TIMEOUT_MS,
         )
         _, connection = await self._routes.reach(*run.target)
+        self._check(run)
         answer = await connection.call(request, timeout_s=_TIMEOUT_S, may_send=self._engine.may_send)
         code = answer.topics[0].partitions[0].error_code
         what, right = f"deleting the fillers of {run.lane.key}", on_topic("DELETE", run.target[0])
@@ -248,6 +251,7 @@ class Detour:
             version = min(version, _TXN_PRODUCE_VERSION)
         elif not append.topic_id.int:
             version = min(version, 12)
+        self._check(run)
         run.writer.sent(batch.record_count, batch.max_timestamp)
         try:
             answers, _ = await produce.post(
@@ -264,6 +268,10 @@ class Detour:
             raise
         answer = answers[produce.answer_key(append, version)]
         return answer.error_code, answer.error_message, answer.base_offset
+
+    def _check(self, run: LaneRun) -> None:
+        if not self._engine.may_go_on(run):
+            raise Refused
 
 
 def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:

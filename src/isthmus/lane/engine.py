@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable
-from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from isthmus.errors import ClusterError
@@ -23,12 +23,14 @@ from isthmus.lane.appender import TargetAppender, Told
 from isthmus.lane.detour import Detour
 from isthmus.lane.faults import Faults
 from isthmus.lane.markers import Refused
+from isthmus.lane.permission import Granted
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.reader import SourceReader
 from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
 from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Tally
+from isthmus.lane.silence import leave_appenders, leave_readers
 from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
@@ -50,7 +52,7 @@ class Engine:
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
     then settle for `settle_s` before they write. `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
-    it is not known; see `Writer`. `deadline` is a time of the monotonic clock after which nothing is sent.
+    it is not known; see `Writer`.
     """
 
     def __init__(
@@ -70,9 +72,9 @@ class Engine:
         self.link = link
         self.latency = [0] * BUCKETS
         self.room = Room(limits)
-        self.deadline: float | None = None
+        self._granted = Granted(is_given=writable)
+        self.may_send, self.may_write = self._granted.may_send, self._granted.may_write
         self._source, self._target = source, target
-        self._writable = writable
         self._abandoned = abandoned
         self._expiration_ms = expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
@@ -80,16 +82,13 @@ class Engine:
         self._detour = Detour(self, self._target_routes)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self._runs: dict[LaneKey, LaneRun] = {}
-        self._by_source: dict[tuple[str, int], LaneRun] = {}
+        self._former: dict[LaneKey, list[LaneRun]] = {}
         self._readers: dict[int, SourceReader] = {}
         self._appenders: dict[int, TargetAppender] = {}
         self._unrouted: set[LaneRun] = set()
         self._rerouting = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
         self.failure: BaseException | None = None
-
-    # What a lease does with it
 
     async def start(self, lanes: Iterable[Lane]) -> None:
         """Begin with these lanes; more may be added later."""
@@ -97,7 +96,7 @@ class Engine:
         self._spawn(self._resolver.run())
         self._spawn(self._route())
         self._spawn(self._keep_house())
-        if not self._writable:
+        if not self._granted.is_given:
             self._spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
@@ -112,18 +111,18 @@ class Engine:
                 self._appender(target.node_id)
 
     def add(self, lanes: Iterable[Lane]) -> None:
-        """Run more lanes; those that run already are not disturbed."""
+        """Run more lanes; those that run already are not disturbed. One that was removed waits for its former end."""
         for lane in lanes:
             if lane.key in self._runs and not self._runs[lane.key].is_over:
                 continue
             former = self._runs.get(lane.key)
-            # A lane that was removed and comes back may still have a request on its way.
-            unsettled = former is not None and (former.writer.in_flight or former.writer.abandoned)
-            writer = Writer(abandoned=self._abandoned or unsettled, expiration_ms=self._expiration_ms)
+            if former is not None:
+                self._former.setdefault(lane.key, []).append(former)
+                self._let_go(former)
+            writer = Writer(abandoned=self._abandoned, expiration_ms=self._expiration_ms)
             # One count, which takes in what is still answered to the former run.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
-            self._by_source[run.source] = run
             self._source_routes.watch([lane.source_topic])
             self._target_routes.watch([lane.target_topic])
             self._resolver.add(run)
@@ -134,43 +133,65 @@ class Engine:
             run = self._runs.get(key)
             if run is not None:
                 run.fail(LaneState.STOPPED, "stopped as asked")
-                self.stop_reading(run)
+                self._let_go(run)
 
-    def allow_writes(self, *, abandoned: bool | None = None, marks: Iterable[LaneMark] = ()) -> None:
-        """Writing is ours now (again). `abandoned` and `marks` tell how the owner before left the lanes, once heard."""
+    def allow_writes(self, *, abandoned: bool, marks: Iterable[LaneMark] = ()) -> None:
+        """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard."""
         for mark in marks:
             if (left := self._runs.get(LaneKey(mark.topic, mark.partition))) is not None:
                 left.left = mark
-        if abandoned is not None:
-            self._abandoned = abandoned
+        self._abandoned = abandoned
+        for run in self._all():
+            run.writer.abandoned = abandoned
+        self._granted.is_given = True
+        self._wake()
+
+    def write_until(self, moment: float | None) -> None:
+        """Nothing leaves from that moment (of the monotonic clock) on, `None` for never.
+
+        After a lapse, however short, places are looked up anew: others may have written.
+        """
+        had_lapsed, is_back = self._granted.has_lapsed, self._granted.renew(moment)
+        if had_lapsed or self._granted.has_lapsed:
+            self._call_back()
+        if is_back:
             for run in self._runs.values():
-                run.writer.abandoned = abandoned
-        self._writable = True
+                self._resolver.add(run)
+            self._wake()
+
+    def _wake(self) -> None:
         self._resolver.wake()
         for appender in self._appenders.values():
             appender.wake()
 
-    def forbid_writes(self) -> None:
-        """Send nothing more until `allow_writes`. Places are looked up anew then, as others may have written."""
-        if self._writable:
-            self._revoke()
-            for run in self._runs.values():
-                self._resolver.add(run)
-
-    def _revoke(self) -> None:
+    def _call_back(self) -> None:
         """Nothing of ours shall reach the target from now on, not even what is on its way."""
-        self._writable = False
         for appender in self._appenders.values():
             appender.revoke()
         self._target.revoke()
 
-    def may_write(self) -> bool:
-        """Whether a request may be made now; asked before every one."""
-        return not self._stopping and self.may_send()
+    def may_go_on(self, run: LaneRun) -> bool:
+        """Whether the slow path may make another request for the lane."""
+        return self.may_write() and run.is_placed and not run.is_over
 
-    def may_send(self) -> bool:
-        """Whether bytes may leave now, those of earlier requests too: a paused process may wake up much later."""
-        return self._writable and (self.deadline is None or time.monotonic() < self.deadline)
+    def is_alone(self, run: LaneRun) -> bool:
+        """Whether nothing that ran under the lane's key before writes any more."""
+        key = run.lane.key
+        if any(each.is_writing for each in self._former.get(key, ())):
+            return False
+        for each in self._former.pop(key, ()):
+            self._let_go(each)
+            run.writer.abandoned |= each.writer.abandoned
+        return True
+
+    def _let_go(self, run: LaneRun) -> None:
+        """The lane is over: nothing of it is read, and what was read makes room once nothing of it is on its way."""
+        self.stop_reading(run)
+        if not run.is_writing:
+            self._shrunk(run, run.read_from(run.read_offset))
+
+    def _all(self) -> list[LaneRun]:
+        return [*self._runs.values(), *chain.from_iterable(self._former.values())]
 
     def reports(self) -> list[LaneReport]:
         """Where every lane stands."""
@@ -183,17 +204,18 @@ class Engine:
     @property
     def is_clean(self) -> bool:
         """Whether no request of ours may still be on its way: the next owner need not settle."""
-        return not any(run.writer.in_flight or run.writer.abandoned for run in self._runs.values())
+        return not any(run.is_writing or run.writer.abandoned for run in self._all())
 
     async def stop(self, drain_s: float = 0.5) -> list[LaneReport]:
         """Send nothing new, wait at most `drain_s` for answers in flight, and close."""
-        self._stopping = True
+        self._granted.is_over = True
         deadline = time.monotonic() + drain_s
-        while any(run.writer.in_flight for run in self._runs.values()) and time.monotonic() < deadline:
+        while any(run.is_writing for run in self._all()) and time.monotonic() < deadline:
             await asyncio.sleep(_DRAIN_PAUSE_S)
-        self._revoke()
-        for run in self._runs.values():
-            if run.writer.in_flight:
+        self._granted.is_given = False
+        self._call_back()
+        for run in self._all():
+            if run.is_writing:
                 run.writer.abandon()
             run.fail(LaneState.STOPPED, "the lease has ended")
         for task in self._tasks:
@@ -268,7 +290,8 @@ class Engine:
         self._detour.forget(run)
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
             run.heal()
-        self._drop_written(run)
+        if run.written:
+            self._shrunk(run, run.take(run.written))
         head = run.pending[0].batch if run.pending else None
         begin = max(position, run.source_start)
         truncated_from = run.writer.truncated_from
@@ -286,15 +309,6 @@ class Engine:
 
     def _is_read(self, run: LaneRun) -> bool:
         return any(run in reader for reader in self._readers.values())
-
-    def _drop_written(self, run: LaneRun) -> None:
-        written = 0
-        for piece in run.pending:
-            if piece.batch.offset_end > run.writer.position:
-                break
-            written += 1
-        if written:
-            self._shrunk(run, run.take(written))
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
@@ -356,8 +370,6 @@ class Engine:
             run.is_busy = False
         self._offer(run)
 
-    # Tasks
-
     async def _keep_house(self) -> None:
         """Refresh what is known of both clusters now and then: lanes of a topic that is another one now are told."""
         while True:
@@ -368,23 +380,11 @@ class Engine:
                     for run in self._runs.values():
                         if not self._resolver.exists(run):
                             self.stop_reading(run)
-            await self._leave_silent_brokers()
-
-    async def _leave_silent_brokers(self) -> None:
-        """A frozen or cut-off leader does not say that it leads no more: others do."""
-        if any(reader.is_silent for reader in self._readers.values()):
-            await self._source_routes.refresh()
-            for reader in list(self._readers.values()):
-                for run in reader.leave(partial(self._has_moved, self._source_routes, reader.node_id)):
-                    self.reroute(run)
-        if any(appender.is_silent for appender in self._appenders.values()):
-            await self._target_routes.refresh()
-            for appender in self._appenders.values():
-                appender.leave(partial(self._has_moved, self._target_routes, appender.node_id))
-
-    def _has_moved(self, routes: Routes, node_id: int, run: LaneRun) -> bool:
-        leader = routes.leader(*(run.source if routes is self._source_routes else run.target))
-        return leader is not None and leader.node_id != node_id
+            for run in [each for each in self._runs.values() if each.is_over]:
+                self._let_go(run)
+            for run in await leave_readers(self._readers.values(), self._source_routes):
+                self.reroute(run)
+            await leave_appenders(self._appenders.values(), self._target_routes)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -396,4 +396,4 @@ class Engine:
         if not task.cancelled() and task.exception() is not None and self.failure is None:
             # A bug of ours: whoever runs the engine sees `failure` and ends it.
             self.failure = task.exception()
-            self._stopping = True
+            self._granted.is_over = True

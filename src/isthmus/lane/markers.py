@@ -43,12 +43,12 @@ class Marking(Protocol):
 
     producer: ProducerIdentity
 
-    def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
+    def may_go_on(self, run: LaneRun) -> bool: ...
 
 
 class Refused(Exception):
-    """The lane cannot go on; `state` and the reason were set on its run."""
+    """The lane cannot go on; `state` and the reason were set on its run, unless it may just not write any more."""
 
 
 class Markers:
@@ -75,14 +75,14 @@ class Markers:
         return self._are_allowed
 
     async def fill(self, run: LaneRun, end: int) -> None:
-        """Take the offsets up to `end`; fewer when writes are forbidden meanwhile."""
-        while run.writer.position < end and self._engine.may_write():
+        """Take the offsets up to `end`; fewer when the lane may not write any more."""
+        while run.writer.position < end and self._engine.may_go_on(run):
             await self.write(run, min(end - run.writer.position, AT_ONCE), commit=False)
 
     async def write(self, run: LaneRun, count: int, *, commit: bool) -> None:
         """Append `count` control records that belong to no transaction: they take offsets and nobody sees them.
 
-        Fewer when writes are forbidden meanwhile.
+        Fewer when the lane may not write any more.
         """
         if await self.are_allowed(run):
             producer_id = self._engine.producer.marker_producer_id
@@ -91,7 +91,7 @@ class Markers:
             await self._append(run, ids, commit=commit)
             return
         end = run.writer.position + count
-        while run.writer.position < end and self._engine.may_write():
+        while run.writer.position < end and self._engine.may_go_on(run):
             transaction = await self._aborts.find(run, NO_PRODUCER, may_be_alone=False)
             await self._aborts.open(run, transaction)
             await self.end(run, NO_PRODUCER, transaction, commit=commit)
@@ -109,6 +109,7 @@ class Markers:
             await self._append(run, [transaction.producer_id], commit=commit)
             transaction.is_open = False
             return
+        self._check(run)
         end = run.writer.position + 1
         run.ending.add(source_producer_id)
         with _in_doubt(run):
@@ -127,6 +128,7 @@ class Markers:
     async def _append(self, run: LaneRun, producer_ids: Sequence[int], *, commit: bool) -> None:
         _, connection = await self._routes.reach(*run.target)
         count = len(producer_ids)
+        self._check(run)
         with _in_doubt(run):
             code = await self._post(connection, run.target, producer_ids, commit=commit)
             if code in codes.AUTHORIZATION:
@@ -182,6 +184,10 @@ class Markers:
             f"the end of a transaction did not reach {run.lane.key} in {_ARRIVAL_S:g} s",
             cluster=self._routes.client.cluster.alias,
         )
+
+    def _check(self, run: LaneRun) -> None:
+        if not self._engine.may_go_on(run):
+            raise Refused
 
     def _doubled(self, run: LaneRun, log_end: int, end: int) -> None:
         run.writer.refused()

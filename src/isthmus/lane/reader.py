@@ -58,7 +58,7 @@ class SourceReader:
         self._response_bytes = RESPONSE_BYTES
 
     def __contains__(self, run: LaneRun) -> bool:
-        return run.source in self._lanes
+        return self._lanes.get(run.source) is run
 
     def add(self, run: LaneRun, leader_epoch: int) -> None:
         """Read a lane from its `read_offset` on; also called when that offset or the epoch has changed."""

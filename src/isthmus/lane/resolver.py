@@ -38,6 +38,7 @@ class Placing(Protocol):
     producer: ProducerIdentity
 
     def may_write(self) -> bool: ...
+    def is_alone(self, run: LaneRun) -> bool: ...
     def place(self, run: LaneRun) -> None: ...
 
 
@@ -85,7 +86,7 @@ class Resolver:
             for run in due:
                 del self._due[run]
             # While an answer is awaited the log moves under us, and the lane with it.
-            waiting = [run for run in due if run.writer.in_flight or run.is_busy]
+            waiting = [run for run in due if run.is_writing or not self._engine.is_alone(run)]
             for run in waiting:
                 self.add(run, RETRY_S / 10)
             await self._resolve([run for run in due if run not in waiting])
@@ -123,6 +124,9 @@ class Resolver:
                 self._unanswered(run, seen, limit)
         believed = set(await self._tails.check(ready))
         for run in ready:
+            if run in self._due:
+                # Its place came into doubt while it was looked at: what was seen may be out of date.
+                continue
             if run in believed:
                 self._decide(run)
             else:

@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from isthmus.lane.pieces import Piece
 from isthmus.lane.writer import Writer
@@ -110,6 +111,11 @@ class LaneRun:
         return state is not LaneState.ACTIVE and (state.is_terminal or state is LaneState.STOPPED)
 
     @property
+    def is_writing(self) -> bool:
+        """Whether something of the lane is on its way, or the slow path has it."""
+        return self.is_busy or self.writer.in_flight
+
+    @property
     def gap_end(self) -> int:
         """Where the last gap ends that the lane may pass, -1 without one."""
         return self.gaps[-1].offset_end if self.gaps else -1
@@ -127,6 +133,12 @@ class LaneRun:
             self.read_epoch = batch.leader_epoch
         self.pending_bytes += size
         return size
+
+    @property
+    def written(self) -> int:
+        """How many of the first pending pieces the target's log already has."""
+        position = self.writer.position
+        return sum(1 for _ in takewhile(lambda piece: piece.batch.offset_end <= position, self.pending))
 
     def take(self, pieces: int) -> int:
         """Drop the first `pieces` pending pieces: they are durable. Returns their size in bytes."""

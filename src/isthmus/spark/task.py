@@ -76,7 +76,6 @@ class LeaseTask:
         self._tenure = Tenure(spec, time.monotonic())
         self._telling = Telling()
         self._has_written = False
-        self._is_forbidden = False
         self._has_ended = asyncio.Event()
         self._must_announce = asyncio.Event()
         self._must_announce.set()
@@ -97,7 +96,7 @@ class LeaseTask:
                 writable=False,
                 expiration_ms=context.expiration_ms,
             )
-            self._engine.deadline = self._tenure.write_until
+            self._engine.write_until(self._tenure.write_until)
             self._lanes = dict(self._tenure.lanes)
             self._tail = LedgerTail(target, position=self._spec.ledger_position, topic_id=self._spec.ledger_topic_id)
             # Progress may take long to write, and must not stand before the release.
@@ -231,19 +230,14 @@ class LeaseTask:
         """Do what the rules say now."""
         now = time.monotonic()
         tenure, engine = self._tenure, self._engine
-        engine.deadline = tenure.write_until
         if tenure.ending(now) is not None or engine.failure is not None:
+            # Nor is its time renewed: it may have been revoked.
             self._has_ended.set()
-        elif not self._has_written:
-            if tenure.is_admitted:
+        else:
+            engine.write_until(tenure.write_until)
+            if not self._has_written and tenure.is_admitted:
                 self._has_written = True
                 engine.allow_writes(abandoned=not tenure.is_clean, marks=tenure.marks)
-        elif (now >= tenure.write_until) != self._is_forbidden:
-            self._is_forbidden = not self._is_forbidden
-            if self._is_forbidden:
-                engine.forbid_writes()
-            else:
-                engine.allow_writes()
         self._take_lanes()
 
     def _take_lanes(self) -> None:

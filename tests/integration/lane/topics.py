@@ -188,8 +188,8 @@ def flush(writing: Producer) -> None:
     assert writing.flush(_TERM_S) == 0, "records were not delivered"
 
 
-def fill(cluster: Brokers, name: str, offsets: int) -> None:
-    """Write that many records fast; they are meant to be deleted."""
+def fill(cluster: Brokers, name: str, offsets: int, *, behind: int = 0) -> None:
+    """Write that many records fast, from offset `behind` on; they are meant to be deleted."""
 
     async def scenario() -> None:
         async with Client(as_admin(cluster)) as client:
@@ -201,7 +201,7 @@ def fill(cluster: Brokers, name: str, offsets: int) -> None:
                 header = stamp(batch, -1, -1, -1)
                 append = Append(name, topic.topic_id, 0, header, batch.view[HEADER_BYTES:])
                 answers, _ = await post(connection, [append], version=version, timeout_ms=10_000, timeout_s=_TERM_S)
-                assert [answer.base_offset for answer in answers.values()] == [begin]
+                assert [answer.base_offset for answer in answers.values()] == [behind + begin]
 
     asyncio.run(scenario())
 

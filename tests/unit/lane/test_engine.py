@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 
 import pytest
@@ -15,6 +16,7 @@ from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.link import Limits
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Fetched
@@ -36,6 +38,7 @@ def written(engine: Engine) -> LaneRun:
     run.is_placed, run.state = True, LaneState.ACTIVE
     run.read_from(0)
     run.offer(iter([Piece(batch, is_plain=True, is_aborted=False)]))
+    run.writer.sent(1)
     return run
 
 
@@ -77,5 +80,94 @@ def test_a_lane_that_comes_back_goes_on_counting() -> None:
             (report,) = engine.reports()
             assert (again is former, report.state, report.records) == (False, LaneState.ACTIVE, 2)
             assert report.size_bytes > 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("state", [LaneState.STOPPED, LaneState.FOREIGN_WRITE])
+def test_what_a_lane_had_read_makes_room_when_it_is_over(state: LaneState) -> None:
+    """Bytes of a lane that was removed or has ended do not count against the limit, once nothing of it is in flight."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            limits = Limits(bytes_in_flight=1)
+            engine = Engine(source=client, target=client, producer=producer, link="link", limits=limits)
+            run = written(engine)
+            engine.received(run, run.pending_bytes)
+            if state is LaneState.STOPPED:
+                engine.remove([LANE.key])
+            else:
+                run.fail(state, "somebody else writes")
+            waiting = asyncio.create_task(engine.room.wait())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            engine._spawn(engine._keep_house())
+            run.writer.answered(codes.UNKNOWN_TOPIC_ID, -1)
+            await asyncio.wait_for(waiting, 60)
+            assert run.pending_bytes == 0
+            await engine.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_that_is_removed_makes_room_at_once() -> None:
+    """A paused topic with a backlog does not stall the other lanes of its lease."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(
+                source=client, target=client, producer=producer, link="link", limits=Limits(bytes_in_flight=1)
+            )
+            run = written(engine)
+            engine.received(run, run.pending_bytes)
+            run.writer.refused()
+            engine.remove([LANE.key])
+            waiting = asyncio.create_task(engine.room.wait())
+            await asyncio.sleep(0)
+            assert waiting.done()
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_that_comes_back_waits_for_its_former_end() -> None:
+    """While something of the former run is on its way the log moves; how that went is then the next one's to know."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link", abandoned=False)
+            former = written(engine)
+            engine.remove([LANE.key])
+            engine.add([LANE])
+            run = engine._runs[LANE.key]
+            assert (engine.is_alone(run), engine.is_clean) == (False, False)
+            former.writer.abandon()
+            assert (engine.is_alone(run), run.writer.abandoned, engine.is_clean) == (True, True, False)
+            run.writer.abandoned = False
+            assert (engine.is_alone(run), run.writer.abandoned, engine.is_clean) == (True, False, True)
+
+    asyncio.run(scenario())
+
+
+def test_a_lapse_nobody_noticed_is_followed_by_a_look() -> None:
+    """However short writing was not allowed, places are looked up anew when it is: others may have written."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            run = written(engine)
+            engine.write_until(time.monotonic() + 60)
+            assert (run.is_placed, engine.may_go_on(run)) == (True, True)
+            engine.write_until(0.0)
+            assert (run.is_placed, engine.may_send()) == (True, False)
+            engine.write_until(None)
+            assert (run.is_placed, engine.may_send(), engine.may_go_on(run)) == (False, True, False)
 
     asyncio.run(scenario())

@@ -36,6 +36,9 @@ class Placed:
     def may_write(self) -> bool:
         return self._is_allowed
 
+    def is_alone(self, run: LaneRun) -> bool:
+        return True
+
     def place(self, run: LaneRun) -> None:
         raise AssertionError(f"{run.lane.key} is placed")
 

@@ -20,6 +20,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
 from isthmus.spark.progress import Progress
 from isthmus.spark.telling import Telling
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 LANES: Final = {
@@ -97,15 +98,17 @@ class Lease:
     def send(self, key: LaneKey, records: int) -> None:
         """A batch of the lane is on its way."""
         run = self.engine._runs[key]
-        run.read_offset = max(run.read_offset, 0)
+        run.read_offset, run.writer.position = max(run.read_offset, 0), max(run.writer.position, 0)
         batch = encode([Record(run.read_offset + n, 1, None, b"v", []) for n in range(records)], 0)
         run.offer(iter([Piece(batch, is_plain=True, is_aborted=False)]))
+        run.writer.sent(records)
         self.flying.append((run, records))
 
     def answer(self) -> int:
         """All that was sent is durable; how many records."""
         answered = sum(records for _, records in self.flying)
         for run, records in self.flying:
+            run.writer.answered(codes.NONE, run.writer.position)
             self.engine.advanced(run, 1, records)
         self.flying.clear()
         return answered

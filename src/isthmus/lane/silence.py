@@ -1,0 +1,40 @@
+"""A frozen or cut-off leader does not say that it leads no more: others do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from isthmus.lane.appender import TargetAppender
+from isthmus.lane.reader import SourceReader
+from isthmus.lane.routes import Leader, Routes
+from isthmus.lane.run import LaneRun
+
+
+async def leave_readers(readers: Collection[SourceReader], routes: Routes) -> list[LaneRun]:
+    """Stop reading from silent source brokers what others lead now; those lanes have to be read there."""
+    if not any(reader.is_silent for reader in readers):
+        return []
+    await routes.refresh()
+
+    def has_moved(node_id: int, run: LaneRun) -> bool:
+        return _is_led_by_another(routes.leader(*run.source), node_id)
+
+    return [run for reader in list(readers) for run in reader.leave(partial(has_moved, reader.node_id))]
+
+
+async def leave_appenders(appenders: Collection[TargetAppender], routes: Routes) -> None:
+    """Give up requests to silent target brokers where others lead now."""
+    if not any(appender.is_silent for appender in appenders):
+        return
+    await routes.refresh()
+
+    def has_moved(node_id: int, run: LaneRun) -> bool:
+        return _is_led_by_another(routes.leader(*run.target), node_id)
+
+    for appender in list(appenders):
+        appender.leave(partial(has_moved, appender.node_id))
+
+
+def _is_led_by_another(leader: Leader | None, node_id: int) -> bool:
+    return leader is not None and leader.node_id != node_id
