@@ -243,12 +243,14 @@ class Resolver:
         elif left is not None and position <= left.position:
             run.read_offset, run.read_epoch = left.position, left.source_epoch
         run.is_known = is_left_at(left, position)
-        run.tail_check = first_check(left, position, is_in_order=not was_abandoned)
+        run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
 
     def _decide(self, run: LaneRun) -> None:
         position = run.writer.position
         sight = sight_of(run, self._target.client.cluster)
         if sight.is_beyond:
+            # There was nothing to compare the end with: if the source gets that far, there is.
+            run.tail_check = TailCheck.CONTENT
             self._doubts[run] = self._doubts.get(run, 0) + 1
             if self._doubts[run] < LOOKS:
                 run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")

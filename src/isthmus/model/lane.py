@@ -98,7 +98,8 @@ class Lane:
 
     `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
-    `continues_after_gap`: record a data gap and go on.
+    `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else seemed to have written
+    to the target: with every one the lane looks at its log anew.
     """
 
     source_topic: str
@@ -110,6 +111,7 @@ class Lane:
     is_compacted: bool = False
     holes_max: int = 1_000_000
     continues_after_gap: bool = False
+    doubts: int = 0
 
     @property
     def key(self) -> LaneKey:

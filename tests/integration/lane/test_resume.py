@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from isthmus.lane import resolver
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are, caught_up
@@ -103,6 +104,30 @@ def test_foreign_records(mirror: Mirror, topic: TopicNamer, chance: random.Rando
 
     assert report.problem is not None
     assert "Deny WRITE" in report.problem.hint
+    assert oracle.ends(mirror.target.admin_bootstrap_servers, name) == before
+
+
+def test_foreign_records_the_source_does_not_reach_yet(
+    mirror: Mirror, topic: TopicNamer, chance: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end that could not be compared, as the source had nothing there, is compared when the source gets that far."""
+    monkeypatch.setattr(resolver, "LOOKS", 10_000)
+    monkeypatch.setattr(resolver, "DOUBT_S", 0.05)
+    name = topic("foreign")
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.produce(mirror.source, name, topics.some(20, chance))
+    mirror.copy(name)
+    topics.produce(mirror.target, name, topics.some(5, chance))
+    before = oracle.ends(mirror.target.admin_bootstrap_servers, name)
+
+    async def scenario() -> None:
+        async with mirror.running(name) as running:
+            await running.until(all_are(LaneState.SOURCE_UNAVAILABLE))
+            topics.produce(mirror.source, name, topics.some(10, chance))
+            await running.until(all_are(LaneState.FOREIGN_WRITE), may_end=True)
+
+    asyncio.run(scenario())
+
     assert oracle.ends(mirror.target.admin_bootstrap_servers, name) == before
 
 
