@@ -1,48 +1,103 @@
 """Looks for records in mirrored logs that Isthmus did not write.
 
 A lane that writes finds them itself, as every answer tells the offset. This finds them where a lane
-is idle.
+is idle: its log ends behind what the lane knows of. What it finds is for the lane to confirm, which
+looks at its log anew; should the end be the lane's own work after all, it goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from isthmus.cluster.offsets import LogRange
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.remedies import Extent, keep_or_delete
+from isthmus.wire.offsets import PartitionKey
+
+
+class Told(NamedTuple):
+    """What a lane reported last. Its task had heard the controller's `beat` by then; -1 where that is not known."""
+
+    report: LaneReport
+    beat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Somebody else seems to have written to a target partition: a log that ends at `end` or behind it."""
+
+    topic_id: uuid.UUID
+    end: int
+    problem: Problem
+
+
+class _Suspicion(NamedTuple):
+    """A log that ended at `end`, ahead of its lane. `beat` is the last that was made by the newest look.
+
+    `is_confirmed`: the lane was still there when it had heard of a later beat than that of the look before.
+    """
+
+    end: int
+    beat: int
+    is_confirmed: bool = False
 
 
 class Audit:
-    """Holds the ends of target logs against what lanes report, again and again.
+    """Holds the ends of target logs against what lanes report, again and again. `found` is what stands of it.
 
-    One look proves nothing, as a lane's report may be older than the log's end. Two do, when the
-    lane has since reported and still stands before the end that was seen first.
+    One look proves nothing, as a report may be older than the log's end, however late it is heard: its
+    task may have been frozen, or the ledger. So a lane is held against the end that was seen only if it
+    reported when it had heard a beat that the controller made after that. And again after another look:
+    from one to the next no lane waits for an answer to what it wrote, and still calls itself active.
     """
 
     def __init__(self, target: Cluster) -> None:
+        self.found: dict[LaneKey, Find] = {}
         self._target = target
-        self._suspected: dict[LaneKey, int] = {}
+        self._suspected: dict[LaneKey, _Suspicion] = {}
+        self._doubts: Counter[LaneKey] = Counter()
 
     def look(
-        self, target_ranges: Mapping[tuple[str, int], LogRange], reports: Mapping[LaneKey, LaneReport]
-    ) -> dict[LaneKey, Problem]:
-        """The partitions somebody else has written to. Call it when every lane has reported anew."""
-        found: dict[LaneKey, Problem] = {}
-        suspected: dict[LaneKey, int] = {}
-        for key, log in target_ranges.items():
-            lane = LaneKey(*key)
-            report = reports.get(lane)
-            if report is None or report.state is not LaneState.ACTIVE or report.position < 0:
+        self, lanes: Iterable[Lane], logs: Mapping[PartitionKey, LogRange], told: Mapping[LaneKey, Told], beat: int
+    ) -> None:
+        """Hold what was told by now against logs read before; `beat` is the last that was made by now."""
+        suspected: dict[LaneKey, _Suspicion] = {}
+        for lane in lanes:
+            key, log, known = lane.key, logs.get((lane.target_topic, lane.partition)), told.get(lane.key)
+            if log is None or known is None or known.report.state is not LaneState.ACTIVE or known.report.position < 0:
                 continue
-            if log.end > report.position:
-                end = min(self._suspected.get(lane, log.end), log.end)
-                suspected[lane] = end
-                if lane in self._suspected and report.position < end:
-                    found[lane] = _problem(lane, self._target, report.position, log.end)
-        self._suspected = suspected
-        return found
+            before, position = self._suspected.get(key, _Suspicion(log.end, beat)), known.report.position
+            end = min(before.end, log.end)
+            if known.beat <= before.beat:
+                suspected[key] = before
+            elif position >= end:
+                suspected[key] = _Suspicion(log.end, beat)
+            elif not before.is_confirmed:
+                suspected[key] = _Suspicion(end, beat, is_confirmed=True)
+            elif key not in self.found:
+                self._doubts[key] += 1
+                self.found[key] = Find(lane.target_topic_id, end, _problem(key, self._target, position, log.end))
+        self._suspected = {key: each for key, each in suspected.items() if told[key].report.position < each.end}
+
+    def review(self, lanes: Iterable[Lane], told: Mapping[LaneKey, Told]) -> None:
+        """Take back what lanes have explained since: they are at the end that was seen, or their topic is another."""
+        running = {lane.key: lane for lane in lanes}
+        for key, find in list(self.found.items()):
+            lane, known = running.get(key), told.get(key)
+            is_sound = (
+                known is not None and known.report.state is LaneState.ACTIVE and known.report.position >= find.end
+            )
+            if is_sound or lane is None or lane.target_topic_id != find.topic_id:
+                del self.found[key]
+
+    def doubted(self, lane: Lane) -> Lane:
+        """The lane as it is to run: given anew with every find, so that it looks at its target's log itself."""
+        return replace(lane, doubts=self._doubts[lane.key]) if lane.key in self._doubts else lane
 
 
 def _problem(lane: LaneKey, target: Cluster, position: int, end: int) -> Problem:

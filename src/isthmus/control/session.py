@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.audit import Audit
+from isthmus.control.audit import Audit, Told
 from isthmus.control.claims import Claims
+from isthmus.control.endings import ended_partitions
 from isthmus.control.goal import Arrival, Goal
 from isthmus.control.groups.loop import GroupLoop
 from isthmus.control.observation import problem_of
@@ -22,7 +23,14 @@ from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.control.roster import Roster
 from isthmus.control.workers import Workers
 from isthmus.errors import ClusterError, IsthmusError
-from isthmus.ledger.documents import ControllerDocument, Document, GapDocument, PauseDocument, TopicDocument
+from isthmus.ledger.documents import (
+    ControllerDocument,
+    Document,
+    GapDocument,
+    PauseDocument,
+    ProgressDocument,
+    TopicDocument,
+)
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
@@ -82,7 +90,6 @@ class Session:
         self._groups_pass: int | None = None
         self._groups = GroupLoop(link, source, target, ledger) if link.groups.is_configured else None
         self._scheduler: LeaseScheduler | None = None
-        self._foreign: dict[LaneKey, Problem] = {}
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle_ends: dict[LaneKey, int] = {}
         self._stirred = asyncio.Event()
@@ -142,6 +149,7 @@ class Session:
                 await self._remember_groups()
                 with contextlib.suppress(IsthmusError, TimeoutError):
                     async with asyncio.timeout(_FAREWELL_S):
+                        await self._write_states()
                         await self._write_gaps()
                 await self._say_ended()
             follow.cancel()
@@ -149,16 +157,20 @@ class Session:
 
     def reports(self) -> dict[LaneKey, LaneReport]:
         """What was last reported of every lane, those that may not run now included."""
-        if self._scheduler is not None:
-            self._known.update((report.key, report) for report in self._scheduler.reports())
-        reports = dict(self._known)
-        for key, problem in self._foreign.items():
+        reports = dict(self._heard())
+        for key, find in self._audit.found.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
-            reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=problem)
+            reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=find.problem)
         for key, end in self._idle_ends.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             reports[key] = replace(report, source_end=max(report.source_end, end))
         return reports
+
+    def _heard(self) -> Mapping[LaneKey, LaneReport]:
+        """What the lanes said themselves."""
+        if self._scheduler is not None:
+            self._known.update((report.key, report) for report in self._scheduler.reports())
+        return self._known
 
     @property
     def idle(self) -> frozenset[LaneKey]:
@@ -182,6 +194,7 @@ class Session:
         await self._roster.settle()
         if not self._has_carried_groups():
             return Arrival.UNDER_WAY
+        await self._write_states()
         await self._write_gaps()
         if self._groups is not None:
             await self._groups.remember()
@@ -215,7 +228,7 @@ class Session:
         targets = (await log_ranges(self._target, [target for _, target in idle.values()])).values
         sources = (await log_ranges(self._source, [source for source, _ in idle.values()])).values
         self._idle_ends = {key: sources[source].stable_end for key, (source, _) in idle.items() if source in sources}
-        return not self._foreign and all(
+        return not self._audit.found and all(
             key in self._idle_ends and target in targets and targets[target].end >= self._idle_ends[key]
             for key, (_, target) in idle.items()
         )
@@ -237,11 +250,8 @@ class Session:
 
     def _runnable(self) -> list[Lane]:
         paused = self.paused
-        return [
-            lane
-            for lane in self._roster.lanes
-            if not paused & {None, lane.target_topic} and lane.key not in self._foreign
-        ]
+        lanes = (lane for lane in self._roster.lanes if not paused & {None, lane.target_topic})
+        return [self._audit.doubted(lane) for lane in lanes]
 
     def _assign(self) -> None:
         if self._scheduler is not None:
@@ -279,9 +289,9 @@ class Session:
         while True:
             try:
                 await self._roster.refresh()
+                await self._audit_when_due()
                 await self._write_states()
                 await self._write_gaps()
-                await self._audit_when_due()
                 await self._measure_idle()
             except ClusterError as error:
                 self._away = problem_of(error)
@@ -294,20 +304,26 @@ class Session:
             self._stirred.clear()
 
     async def _audit_when_due(self) -> None:
-        if self._ledger.problem is not None:
-            # Lanes cannot report now: nothing may be concluded from what they last said.
-            self._audit = Audit(self._link.target)
-        elif time.monotonic() - self._audited_at > AUDIT_S:
+        self._audit.review(self._roster.lanes, self._told())
+        if time.monotonic() - self._audited_at > AUDIT_S:
             self._audited_at = time.monotonic()
-            partitions = [(lane.target_topic, lane.partition) for lane in self._runnable()]
-            ranges = await log_ranges(self._target, partitions)
-            self._foreign.update(self._audit.look(ranges.values, self.reports()))
+            lanes = self._runnable()
+            ranges = await log_ranges(self._target, [(lane.target_topic, lane.partition) for lane in lanes])
+            # The logs first: what is told by now, and what is said from now on, is later.
+            self._audit.look(lanes, ranges.values, self._told(), self._ledger.beat)
+
+    def _told(self) -> dict[LaneKey, Told]:
+        beats = self._progress.beats
+        return {key: Told(report, beats.get(key, -1)) for key, report in self._heard().items()}
 
     # The ledger
 
     def _hear(self, key: str, document: Document | None) -> None:
         if key.startswith(f"{PauseDocument.KIND}/"):
             self._assign()
+        elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
+            # Groups shall not be carried onto what is no mirror any more.
+            self._stirred.set()
 
     async def _say_ended(self) -> None:
         """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""
@@ -354,19 +370,18 @@ class Session:
             await self._ledger.write(*new)
 
     async def _write_states(self) -> None:
-        """Tell in the ledger which topics are refused and why, so that `status` can show it."""
+        """Tell in the ledger what is refused or has ended and why: for `status`, and for whoever carries groups."""
         recorded = recorded_topics(self._link.name, self._ledger.documents)
         nobody = TopicIds(source=NO_TOPIC_ID, target=NO_TOPIC_ID)
-        changed = []
+        changed, reports = [], self.reports()
         for topic in () if self.plan is None else self.plan.topics:
             state, problem = LaneState.ACTIVE, None
-            foreign = [self._foreign[key] for key in self._foreign if key.topic == topic.topic]
             if topic.reasons:
                 state, problem = topic.state, topic.reasons[0]
-            elif foreign:
-                state, problem = LaneState.FOREIGN_WRITE, foreign[0]
             document = self._document(topic.topic, recorded.get(topic.topic, nobody), state, problem)
             known = self._ledger.documents.get(document.key)
+            before = known.ended if isinstance(known, TopicDocument) else ()
+            document = replace(document, ended=ended_partitions(topic, before, reports))
             if document != known and (known is not None or topic.reasons):
                 changed.append(document)
         if changed:

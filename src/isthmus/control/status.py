@@ -21,7 +21,7 @@ from isthmus.control.observation import problem_of
 from isthmus.control.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.control.recollection import Recollection, now_ms, recollect
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents import TopicDocument
+from isthmus.ledger.documents import EndedPartition, TopicDocument
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.link import Link
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
@@ -87,6 +87,7 @@ class _Reading:
     source: _Side = field(default_factory=_Side)
     target: _Side = field(default_factory=_Side)
     recorded: Mapping[str, TopicDocument] = field(default_factory=dict)
+    ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
     paused: frozenset[str | None] = frozenset()
     controller: ControllerState = ControllerState.UNKNOWN
@@ -131,6 +132,7 @@ class _Reading:
             return
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
+        self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
         self.controller = self.known.controller_state(now_ms())
         document = self.known.controller
         if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
@@ -256,10 +258,13 @@ def _topic(reading: _Reading, name: str, partitions: list[PartitionProgress]) ->
 
 def _partition(reading: _Reading, before: _Reading | None, key: PartitionKey, ends: _Ends) -> PartitionProgress:
     lane, known = LaneKey(*key), reading.known
-    report = known.reports.get(lane)
-    state = lane_state(_evidence(reading, key[0], report))
-    is_reported = report is not None and state is report.state
     now, moment_ms = time.monotonic(), now_ms()
+    report: LaneReport | EndedPartition | None = known.reports.get(lane)
+    told_age_s = known.report_age_s(lane, moment_ms)
+    if lane in reading.ended:
+        report, told_age_s = reading.ended[lane], known.document_age_s(reading.recorded[key[0]], moment_ms)
+    state = lane_state(_evidence(reading, key[0], report))
+    is_reported = report is not None and state == report.state
     source = reading.source.ranges.get(key)
     return PartitionProgress(
         topic=key[0],
@@ -272,21 +277,22 @@ def _partition(reading: _Reading, before: _Reading | None, key: PartitionKey, en
         records_per_s=_rate(reading, before, key),
         problem=report.problem if is_reported and report is not None else None,
         gaps=reading.gaps.get(lane, ()),
-        state_age_s=(known.report_age_s(lane, moment_ms) or 0.0) if is_reported else 0.0,
+        state_age_s=(told_age_s or 0.0) if is_reported else 0.0,
         source_age_s=max(now - ends.source.seen_at, 0.0),
         target_age_s=max(now - ends.target.seen_at, 0.0),
     )
 
 
-def _evidence(reading: _Reading, topic: str, report: LaneReport | None) -> LaneEvidence:
+def _evidence(reading: _Reading, topic: str, report: LaneReport | EndedPartition | None) -> LaneEvidence:
+    reported = None if report is None else LaneState(report.state)
     return LaneEvidence(
         controller=reading.controller,
-        ended=report.state if report is not None and report.state.is_terminal else None,
+        ended=reported if reported is not None and reported.is_terminal else None,
         is_paused=bool(reading.paused & {None, topic}),
         source_is_away=reading.source.is_away,
         target_is_away=reading.target.is_away,
         is_at_source=reading.source.has(topic),
-        reported=None if report is None else report.state,
+        reported=reported,
     )
 
 

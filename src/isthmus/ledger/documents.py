@@ -59,8 +59,20 @@ class LinkDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedPartition:
+    """A partition whose lane waits for an operator, with its state and the reason."""
+
+    partition: int
+    state: str
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDocument(Document):
-    """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none."""
+    """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none.
+
+    `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
+    """
 
     KIND: ClassVar[str] = "topic"
 
@@ -70,6 +82,7 @@ class TopicDocument(Document):
     target_topic_id: uuid.UUID
     state: str
     problem: Problem | None = None
+    ended: tuple[EndedPartition, ...] = ()
 
     def _path(self) -> tuple[str, ...]:
         return (self.target_topic,)
@@ -210,7 +223,8 @@ class TaskDocument(Document):
 class ProgressDocument(Document):
     """Where the lanes of a lease stand: those that moved since its last document, now and then all (`is_full`).
 
-    `latency` holds the pairs (bucket, count) of the lease's histogram so far, without the empty buckets.
+    `latency` holds the pairs (bucket, count) of the lease's histogram so far, without the empty buckets. `beat` is the
+    newest of the controller's that the task had heard when it made the document.
     """
 
     KIND: ClassVar[str] = "progress"
@@ -223,6 +237,7 @@ class ProgressDocument(Document):
     latency: tuple[tuple[int, int], ...] = ()
     cpu_s: float = 0.0
     memory_bytes: int = 0
+    beat: int = -1
 
     def _path(self) -> tuple[str, ...]:
         return (str(self.slot),)

@@ -104,6 +104,11 @@ class LinkLedger:
         return self._writer.generation
 
     @property
+    def beat(self) -> int:
+        """The last beat that was made; what is made from now on is later."""
+        return self._beat
+
+    @property
     def tail(self) -> LedgerTail:
         """How far the ledger was read, and which topic it is: where a task begins to read."""
         return self._tail

@@ -31,6 +31,8 @@ class Standing(enum.StrEnum):
     """Somebody else moved the target's position, and the source's has not changed since."""
     NOT_MIRRORED = "NOT_MIRRORED"
     """The link does not mirror the topic."""
+    MIRROR_ENDED = "MIRROR_ENDED"
+    """The partition at the target is no copy of the source's any more."""
     GONE_AT_SOURCE = "GONE_AT_SOURCE"
     """The source has no such group any more."""
     NOT_AUTHORIZED = "NOT_AUTHORIZED"

@@ -319,7 +319,8 @@ class LeaseScheduler:
                     latency = [0] * BUCKETS
                     for bucket, count in document.latency:
                         latency[bucket] = count
-                    self._progress.take(slot, document.generation, document.reports, latency, time.monotonic())
+                    now = time.monotonic()
+                    self._progress.take(slot, document.generation, document.reports, latency, now, beat=document.beat)
                     self._park(document.reports)
 
     def _is_ours(self, slot: int, controller: int) -> bool:

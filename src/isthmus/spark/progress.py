@@ -31,12 +31,14 @@ class _Lease:
 class Progress:
     """What a link has done since its run began, whichever sessions and leases did it: no count ever goes back.
 
-    The leases of a session are told apart by slot and generation; `begin` when there is another session.
+    The leases of a session are told apart by slot and generation; `begin` when there is another session. `beats` are
+    the newest of the controller that tasks had heard when they made the newest report of a lane, where that is known.
     """
 
     def __init__(self) -> None:
         self._reports: dict[LaneKey, LaneReport] = {}
         self._heard: dict[LaneKey, float] = {}
+        self.beats: dict[LaneKey, int] = {}
         self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._totals: dict[LaneKey, Count] = {}
@@ -52,6 +54,7 @@ class Progress:
             self._add(lease)
         self._leases.clear()
         self._reports.clear()
+        self.beats.clear()
 
     def reports(self) -> list[LaneReport]:
         """The newest report of each lane, counting from the beginning of the run."""
@@ -101,7 +104,14 @@ class Progress:
         return self._loads.get(key, 0.0)
 
     def take(
-        self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
+        self,
+        slot: int,
+        generation: int,
+        reports: Iterable[LaneReport],
+        latency: Sequence[int],
+        now: float,
+        *,
+        beat: int = -1,
     ) -> None:
         """What a running lease reports: its counts since it began."""
         self._told = self._counts = None
@@ -109,7 +119,7 @@ class Progress:
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
             self._heard[report.key] = now
-            self._show(report)
+            self._show(report, beat)
         lease.latency = latency
         self._measure(lease, now)
 
@@ -122,7 +132,7 @@ class Progress:
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
             self._heard[report.key] = now
-            self._show(report)
+            self._show(report, -1)
         self._measure(lease, now)
         lease.latency = latency or lease.latency
         self._add(lease)
@@ -138,7 +148,9 @@ class Progress:
             if self._reports.pop(key, None) is not None:
                 self._told = None
 
-    def _show(self, report: LaneReport) -> None:
+    def _show(self, report: LaneReport, beat: int) -> None:
+        # What a lease says of a lane it has given up may come later than what the next one says, and be older.
+        self.beats[report.key] = -1 if report.state is LaneState.STOPPED else beat
         known = self._reports.get(report.key)
         if report.state is LaneState.STOPPED:
             if known is not None:

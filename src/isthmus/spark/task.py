@@ -279,6 +279,7 @@ class LeaseTask:
             latency=tuple((bucket, count) for bucket, count in enumerate(self._engine.latency) if count),
             cpu_s=time.process_time(),
             memory_bytes=memory_bytes(),
+            beat=self._tenure.beat,
         )
 
 

@@ -24,7 +24,10 @@ DRAIN_S: Final = 0.5
 
 
 class Tenure:
-    """One lease as its task sees it. All times are of the monotonic clock, in seconds; `now` is when it began."""
+    """One lease as its task sees it. All times are of the monotonic clock, in seconds; `now` is when it began.
+
+    `beat` is the newest of its controller's that was heard.
+    """
 
     def __init__(self, spec: LeaseSpec, now: float) -> None:
         self.spec = spec
@@ -38,7 +41,7 @@ class Tenure:
         self._announced_at: int | None = None
         self._known_at: float | None = None
         self._position = spec.ledger_position
-        self._beat = -1
+        self.beat = -1
         self._beat_at = now
         self._is_readable = False
 
@@ -84,8 +87,8 @@ class Tenure:
     def _hear_controller(self, document: ControllerDocument, now: float) -> None:
         if document.generation > self.spec.controller:
             self._end(Ending.SUPERSEDED)
-        elif document.generation == self.spec.controller and document.beat > self._beat:
-            self._beat = document.beat
+        elif document.generation == self.spec.controller and document.beat > self.beat:
+            self.beat = document.beat
             self._beat_at = now
 
     def _hear_lease(self, document: LeaseDocument) -> None:

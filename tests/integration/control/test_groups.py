@@ -16,6 +16,7 @@ from isthmus.control import session
 from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.lane import LaneState
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of, running
 from tests.integration.groups import consumers
@@ -88,3 +89,46 @@ def test_a_controller_carries_groups(
     asyncio.run(scenario())
     (progress,) = isthmus.open(configuration_of(link)).status()
     assert {each.group: each.standing for each in progress.groups} == {group: "IN_STEP", nowhere: "NOT_MIRRORED"}
+
+
+def test_groups_are_not_carried_onto_what_is_no_mirror_any_more(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """A partition that somebody else wrote to ends by itself: the ledger knows at once, and groups go on without it."""
+    name, group = topic("ended"), topic("ended")
+    create(east, name, partitions=2)
+    for partition in (0, 1):
+        produce(east, name, records(10), partition=partition)
+    consumers.commit(east, {group: {(name, 0): 5, (name, 1): 5}})
+    settings = GroupSettings(include=(GroupPattern.parse(group),))
+    link = replace(link_of(east.cluster(), west.cluster(), name, name=name), groups=settings)
+
+    async def positions() -> dict[int, int]:
+        async with Client(west.cluster()) as client:
+            found = (await committed_offsets(client, [group], require_stable=True)).values.get(group, {})
+        return {partition: committed.offset for (_, partition), committed in found.items()}
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+
+            async def are_at(first: int, second: int) -> bool:
+                return await positions() == {0: first, 1: second}
+
+            await run.until(lambda: are_at(5, 5))
+            await asyncio.to_thread(produce, west, name, records(1, begin=77), partition=1)
+            for partition in (0, 1):
+                await asyncio.to_thread(produce, east, name, records(5, begin=10), partition=partition)
+            await run.until(lambda: run.state_of(name) is LaneState.FOREIGN_WRITE)
+            await run.until(is_told)
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 9, (name, 1): 9}})
+            await run.until(lambda: are_at(9, 5))
+            await run.until(lambda: {g.standing for g in run.links[0].groups} == {"MIRROR_ENDED"})
+
+    async def is_told() -> bool:
+        (progress,) = await asyncio.to_thread(isthmus.open(configuration_of(link)).status)
+        (told,) = progress.topics
+        return [p.state for p in told.partitions] == [LaneState.ACTIVE, LaneState.FOREIGN_WRITE]
+
+    asyncio.run(scenario())
+    (progress,) = isthmus.open(configuration_of(link)).status()
+    assert [p.state for p in progress.topics[0].partitions] == [LaneState.STOPPED, LaneState.FOREIGN_WRITE]

@@ -212,7 +212,7 @@ def test_foreign_write_into_an_idle_topic_is_found(
     async def scenario() -> None:
         async with running(configuration_of(link), spark) as run:
             await run.until(lambda: is_at(idle, 10))
-            await asyncio.to_thread(topics.produce, west, idle, records(1))
+            await asyncio.to_thread(topics.produce, west, idle, [Given(b"key", b"foreign", [], topics.SEPTEMBER)])
             await run.until(lambda: run.state_of(idle) is LaneState.FOREIGN_WRITE)
             # The controller knows first, the lease that copies within a second.
             await asyncio.to_thread(topics.produce, east, busy, records(5))

@@ -51,6 +51,12 @@ class Carrying:
         found = self.group(name)
         return None if found is None else found.standing
 
+    async def tell(self, topic: str, **settings: Any) -> None:
+        """Say in the ledger, as a controller would, how a topic stands."""
+        ledger = self.loop._ledger
+        (known,) = (d for d in ledger.documents.values() if isinstance(d, TopicDocument) and d.target_topic == topic)
+        await ledger.write(replace(known, **settings))
+
     async def position(self, group: str) -> Positions:
         """What the target says of a group, once no transaction holds it: also ours ends a moment after it is told."""
         deadline = time.monotonic() + TERM_S

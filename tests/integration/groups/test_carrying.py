@@ -14,6 +14,7 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
 from isthmus.errors import Unreachable
+from isthmus.ledger.documents import EndedPartition
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.link import Link
@@ -88,6 +89,25 @@ def test_a_position_is_never_beyond_the_log(east: LocalCluster, west: LocalClust
             await asyncio.to_thread(produce, west, name, records(15, begin=15))
             await link.until_at(ahead, {0: 25})
             await link.until(lambda: link.standing(ahead) is Standing.IN_STEP)
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_no_copy_any_more(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Its positions are carried again when it is sound again; those of the topic's other partitions all the time."""
+    name, group = topic("ended"), topic("ended")
+    filled(east, west, name, 20, partitions=2)
+    consumers.commit(east, {group: {(name, 0): 5, (name, 1): 5}})
+
+    async def scenario() -> None:
+        async with carrying(between(east, west, [name], [group])) as link:
+            await link.until_at(group, {0: 5, 1: 5})
+            await link.tell(name, ended=(EndedPartition(partition=1, state="DIVERGED"),))
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 8, (name, 1): 8}})
+            await link.until_at(group, {0: 8, 1: 5})
+            await link.until(lambda: link.standing(group) is Standing.MIRROR_ENDED)
+            await link.tell(name, ended=(EndedPartition(partition=1, state="DATA_GAP"),))
+            await link.until_at(group, {0: 8, 1: 8})
 
     asyncio.run(scenario())
 

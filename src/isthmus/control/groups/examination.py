@@ -86,7 +86,7 @@ def _level(link: Link, plan: GroupPlan) -> Level:
     match plan.standing:
         case Standing.NOT_AUTHORIZED:
             return Level.ERROR
-        case Standing.UNAVAILABLE | Standing.UNSUPPORTED:
+        case Standing.UNAVAILABLE | Standing.UNSUPPORTED | Standing.MIRROR_ENDED:
             return Level.WARN
         case Standing.NOT_MIRRORED if not any(link.topics.matches(position.topic) for position in plan.positions):
             return Level.WARN

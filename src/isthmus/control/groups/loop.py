@@ -37,6 +37,7 @@ _AGAIN_S: Final = {
     Standing.UNAVAILABLE: 2.0,
     Standing.ACTIVE_AT_TARGET: 2.0,
     Standing.NOT_MIRRORED: 2.0,
+    Standing.MIRROR_ENDED: 2.0,
 }
 """How often groups are looked at that change without a commit at the source."""
 

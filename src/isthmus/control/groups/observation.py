@@ -57,13 +57,15 @@ class GroupView:
 class GroupsView:
     """Some groups of a link. `mirrored` maps source topics to the target topics that are made of them.
 
-    `ranges` are the logs of target partitions. `translated` are positions at the source as positions at the target.
+    `ended` are partitions of the source whose copies are none any more, though those of their topics may be. `ranges`
+    are the logs of target partitions. `translated` are positions at the source as positions at the target.
     """
 
     link: str
     settings: GroupSettings
     groups: tuple[GroupView, ...]
     mirrored: Mapping[str, str] = field(default_factory=dict)
+    ended: frozenset[PartitionKey] = frozenset()
     ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
     translated: Mapping[TargetPosition, int] = field(default_factory=dict)
 
@@ -91,6 +93,17 @@ async def mirrored_topics(
     }
 
 
+def ended_partitions(link: Link, documents: Mapping[str, Document]) -> frozenset[PartitionKey]:
+    """The partitions of the source whose copies at the target are none any more."""
+    return frozenset(
+        (document.source_topic, each.partition)
+        for document in documents.values()
+        if isinstance(document, TopicDocument) and document.link == link.name
+        for each in document.ended
+        if not _holds_copies(LaneState(each.state))
+    )
+
+
 def _holds_copies(state: LaneState) -> bool:
     return not state.is_terminal or state in _STILL_MIRRORED
 
@@ -106,8 +119,10 @@ async def observe_groups(
     mirrored: Mapping[str, str],
     source: Client,
     target: Client,
+    *,
+    ended: frozenset[PartitionKey] = frozenset(),
 ) -> GroupsView:
-    """The groups that have these positions at the source, as they stand at the target.
+    """The groups that have these positions at the source, as they stand at the target. For `ended` see `GroupsView`.
 
     :raises ClusterError: A cluster as a whole did not answer.
     """
@@ -115,7 +130,10 @@ async def observe_groups(
         group: target_name for group in positions if (target_name := link.groups.naming.to_target(group)) is not None
     }
     keys = {
-        (mirrored[topic], partition) for group in names for topic, partition in positions[group] if topic in mirrored
+        (mirrored[topic], partition)
+        for group in names
+        for topic, partition in positions[group]
+        if topic in mirrored and (topic, partition) not in ended
     }
     described, committed, ranges = await asyncio.gather(
         describe_groups(target, names.values(), patience_s=_PATIENCE_S),
@@ -145,6 +163,7 @@ async def observe_groups(
         settings=link.groups,
         groups=tuple(views),
         mirrored=mirrored,
+        ended=ended,
         ranges=ranges.values,
         translated=await _translated(link.groups, wanted, mirrored, source, target),
     )

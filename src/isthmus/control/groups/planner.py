@@ -11,7 +11,7 @@ from isthmus.cluster.commits.source import Way
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.counterparts import Counterparts
-from isthmus.control.groups.observation import mirrored_topics, observe_groups
+from isthmus.control.groups.observation import ended_partitions, mirrored_topics, observe_groups
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
 from isthmus.control.groups.recollection import GroupMemory
@@ -72,7 +72,8 @@ class GroupPlanner:
         sure = {group: known[group] for group in known if group not in unsure}
         producers = self._counterparts.producers
         echoes = {group: self._memory.echoes(group, transacted[group], producers) for group in sure}
-        view = await observe_groups(self._link, sure, echoes, self._mirrored, self._source, self._target)
+        ended = ended_partitions(self._link, self._documents)
+        view = await observe_groups(self._link, sure, echoes, self._mirrored, self._source, self._target, ended=ended)
         for group in view.groups:
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)

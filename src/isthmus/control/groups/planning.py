@@ -25,6 +25,7 @@ _ATTENTION: Final = (
     Standing.MOVED_AT_TARGET,
     Standing.AHEAD_AT_TARGET,
     Standing.ACTIVE_AT_TARGET,
+    Standing.MIRROR_ENDED,
     Standing.UNAVAILABLE,
 )
 """From what needs least attention to what needs most."""
@@ -37,6 +38,10 @@ _PROBLEMS: Final = {
     Standing.NOT_MIRRORED: Problem(
         "the link mirrors none of the topics the group reads",
         "Include them in the link's topics, or leave the group out.",
+    ),
+    Standing.MIRROR_ENDED: Problem(
+        "a partition the group reads is no copy of the source's any more: its position at the target is left alone",
+        "isthmus status tells which one, and what to do about it; the group's other positions are carried on.",
     ),
     Standing.ACTIVE_AT_TARGET: Problem(
         "the group has members at the target: it goes on from its own position",
@@ -127,8 +132,10 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
     committed = (group.committed or {}).get(target_key)
     log = view.ranges.get(target_key)
     translated = view.translated.get((target_key, source.offset))
-    if target_topic is None or log is None or translated is None:
-        standing = Standing.NOT_MIRRORED if target_topic is None else Standing.UNAVAILABLE
+    has_ended = key in view.ended
+    if target_topic is None or has_ended or log is None or translated is None:
+        standing = Standing.MIRROR_ENDED if has_ended else Standing.UNAVAILABLE
+        standing = Standing.NOT_MIRRORED if target_topic is None else standing
         return PositionPlan(
             topic=topic,
             partition=partition,

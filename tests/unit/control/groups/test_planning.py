@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +76,18 @@ def test_what_is_not_mirrored_is_passed_over() -> None:
     assert alone.standing is Standing.NOT_MIRRORED
     assert alone.problem is not None
     assert commit_of(alone) is None
+
+
+def test_a_partition_that_is_no_copy_any_more_is_left_alone() -> None:
+    """The group's other positions are carried; the one there is neither written nor remembered, and told."""
+    seen = view({KEY: 7, ("orders", 1): 9}, {KEY: 5, ("orders", 1): 5})
+    plan = planned(replace(seen, ended=frozenset({KEY})))
+    assert [p.standing for p in plan.positions] == [Standing.MIRROR_ENDED, Standing.DUE]
+    assert plan.standing is Standing.MIRROR_ENDED
+    assert plan.problem is not None
+    assert commit_of(plan) == GroupCommit(
+        positions={("orders", 1): Committed(9, metadata="noted")}, based_on={("orders", 1): Committed(5)}
+    )
 
 
 def test_only_what_is_certainly_gone_is_deleted() -> None:
