@@ -72,8 +72,7 @@ async def examine(configuration: Configuration) -> list[Finding]:
             source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
             if source_id and target_id and source_id != target_id:
                 ends = clients[link.source.alias], clients[link.target.alias]
-                own = [each.name for each in configuration.links]
-                findings.extend(await _link(link, *ends, reached[link.target.alias], claims, own))
+                findings.extend(await _link(link, *ends, reached[link.target.alias], claims, configuration.links))
         # Links that share a cluster find the same there.
         return list(dict.fromkeys(findings))
 
@@ -169,10 +168,10 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
 
 
 async def _link(
-    link: Link, source: Client, target: Client, cluster: ClusterDescription, claims: Claims, own_links: Collection[str]
+    link: Link, source: Client, target: Client, cluster: ClusterDescription, claims: Claims, own: Collection[Link]
 ) -> list[Finding]:
     try:
-        foreseen = await foresee(link, source, target, claims, own_links)
+        foreseen = await foresee(link, source, target, claims, own)
         observed, plan = foreseen.observed, foreseen.plan
         if plan.problem is not None:
             return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]

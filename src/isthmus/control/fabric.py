@@ -224,12 +224,12 @@ def open_fabric(
 
 
 async def _plan(links: tuple[Link, ...]) -> Plan:
-    claims, own = Claims(), [link.name for link in links]
+    claims = Claims()
     # One after the other: which link a topic belongs to is settled in the order of the file.
-    return Plan(links=tuple([await _plan_link(link, claims, own) for link in links]))
+    return Plan(links=tuple([await _plan_link(link, claims, links) for link in links]))
 
 
-async def _plan_link(link: Link, claims: Claims, own: Collection[str]) -> LinkPlan:
+async def _plan_link(link: Link, claims: Claims, own: tuple[Link, ...]) -> LinkPlan:
     try:
         async with Client(link.source) as source, Client(link.target) as target:
             foreseen = await foresee(link, source, target, claims, own)

@@ -16,7 +16,7 @@ from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.claims import Claims
 from isthmus.control.identity import known_identity
-from isthmus.control.neighbours import neighbouring_claims
+from isthmus.control.neighbours import neighbouring_claims, selection
 from isthmus.control.observation import ObservedLink, observe
 from isthmus.control.outlooks import Seen, with_pauses, with_rights, with_seen
 from isthmus.control.plan import Action, LinkPlan
@@ -66,15 +66,16 @@ class Foreseen:
     documents: Mapping[str, Document]
 
 
-async def foresee(link: Link, source: Client, target: Client, claims: Claims, own_links: Collection[str]) -> Foreseen:
+async def foresee(link: Link, source: Client, target: Client, claims: Claims, own: Collection[Link]) -> Foreseen:
     """Observe a link, plan it, and look at the ends of the logs it would go on with. Nothing is changed.
 
-    `own_links` are those that are planned together; what the links of others write is claimed before.
+    `own` are the links that are planned together; what the links of others write is claimed before.
 
     :raises PlanRefused: The link was made for another source cluster, or a newer Isthmus wrote its ledger.
     :raises ClusterError: A cluster as a whole did not answer.
     """
-    for claim in (await neighbouring_claims(target, own_links)) + (await neighbouring_claims(source, own_links)):
+    names = [each.name for each in own]
+    for claim in await neighbouring_claims((target, source), names, selection(own)):
         claims.grant(claim)
     observed = await observe(link, source, target)
     documents = await read_documents(target)

@@ -13,7 +13,7 @@ from isthmus.control.claims import Claims
 from isthmus.control.goal import Arrival
 from isthmus.control.host import whereabouts
 from isthmus.control.identity import cluster_ids, producer_identity
-from isthmus.control.neighbours import neighbouring_claims
+from isthmus.control.neighbours import neighbouring_claims, selection
 from isthmus.control.observation import problem_of
 from isthmus.control.precautions import precautions
 from isthmus.control.progress import ControllerProgress, LanesView, LinkProgress, topics_of
@@ -198,9 +198,8 @@ class LinkRun:
             await run.has_claimed.wait()
         # Those that others run are no longer ours.
         own = [self.link.name, *(run.link.name for run in self._earlier if not isinstance(run.error, Occupied))]
-        for client in (target, source):
-            for claim in await neighbouring_claims(client, own):
-                self._claims.grant(claim)
+        for claim in await neighbouring_claims((target, source), own, selection(self._configuration.links)):
+            self._claims.grant(claim)
 
     def progress(self) -> LinkProgress:
         """How the link stands at this moment, or stood when it ended."""

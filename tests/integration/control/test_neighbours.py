@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
+from isthmus.control.neighbours import neighbouring_claims, selection
 from isthmus.control.plan import Action
+from isthmus.ledger import records
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.whereabouts import Whereabouts
+from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.groups.carrying import declare
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
+
+
+@pytest.mark.parametrize("ahead_s", [-60, 0, 60], ids=["behind", "right", "ahead"])
+def test_a_neighbour_whose_clock_is_wrong(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    """A controller of another host is alive as long as it beats, whatever its clock says, and no longer."""
+    name = topic("skewed")
+    for cluster in (east, west):
+        topics.create(cluster, name)
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    real = time.time
+
+    async def claimed(client: Client) -> list[str]:
+        found = await neighbouring_claims([client], ["own"], selection([link]))
+        return [claim.topic for claim in found if claim.link == name]
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            ledger = LinkLedger(target, name, whereabouts=Whereabouts(host="afar", host_id="another", pid=1))
+            await ledger.open()
+            await declare(link, ledger, source, target)
+            run = asyncio.create_task(ledger.run())
+            try:
+                assert await claimed(target) == [name]
+            finally:
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
+                ledger.close()
+            # No farewell. A clock that is right tells the same some seconds later.
+            if ahead_s:
+                assert await claimed(target) == []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "time", SimpleNamespace(time=lambda: real() + ahead_s))
+        asyncio.run(scenario())
 
 
 def test_topics_of_another_controllers_link_are_left_to_it(
