@@ -72,11 +72,11 @@ class Faults:
         self._engine.stop_reading(run)
         if run.is_over:
             return
-        if 0 <= fetched.diverged_at < fetched.offset:
+        if 0 <= fetched.diverged_at < min(fetched.offset, run.writer.next_offset):
             run.fail(
                 LaneState.DIVERGED,
                 f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
-                f"[{fetched.diverged_at}, {run.read_offset}) that were read are gone there",
+                f"[{fetched.diverged_at}, {run.writer.next_offset}) that were copied are gone there",
                 keep_or_delete(
                     run.target[0],
                     self._target.client.cluster,
@@ -113,8 +113,8 @@ class Faults:
             self._doubt_source(run)
 
     def _doubt_source(self, run: LaneRun) -> None:
-        """The source does not know the epoch of what was read last: its records may have been compacted away, or the
-        log is another one. What it has is compared with the target, and read again.
+        """The source does not have what was read last: nothing of it was copied yet, or the records of that epoch have
+        been compacted away, or the log is another one. What it has is compared with the target, and read again.
         """
         run.is_spoilt = True
         run.read_epoch = -1

@@ -152,7 +152,7 @@ def test_lanes_move_to_where_less_is_copied(
 def test_stopping_ends_leases_in_good_order(
     spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All leases end in good order, so the next controller may begin at once."""
+    """All leases end in good order, so the next controller may begin at once, and knows how the lanes were left."""
     # How long they are waited for on a machine that does other things too.
     monkeypatch.setattr(leases, "_FAREWELL_S", 60.0)
     orders, link_name = topic("orders"), topic("link")
@@ -160,12 +160,14 @@ def test_stopping_ends_leases_in_good_order(
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(2):
+        for is_second in (False, True):
             async with controlled(spark, east, west, link_name, slots=3) as link:
                 await link.assign(orders)
                 with traffic(east, orders, partitions=range(4)):
                     # A former controller's leases are known to be over, so this does not wait for them.
                     await link.until(lambda: sum(report.records > 0 for report in link.reports.values()) == 4)
+                    known = {mark.partition for group in link.scheduler._groups for mark in group.marks}
+                    assert known == (set(range(4)) if is_second else set())
                     begun = loop.time()
                     link.scheduling.cancel()
                     await asyncio.wait([link.scheduling])

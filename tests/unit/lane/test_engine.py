@@ -13,6 +13,7 @@ from isthmus.lane.engine import Engine
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
+from isthmus.lane.routes import Leader
 from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
@@ -169,5 +170,31 @@ def test_a_lapse_nobody_noticed_is_followed_by_a_look() -> None:
             assert (run.is_placed, engine.may_send()) == (True, False)
             engine.write_until(None)
             assert (run.is_placed, engine.may_send(), engine.may_go_on(run)) == (False, True, False)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("read_epoch", "is_read"), [(3, True), (-1, False)], ids=["known", "unknown"])
+def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epoch: int, is_read: bool) -> None:
+    """Without the epoch of what was read last the new leader's log is held against the target first."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link")
+            engine.add([LANE])
+            run = engine._runs[LANE.key]
+            run.writer.position, run.source_epoch = 100, 4
+            run.read_from(100, read_epoch)
+            engine._resolver._due.clear()
+            engine._source_routes._leaders[run.source] = Leader(1, 5)
+            engine.reroute(run)
+            engine._spawn(engine._route())
+            while engine._unrouted:
+                await asyncio.sleep(0)
+            assert engine._is_read(run) is is_read
+            assert (run in engine._resolver._due) is not is_read
+            await engine.stop()
 
     asyncio.run(scenario())

@@ -84,19 +84,21 @@ def test_what_passes_is_no_problem(code: int) -> None:
     ("diverged_at", "code", "state", "is_doubted"),
     [
         (90, codes.NONE, LaneState.DIVERGED, False),
+        (95, codes.NONE, LaneState.ACTIVE, True),
         (100, codes.NONE, LaneState.ACTIVE, True),
         (-1, codes.OFFSET_OUT_OF_RANGE, LaneState.ACTIVE, True),
     ],
-    ids=["truncated", "epoch compacted away", "epoch never heard of"],
+    ids=["truncated", "only what was not copied", "epoch compacted away", "epoch never heard of"],
 )
 def test_what_a_source_makes_of_an_epoch(diverged_at: int, code: int, state: LaneState, is_doubted: bool) -> None:
-    """A log that ends before what was read has diverged; one that does not know the epoch is compared."""
+    """A log that lacks what was copied has diverged; one that has not what was read, for other reasons, is compared."""
 
     async def scenario() -> None:
         async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
             run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE, tail_check=TailCheck.DONE)
+            run.writer.position = 92
             run.read_from(100, epoch=7)
             engine.faults.misread(run, Fetched(run.source, 100, code, -1, -1, diverged_at, [], b""))
             assert run.state is state
