@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as PythonBatch
 
 from isthmus.lane.rebatch import Record, dense, encode, join, records_of, split
-from isthmus.wire.batch import LOG_APPEND_TIME, Batch, crc_ok, scan
+from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, crc_ok, scan
 from tests.unit.wire.stored import PLAIN, Given, given_records, one, stored
 
 CODECS = st.integers(0, 4)
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_BLOCKS_ARE_INDEPENDENT = 0x20
 MANY = st.lists(given_records, min_size=1, max_size=12)
 
 
@@ -71,6 +73,14 @@ def test_joined_batches_hold_all_records(base: int, groups: list[list[Given]], c
         assert_whole(joined)
         assert (joined.base_offset, joined.offset_end, joined.codec) == (base, offset, codec)
         assert records_of(joined) == expected
+
+
+def test_brokers_can_read_what_was_compressed_here() -> None:
+    """Kafka reads no LZ4 frames whose blocks refer to one another (KIP-57), also where there are several of them."""
+    batch = encode(placed(0, [PLAIN._replace(value=bytes(200_000))] * 2), 3)
+    flags = batch.view[HEADER_BYTES + 4]
+    assert bytes(batch.view[HEADER_BYTES : HEADER_BYTES + 4]) == LZ4_MAGIC
+    assert flags & LZ4_BLOCKS_ARE_INDEPENDENT
 
 
 def test_what_cannot_be_joined_is_an_error() -> None:

@@ -284,6 +284,21 @@ def test_model_is_not_blind() -> None:
         run_state_machine_as_test(Hasty, settings=options)
 
 
+def placed(*, expiration_ms: int = 0, producer: ProducerState | None = None) -> Writer:
+    """A writer in its place, at offset 10, which has sent nothing yet."""
+    writer = Writer(abandoned=False, expiration_ms=expiration_ms)
+    assert writer.looked(Look(10, 10, producer), settled=False) is Place.READY
+    return writer
+
+
+def known() -> Writer:
+    """A writer at offset 15 whose last batch was acknowledged and is fresh: the leader knows it."""
+    writer = placed(expiration_ms=EXPIRATION_MS)
+    writer.sent(5, NOW)
+    assert writer.answered(codes.NONE, 10) is Verdict.ADVANCED
+    return writer
+
+
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
@@ -307,12 +322,12 @@ def test_errors_ask_for_something(code: int, verdict: Verdict) -> None:
     assert (writer.position, writer.in_flight) == (10, False)
 
 
-def test_bytes_appended_elsewhere_break_the_lane() -> None:
-    """Success at another offset than expected means that somebody else writes."""
-    writer = Writer(abandoned=False)
-    writer.looked(Look(10, 10, None), settled=False)
+@pytest.mark.parametrize("base_offset", [9, 11])
+def test_bytes_appended_elsewhere_break_the_lane(base_offset: int) -> None:
+    """Success at another offset than expected, on either side of it, means that somebody else writes."""
+    writer = placed()
     writer.sent(5)
-    assert writer.answered(codes.NONE, 11) is Verdict.BROKEN
+    assert writer.answered(codes.NONE, base_offset) is Verdict.BROKEN
     assert writer.position == 10
 
 
@@ -370,3 +385,131 @@ def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
     for _ in range(DEPTH - 1):
         assert writer.answered(codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RESOLVE
     assert (writer.position, writer.in_flight) == (60, False)
+
+
+def test_a_new_writer_has_no_place() -> None:
+    """Before the log was looked at nothing is known: no offset, no sequence of ours, nothing on its way."""
+    writer = Writer(abandoned=True)
+    assert (writer.position, writer.unsequenced, writer.truncated_from) == (-1, 0, None)
+    assert (writer.abandoned, writer.in_flight) == (True, False)
+    assert not Writer(abandoned=False).abandoned
+
+
+def test_what_is_not_replicated_is_waited_for() -> None:
+    """A log whose end could still be lost is no place; a mark beyond the end, of an earlier leader, is no reason."""
+    writer = Writer(abandoned=False)
+    assert writer.looked(Look(12, 11, None), settled=True) is Place.WAIT
+    assert writer.position == -1
+    assert writer.looked(Look(12, 13, None), settled=True) is Place.READY
+    assert writer.position == 12
+
+
+def test_what_was_abandoned_is_settled_first() -> None:
+    """Until the time has passed at an end that did not move: only then nothing of it can arrive any more."""
+    writer = placed()
+    writer.sent(5)
+    writer.abandon()
+    assert (writer.in_flight, writer.abandoned) == (False, True)
+    assert writer.looked(Look(10, 10, None), settled=False) is Place.SETTLE
+    assert writer.looked(Look(15, 15, None), settled=True) is Place.SETTLE
+    assert (writer.position, writer.abandoned) == (10, True)
+    assert writer.looked(Look(15, 15, None), settled=True) is Place.READY
+    assert (writer.position, writer.abandoned) == (15, False)
+
+
+def test_the_first_look_at_an_empty_log_settles_too() -> None:
+    """An end of 0 is not the end that was seen before: nothing was."""
+    assert Writer(abandoned=True).looked(Look(0, 0, None), settled=True) is Place.SETTLE
+
+
+@pytest.mark.parametrize("code", [codes.NONE, codes.MESSAGE_TOO_LARGE, codes.TOPIC_AUTHORIZATION_FAILED])
+def test_behind_a_failure_only_the_log_counts(code: int) -> None:
+    """Whatever is said of a request behind one that failed: nothing is split or given up before the log was asked."""
+    writer = known()
+    writer.sent(5, NOW)
+    writer.sent(5, NOW)
+    assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is Verdict.RESOLVE
+    assert writer.answered(code, 20 if code == codes.NONE else -1) is Verdict.RESOLVE
+    assert (writer.position, writer.in_flight) == (15, False)
+
+
+def test_requests_follow_one_another() -> None:
+    """Each belongs where the one before it ends, by offset and by sequence, and only the next one may leave."""
+    writer = known()
+    assert (writer.next_offset, writer.sequence) == (15, 15)
+    writer.sent(3, NOW)
+    assert (writer.position, writer.next_offset, writer.sequence) == (15, 18, 18)
+    assert writer.takes(18, 18, NOW)
+    assert not writer.takes(15, 15, NOW)
+    assert not writer.takes(18, 17, NOW)
+    assert not writer.takes(18, 18, NOW + EXPIRATION_MS)
+
+
+def test_sequences_follow_from_what_the_leader_remembers() -> None:
+    """Offsets without a sequence of ours stand between; where the leader remembers nothing it takes any."""
+    writer = placed(producer=ProducerState(epoch=0, last_sequence=6))
+    assert (writer.unsequenced, writer.sequence) == (3, 7)
+    writer.advanced_unsequenced(2)
+    assert (writer.position, writer.unsequenced, writer.sequence) == (12, 5, 7)
+    assert writer.takes(12, 7, NOW)
+    assert placed(producer=ProducerState(epoch=0, last_sequence=0)).sequence == 1
+    for unknown in (None, ProducerState(epoch=0, last_sequence=-1)):
+        assert writer.looked(Look(12, 12, unknown), settled=False) is Place.READY
+        assert (writer.unsequenced, writer.sequence) == (0, 12)
+
+
+def test_sequences_wrap_behind_their_last() -> None:
+    """Behind 2^31 - 1 comes 0, on the way up and on the way back."""
+    writer = Writer(abandoned=False)
+    writer.looked(Look(SEQUENCE_MASK + 2, SEQUENCE_MASK + 2, ProducerState(0, SEQUENCE_MASK)), settled=False)
+    assert (writer.unsequenced, writer.sequence) == (1, 0)
+    writer.looked(Look(2, 2, ProducerState(0, SEQUENCE_MASK)), settled=False)
+    assert (writer.unsequenced, writer.sequence) == (2, 0)
+    assert writer.takes(2, 0, NOW)
+
+
+def test_nothing_is_sent_behind_what_was_never_answered() -> None:
+    """A look says nothing of how long the leader remembers, so the first request is alone again."""
+    writer = known()
+    assert writer.may_send(NOW)
+    writer.looked(Look(15, 15, ProducerState(0, 14)), settled=False)
+    writer.sent(5, NOW)
+    assert not writer.may_send(NOW)
+
+
+def test_a_leader_is_not_trusted_to_the_last_moment() -> None:
+    """Clocks differ and requests take long: of a day's memory a quarter is left, of half an hour's ten minutes."""
+    for expiration_ms, trusted_ms in ((EXPIRATION_MS, EXPIRATION_MS * 3 // 4), (1_800_000, 1_200_000)):
+        writer = placed(expiration_ms=expiration_ms)
+        writer.sent(5, NOW)
+        writer.answered(codes.NONE, 10)
+        writer.sent(5, NOW)
+        assert writer.may_send(NOW + trusted_ms - 1)
+        assert not writer.may_send(NOW + trusted_ms)
+
+
+def test_control_records_and_refusals_leave_nothing_in_flight() -> None:
+    """Both are answers: the next request may be the first one again."""
+    writer = placed()
+    writer.sent()
+    writer.advanced_unsequenced(1)
+    assert (writer.in_flight, writer.abandoned, writer.position) == (False, False, 11)
+    writer.sent()
+    writer.refused()
+    assert (writer.in_flight, writer.abandoned, writer.next_offset) == (False, False, 11)
+
+
+def test_requests_without_records_take_no_room() -> None:
+    """A request whose records are not known, such as for control records, moves nothing by itself."""
+    writer = placed()
+    writer.sent()
+    assert (writer.in_flight, writer.next_offset) == (True, 10)
+    assert writer.answered(codes.NONE, 10) is Verdict.ADVANCED
+    assert writer.position == 10
+
+
+def test_a_log_that_ends_where_it_did_was_not_truncated() -> None:
+    """Only one that ends before what was acknowledged was."""
+    writer = placed()
+    writer.looked(Look(10, 10, None), settled=False)
+    assert writer.truncated_from is None

@@ -119,3 +119,69 @@ def test_standings() -> None:
     assert decide(replace(moved, source=Committed(6), translated=6)) == Decision(Standing.DUE, 6)
     back = replace(situation, committed=Committed(7), written=Written(7, 7))
     assert decide(back) == Decision(Standing.DUE, 5)
+
+
+ZERO = Situation(
+    source=Committed(5), translated=5, committed=None, log_start=0, high_watermark=9, is_vacant=True, written=None
+)
+
+
+def test_a_source_that_stands_where_it_stood_sets_nothing_back() -> None:
+    """Its position may be translated to an earlier one than before: the group has read further at the target since."""
+    ours = replace(ZERO, committed=Committed(7), written=Written(5, 7))
+    assert decide(ours) == Decision(Standing.AHEAD_AT_TARGET)
+    assert decide(replace(ours, written=Written(6, 7))) == Decision(Standing.DUE, 5)
+    assert decide(replace(ours, written=Written(6, 8))) == Decision(Standing.AHEAD_AT_TARGET)
+    assert decide(replace(ours, written=None)) == Decision(Standing.AHEAD_AT_TARGET)
+
+
+def test_a_position_behind_the_end_of_its_log_comes_back() -> None:
+    """The target lost records: what was written here is out of range, what others wrote is not ours to mend."""
+    lost = replace(ZERO, source=Committed(9), translated=9, committed=Committed(9), high_watermark=6)
+    assert decide(replace(lost, written=Written(9, 9))) == Decision(Standing.CATCHING_UP, 6)
+    assert decide(replace(lost, written=Written(9, 8))) == Decision(Standing.AHEAD_AT_TARGET)
+    assert decide(replace(lost, high_watermark=9, written=Written(9, 9))) == Decision(Standing.IN_STEP)
+
+
+def test_what_the_target_has_deleted_is_not_committed() -> None:
+    """The position is where its log begins, and is in step there."""
+    late = replace(ZERO, log_start=7, high_watermark=9)
+    assert decide(late) == Decision(Standing.DUE, 7)
+    assert decide(replace(late, committed=Committed(7))) == Decision(Standing.IN_STEP)
+    assert decide(replace(late, committed=Committed(6))) == Decision(Standing.DUE, 7)
+
+
+def test_catching_up_ends_where_the_position_is() -> None:
+    """As long as the target does not hold what comes before it, its end is the position; at the end it is in step."""
+    behind = replace(ZERO, high_watermark=4)
+    assert decide(behind) == Decision(Standing.CATCHING_UP, 4)
+    assert decide(replace(behind, committed=Committed(4))) == Decision(Standing.CATCHING_UP)
+    assert decide(replace(behind, high_watermark=5, committed=Committed(4))) == Decision(Standing.DUE, 5)
+
+
+def test_a_group_with_members_that_is_in_step_is_in_step() -> None:
+    """Whether it is active counts only where something would be written."""
+    active = replace(ZERO, is_vacant=False)
+    assert decide(replace(active, committed=Committed(5))) == Decision(Standing.IN_STEP)
+    assert decide(replace(active, committed=Committed(4))) == Decision(Standing.ACTIVE_AT_TARGET)
+
+
+def test_only_a_reset_target_that_was_written_here_is_somebody_elses_move() -> None:
+    """A first commit, one that is ours still, and a source that went on since are carried."""
+    moved = replace(ZERO, committed=Committed(3), written=Written(5, 5))
+    assert decide(moved) == Decision(Standing.MOVED_AT_TARGET)
+    assert decide(replace(moved, written=None)) == Decision(Standing.DUE, 5)
+    assert decide(replace(moved, written=Written(5, 3))) == Decision(Standing.DUE, 5)
+    assert decide(replace(moved, written=Written(4, 5))) == Decision(Standing.DUE, 5)
+    assert decide(replace(moved, committed=None)) == Decision(Standing.DUE, 5)
+
+
+def test_metadata_is_carried_where_only_the_source_changed_it() -> None:
+    """Beside a position of ours, of a group nobody is in; what is alike already, or was changed there alone, stays."""
+    ours = replace(ZERO, source=Committed(5, metadata="new"), committed=Committed(5, metadata="old"))
+    ours = replace(ours, written=Written(5, 5, "old"))
+    assert decide(ours) == Decision(Standing.DUE, 5)
+    assert decide(replace(ours, is_vacant=False)) == Decision(Standing.IN_STEP)
+    assert decide(replace(ours, written=Written(5, 4, "old"))) == Decision(Standing.IN_STEP)
+    assert decide(replace(ours, committed=Committed(5, metadata="new"))) == Decision(Standing.IN_STEP)
+    assert decide(replace(ours, written=Written(5, 5, "new"))) == Decision(Standing.IN_STEP)

@@ -73,3 +73,44 @@ def test_a_timestamp_is_never_too_late(
     ordered = sorted(stamp for stamp, _ in log)
     first = next(offset for offset, stamp in enumerate(ordered) if stamp >= timestamp_to_look_up(ordered[-1], margin))
     assert all(ordered[-1] - stamp <= margin for stamp in ordered[first:])
+
+
+def test_the_margin_is_read_again() -> None:
+    """Clocks differ, and records do not come in the order of their timestamps: a minute, unless another is given."""
+    assert timestamp_to_look_up(1_000_000) == 940_000
+    assert timestamp_to_look_up(1_000_000, 300) == 999_700
+    assert timestamp_to_look_up(100, 300) == 0
+    assert timestamp_to_look_up(301, 300) == 1
+
+
+def test_what_was_not_copied_is_passed_over() -> None:
+    """A position in a hole, before the first range or behind the last one is that of what was copied next to it."""
+    offsets = OffsetMap.of([MappedRange(20, 5, 5), MappedRange(10, 0, 5)])
+    assert [offsets.lookup(position) for position in (0, 10, 14, 15, 19, 20, 24, 25, 99)] == [
+        0,
+        0,
+        4,
+        5,
+        5,
+        5,
+        9,
+        10,
+        10,
+    ]
+    assert OffsetMap().lookup(0) is None
+
+
+def test_ranges_that_touch_on_one_side_only_stay_apart() -> None:
+    """And such that touch on both are one, however many there are; empty ones say nothing."""
+    one = OffsetMap.of([MappedRange(0, 0, 2), MappedRange(2, 2, 3), MappedRange(5, 5, 1)])
+    assert one.ranges == (MappedRange(0, 0, 6),)
+    apart = (MappedRange(0, 0, 2), MappedRange(2, 3, 2), MappedRange(5, 5, 2))
+    assert OffsetMap.of(apart).ranges == apart
+    assert OffsetMap.of([MappedRange(0, 0, 0), MappedRange(3, 1, 0)]).ranges == ()
+
+
+@pytest.mark.parametrize("other", [MappedRange(4, 5, 1), MappedRange(5, 4, 1), MappedRange(9, 0, 1)])
+def test_ranges_that_overlap_on_either_side_are_refused(other: MappedRange) -> None:
+    """Each offset went to one place, in one order."""
+    with pytest.raises(ConfigError, match="contradict"):
+        OffsetMap.of([MappedRange(0, 0, 5), other])

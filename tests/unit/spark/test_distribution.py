@@ -138,6 +138,105 @@ def test_a_moving_lane_stays_when_its_lease_dies() -> None:
     assert not first.is_clean
 
 
+def test_every_lease_that_is_not_over_holds_what_it_was_told() -> None:
+    """Also the one before the present one, and lanes that came to the group while it ran."""
+    group = LeaseGroup(link="l", slot=0, controller=1)
+    group.put(LaneKey("orders", 0), lane(0))
+    assert (group.begin(), group.begin()) == (1, 2)
+    group.put(LaneKey("orders", 1), lane(1))
+    group.put(LaneKey("orders", 0), None)
+    for generation in (1, 2):
+        assert group.held[generation] == {LaneKey("orders", 0), LaneKey("orders", 1)}
+    group.held.pop(2)
+    assert group.holds(LaneKey("orders", 0))
+    assert not group.holds(LaneKey("orders", 2))
+
+
+def test_leases_are_over_in_their_order() -> None:
+    """As long as one may be running, none that came behind it counts as over."""
+    group = LeaseGroup(link="l", slot=0, controller=1)
+    assert group.ended_through == 0
+    for _ in range(3):
+        group.begin()
+    assert group.ended_through == 0
+    group.held.pop(2)
+    assert group.ended_through == 0
+    group.held.pop(1)
+    assert group.ended_through == 2
+    group.held.pop(3)
+    assert group.ended_through == 3
+
+
+def test_a_document_says_what_a_slot_shall_run() -> None:
+    """With the lanes that only the present lease keeps; each change has a number of its own."""
+    group = LeaseGroup(link="l", slot=2, controller=7, is_clean=False)
+    group.put(LaneKey("orders", 0), lane(0))
+    group.begin()
+    group.begin()
+    group.revoked_through = 1
+    document = group.document([lane(9)])
+    assert (document.link, document.slot, document.controller, document.generation) == ("l", 2, 7, 2)
+    assert (document.revision, document.revoked_through, document.ended_through) == (3, 1, 0)
+    assert (document.is_clean, document.lanes) == (False, (lane(0), lane(9)))
+    assert group.document().lanes == (lane(0),)
+
+
+def test_changes_are_told() -> None:
+    """Whoever waits for something to run, or to tell, is woken."""
+    lanes = distribution(groups=2)
+    first, second = lanes.groups
+    lanes.assign([lane(0)])
+    assert lanes.changed.is_set()
+    assert first.stirred.is_set()
+    assert first.is_untold
+    assert not second.is_untold
+    assert LaneKey("orders", 0) in lanes
+    assert LaneKey("orders", 1) not in lanes
+    first.stirred.clear()
+    lanes.changed.clear()
+    first.begin()
+    lanes.ended(first, 1, is_clean=True)
+    assert first.stirred.is_set()
+    assert not lanes.changed.is_set()
+
+
+def test_the_end_of_a_lease_counts_once() -> None:
+    """One that is not known, or was over already, changes nothing; one that never wrote left nothing on its way."""
+    lanes = distribution(groups=1)
+    (group,) = lanes.groups
+    group.begin()
+    lanes.ended(group, 5, is_clean=False)
+    assert (group.is_clean, set(group.held)) == (True, {1})
+    lanes.ended(group, 1, is_clean=False)
+    lanes.ended(group, 1, is_clean=True)
+    assert not group.is_clean
+    group.begin()
+    lanes.ended(group, 2, is_clean=None)
+    assert not group.is_clean
+    group.begin()
+    lanes.ended(group, 3, is_clean=True)
+    assert group.is_clean
+
+
+def test_heavy_lanes_are_kept_apart_from_the_first_on() -> None:
+    """A lane goes where least is moved, not where the fewest lanes are."""
+    lanes = distribution({LaneKey("orders", 0): 1e6}, groups=2)
+    lanes.assign(lane(number) for number in range(4))
+    assert partitions(lanes.groups[0]) == {0}
+    assert partitions(lanes.groups[1]) == {1, 2, 3}
+
+
+def test_lanes_do_not_move_where_no_lease_holds_them() -> None:
+    """The first lease of a group takes all its lanes; only a running one can part with some."""
+    lanes = distribution({LaneKey("orders", number): 100.0 for number in range(2)}, groups=2)
+    first, second = lanes.groups
+    for number in range(2):
+        first.put(LaneKey("orders", number), lane(number))
+    assert lanes.hand_over(first) == ()
+    assert partitions(first) == {0, 1}
+    assert partitions(second) == set()
+
+
 class OneWriter(RuleBasedStateMachine):
     """Lanes come, go, get heavy and end while leases begin, follow each other and die, in any order."""
 
@@ -146,6 +245,7 @@ class OneWriter(RuleBasedStateMachine):
         self.loads: dict[LaneKey, float] = {}
         self.lanes = distribution(self.loads)
         self.wanted: set[int] = set()
+        self.writing: dict[tuple[int, int], set[LaneKey]] = {}
 
     @rule(numbers=st.sets(st.integers(0, 11)))
     def assign(self, numbers: set[int]) -> None:
@@ -164,6 +264,7 @@ class OneWriter(RuleBasedStateMachine):
         group = self.lanes.groups[slot]
         if len(group.held) < 2:
             self.lanes.hand_over(group)
+            self.writing[slot, group.generation] = set()
 
     @precondition(lambda self: any(group.held for group in self.lanes.groups))
     @rule(slot=st.integers(0, GROUPS - 1), newest=st.booleans(), is_clean=st.sampled_from([True, False, None]))
@@ -172,6 +273,8 @@ class OneWriter(RuleBasedStateMachine):
         group = self.lanes.groups[slot]
         if group.held:
             generation = max(group.held) if newest else min(group.held)
+            # Whatever it was told to run it writes no more.
+            del self.writing[slot, generation]
             self.lanes.ended(group, generation, is_clean=is_clean)
 
     @rule(number=st.integers(0, 11))
@@ -181,8 +284,16 @@ class OneWriter(RuleBasedStateMachine):
 
     @invariant()
     def no_two_groups_hold_a_lane(self) -> None:
-        """One writer per lane, always."""
+        """One writer per lane, always: of all that leases were ever told to run, until each is over."""
         holders: dict[LaneKey, int] = {}
+        for (slot, generation), keys in self.writing.items():
+            group = self.lanes.groups[slot]
+            keys.update(group.lanes)
+            assert keys <= group.held[generation]
+            assert group.ended_through < generation
+            for key in keys:
+                assert group.holds(key)
+                assert holders.setdefault(key, slot) == slot
         for group in self.lanes.groups:
             for key in {key for held in group.held.values() for key in held} | set(group.lanes):
                 assert holders.setdefault(key, group.slot) == group.slot

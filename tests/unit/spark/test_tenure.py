@@ -13,7 +13,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext
-from isthmus.spark.tenure import DRAIN_S, SILENCE_S, Tenure
+from isthmus.spark.tenure import DRAIN_S, REVOCATION_S, SILENCE_S, Tenure
 
 BEGUN = 1000.0
 TERM_S = 60.0
@@ -234,3 +234,97 @@ def test_a_lost_ledger_needs_a_new_announcement() -> None:
     lease.announced(4)
     lease.looked(BEGUN, 5, at_end=True)
     assert may_write(lease)
+
+
+def test_the_first_word_about_an_end_counts() -> None:
+    """What is repeated later may come from somebody who knows less; a later lease's end replaces it."""
+    lease = tenure(generation=3, ended_through=1, is_clean=False)
+    lease.hear(said(1, 1), BEGUN)
+    assert not lease.is_clean
+    lease.hear(said(2, 2), BEGUN)
+    assert (lease.ended_through, lease.is_clean) == (2, True)
+    lease.hear(told(ended=2), BEGUN)
+    assert lease.is_clean
+
+
+def test_who_was_revoked_has_written_its_last_byte_when_that_counts() -> None:
+    """Even a task that read all the ledger a moment before it was revoked, with time left for requests on their way."""
+    lease = tenure(ended_through=1)
+    announce(lease)
+    on_their_way_s = 2.0
+    assert lease.write_until + on_their_way_s <= BEGUN + REVOCATION_S
+
+
+def test_the_first_reason_to_end_stays() -> None:
+    """What ends a lease is told as it was, whatever follows."""
+    lease = tenure(ended_through=1)
+    announce(lease)
+    lease.hear(said(3, 1), BEGUN)
+    lease.hear(told(revoked=2), BEGUN)
+    assert lease.ending(BEGUN + TERM_S) is Ending.SUCCEEDED
+
+
+def test_a_lease_is_admitted_as_it_was_started() -> None:
+    """What its controller knew when it was started counts: no word is needed of those that were over by then."""
+    lease = tenure(generation=3, ended_through=2, is_clean=False)
+    assert (lease.ended_through, lease.is_clean, lease.write_until) == (2, False, -1.0)
+    assert lease.ending(BEGUN) is None
+    lease.announced(100)
+    assert not may_write(lease)
+    lease.looked(BEGUN, 101, at_end=True)
+    assert may_write(lease)
+
+
+def test_its_own_end_and_those_before_the_last_do_not_admit_a_lease() -> None:
+    """The lease right before it has to be over."""
+    lease = tenure(generation=3)
+    announce(lease)
+    lease.hear(said(1, 1), BEGUN)
+    assert not may_write(lease)
+    lease.hear(said(2, 1), BEGUN)
+    assert not may_write(lease)
+    lease.hear(said(2, 2), BEGUN)
+    assert may_write(lease)
+
+
+def test_the_moments_at_which_a_lease_ends() -> None:
+    """A little before the end of its term, so that what is in flight is answered; after ten seconds of silence."""
+    lease = tenure(ended_through=1)
+    announce(lease, BEGUN + TERM_S - DRAIN_S)
+    assert lease.ending(BEGUN + TERM_S - DRAIN_S - 0.001) is None
+    assert lease.ending(BEGUN + TERM_S - DRAIN_S) is Ending.TERM
+    silent = tenure(ended_through=1)
+    announce(silent)
+    assert silent.ending(BEGUN + SILENCE_S) is None
+    assert silent.ending(BEGUN + SILENCE_S + 0.001) is Ending.ORPHANED
+
+
+def test_beats_count_from_the_first_to_the_newest() -> None:
+    """A controller's first beat has number 0; one that was heard before it is no sign of life, whoever sent it."""
+    lease = tenure(ended_through=1)
+    announce(lease)
+    lease.hear(beat(0), BEGUN + 5)
+    assert lease.ending(BEGUN + 14) is None
+    lease.hear(beat(3), BEGUN + 15)
+    lease.hear(beat(2), BEGUN + 24)
+    lease.hear(beat(9, CONTROLLER - 1), BEGUN + 24)
+    assert lease.ending(BEGUN + 25) is None
+    assert lease.ending(BEGUN + 25.1) is Ending.ORPHANED
+
+
+def test_silence_counts_from_when_the_ledger_could_be_read_again() -> None:
+    """Looking again while it can be read gives a silent controller no more time."""
+    lease = tenure(ended_through=1)
+    lease.looked(BEGUN + 3, 104, at_end=True)
+    lease.looked(BEGUN + 12, 104, at_end=True)
+    assert lease.ending(BEGUN + 13) is None
+    assert lease.ending(BEGUN + 13.1) is Ending.ORPHANED
+
+
+def test_other_lanes_are_told_once() -> None:
+    """A revision that was heard is not heard again, and a revoked lease takes no more lanes."""
+    lease = tenure(ended_through=1)
+    lease.hear(told(revision=6, topics=("new",)), BEGUN)
+    lease.hear(told(revision=6, topics=()), BEGUN)
+    assert set(lease.lanes) == {lane("new").key}
+    assert lease.lanes[lane("new").key] == lane("new")

@@ -6,13 +6,16 @@ import uuid
 from types import SimpleNamespace
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from isthmus.errors import UnsupportedByBroker
 from isthmus.wire import codes
-from isthmus.wire.fetch import Fetched, FetchSession, Want
-from isthmus.wire.offsets import PartitionKey
+from isthmus.wire.fetch import SESSION_LOST, Fetched, FetchSession, Want
+from isthmus.wire.frames import pick_version
+from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 
 KEYS: Final = [(topic, partition) for topic in ("a", "b") for partition in range(3)]
 IDS: Final = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
@@ -70,8 +73,10 @@ class BrokerSession(RuleBasedStateMachine):
             self.id, self.epoch = self.id + 1, 0
         else:
             assert (request.session_id, request.session_epoch) == (self.id, self.epoch)
+            # Each is named once: brokers that are told of others look through all their session for them.
+            assert forgotten(request) <= self.known.keys()
             for key in forgotten(request):
-                self.known.pop(key, None)
+                self.known.pop(key)
             self.known |= asked(request)
         assert self.known == self.wanted
         self.answer(outcome)
@@ -194,3 +199,111 @@ def test_divergence_is_told() -> None:
     ):
         (found,) = session.partitions(answer(13, [partition(0, diverging_epoch=diverging)]))
         assert found.diverged_at == wanted
+
+
+def test_a_request_says_all_that_a_broker_has_to_know() -> None:
+    """Who asks, for how much, how long it may wait, and from where each partition is read."""
+    session = FetchSession()
+    session.want(("a", 1), Want(IDS["a"], 10, 7, 6))
+    request = session.request(max_wait_ms=11, bytes_max=22, partition_bytes_max=33, by_topic_id=True)
+    assert (request.replica_id, request.isolation_level, request.rack_id) == (-1, READ_COMMITTED, "")
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (11, 1, 22)
+    (topic,) = request.topics
+    assert (topic.topic, topic.topic_id) == ("a", IDS["a"])
+    (p,) = topic.partitions
+    assert (p.partition, p.fetch_offset, p.current_leader_epoch, p.last_fetched_epoch) == (1, 10, 7, 6)
+    assert (p.log_start_offset, p.partition_max_bytes) == (-1, 33)
+    uncommitted = FetchSession(isolation=READ_UNCOMMITTED)
+    assert request_of(uncommitted).isolation_level == READ_UNCOMMITTED
+
+
+def test_partitions_stand_under_their_topics() -> None:
+    """Each topic is named once, with all its partitions, in what is wanted and in what is forgotten."""
+    session = FetchSession()
+    for key in KEYS:
+        session.want(key, want(key, 5))
+    request = request_of(session)
+    assert [(topic.topic, len(topic.partitions)) for topic in request.topics] == [("a", 3), ("b", 3)]
+    session.answered(answer(13, []))
+    for key in KEYS:
+        session.forget(key)
+    request = request_of(session)
+    gone = [(topic.topic, topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data]
+    assert gone == [("a", IDS["a"], [0, 1, 2]), ("b", IDS["b"], [0, 1, 2])]
+    assert not forgotten(request_of(session))
+
+
+def test_topic_ids_are_for_brokers_that_know_them() -> None:
+    """From version 13 on topics are named by their id alone; sessions need version 7."""
+
+    def version(broker_max: int, *, by_topic_id: bool) -> int:
+        request = FetchSession().request(max_wait_ms=1, bytes_max=2, partition_bytes_max=3, by_topic_id=by_topic_id)
+        return pick_version(request, {request.API_KEY: (0, broker_max)}, "east")
+
+    assert (version(17, by_topic_id=True), version(17, by_topic_id=False)) == (17, 12)
+    assert version(7, by_topic_id=False) == 7
+    with pytest.raises(UnsupportedByBroker):
+        version(6, by_topic_id=False)
+
+
+@pytest.mark.parametrize("code", sorted(SESSION_LOST))
+def test_a_lost_session_begins_anew(code: int) -> None:
+    """Everything is asked for again, in a full request."""
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    request_of(session)
+    session.answered(answer(13, []))
+    assert asked(request_of(session)) == {}
+    assert session.answered(SimpleNamespace(error_code=code, session_id=0)) == code
+    request = request_of(session)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert asked(request) == {("a", 0): 10}
+
+
+def test_other_errors_are_the_callers() -> None:
+    """The session goes on as it is."""
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    request_of(session)
+    session.answered(answer(13, [], session_id=4))
+    assert session.answered(SimpleNamespace(error_code=codes.TOPIC_AUTHORIZATION_FAILED, session_id=0)) == 29
+    request = request_of(session)
+    assert (request.session_id, request.session_epoch) == (4, 1)
+
+
+def test_what_was_forgotten_meanwhile_is_not_told() -> None:
+    """Nor what was never asked for; what was only wanted since then has no offset yet."""
+    session = FetchSession()
+    for index in (0, 1):
+        session.want(("a", index), want(("a", index), 10))
+    request_of(session)
+    session.forget(("a", 0))
+    session.want(("a", 2), want(("a", 2), 20))
+    told = answer(12, [partition(index) for index in (0, 1, 2)])
+    told.responses.insert(0, SimpleNamespace(topic="unknown", topic_id=uuid.UUID(int=9), partitions=[partition(1)]))
+    assert [(found.key, found.offset) for found in session.partitions(told)] == [(("a", 1), 10), (("a", 2), -1)]
+    assert session.partitions(answer(13, [partition(0)])) is not None
+    assert ("a", 0) not in session
+    assert len(session) == 2
+
+
+def test_what_is_forgotten_before_it_was_asked_for_is_not_named() -> None:
+    """A broker that knows of no session has nothing to forget."""
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    session.forget(("a", 0))
+    session.want(("a", 1), want(("a", 1), 10))
+    request = request_of(session)
+    assert (asked(request), forgotten(request)) == ({("a", 1): 10}, set())
+
+
+def test_what_is_wanted_again_is_not_forgotten() -> None:
+    """Between two requests only the last word counts."""
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    request_of(session)
+    session.answered(answer(13, []))
+    session.forget(("a", 0))
+    session.want(("a", 0), want(("a", 0), 12))
+    request = request_of(session)
+    assert (asked(request), forgotten(request)) == ({("a", 0): 12}, set())

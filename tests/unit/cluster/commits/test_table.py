@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.commits.table import CommitTable
-from isthmus.model.group import Committed
+from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.wire.batch import CONTROL, scan
 from tests.unit.cluster.commits.test_records import key, value
 from tests.unit.wire.stored import PLAIN, stored
@@ -130,3 +131,114 @@ def test_groups_nobody_wants_are_left_out() -> None:
     (batch,) = scan(record_set(0, Event("commit")))
     assert table.take(0, batch) == set()
     assert list(table) == []
+
+
+def taken(table: CommitTable, place: int, event: Event) -> set[str]:
+    """What an event at this place of the log changes."""
+    (batch,) = scan(record_set(place, event))
+    return table.take(0, batch)
+
+
+def test_a_position_without_an_offset_is_none() -> None:
+    """Coordinators tell -1 where a group has committed nothing: the group is there, the position is not."""
+    table = CommitTable(lambda group: True)
+    table.seed("a", {("t", 0): Committed(NO_OFFSET), ("t", 1): Committed(0)})
+    assert dict(table) == {"a": {("t", 1): Committed(0)}}
+    assert len(table) == 1
+
+
+def test_a_seed_is_older_than_the_log() -> None:
+    """What the log says from then on counts, wherever it stands; a later seed replaces all that was known."""
+    table = CommitTable(lambda group: True)
+    table.seed("a", {("t", 0): Committed(77), ("t", 1): Committed(78)})
+    assert taken(table, 0, Event("commit")) == {"a"}
+    assert {key: found.offset for key, found in table["a"].items()} == {("t", 0): 0, ("t", 1): 78}
+    table.seed("a", {("t", 2): Committed(5)})
+    assert table["a"] == {("t", 2): Committed(5)}
+
+
+def test_what_changes_is_told() -> None:
+    """Groups by whose commits or tombstones something may be another; not what is still open, aborted, or of no key."""
+    table = CommitTable(lambda group: True)
+    assert taken(table, 0, Event("commit")) == {"a"}
+    assert taken(table, 1, Event("commit", group="b", producer=7)) == set()
+    assert taken(table, 2, Event("commit", producer=8)) == set()
+    assert taken(table, 3, Event("aborted", producer=8)) == set()
+    assert taken(table, 4, Event("committed", producer=7)) == {"b"}
+    assert taken(table, 5, Event("committed", producer=7)) == set()
+    assert taken(table, 6, Event("tombstone")) == {"a"}
+    assert set(table) == {"b"}
+    (batch,) = scan(stored(7, [PLAIN._replace(key=None)]))
+    assert table.take(0, batch) == set()
+
+
+def test_one_batch_may_hold_many_commits() -> None:
+    """All of them count, also behind such that are of no interest."""
+    table = CommitTable(lambda group: group == "b")
+    records = [
+        PLAIN._replace(key=None),
+        PLAIN._replace(key=key(1, "a", "t", 0), value=value(3, Committed(1), 0)),
+        PLAIN._replace(key=b"\x00\x02rest", value=b""),
+        PLAIN._replace(key=key(1, "b", "t", 0), value=value(3, Committed(2, 4, "m"), 0)),
+        PLAIN._replace(key=key(1, "b", "u", 1), value=value(3, Committed(3), 0)),
+    ]
+    (batch,) = scan(stored(0, records))
+    assert table.take(0, batch) == {"b"}
+    assert dict(table) == {"b": {("t", 0): Committed(2, 4, "m"), ("u", 1): Committed(3)}}
+    (open_batch,) = scan(stored(9, [*records[1:], *records], producer_id=7, transactional=True))
+    assert table.take(0, open_batch) == set()
+    assert taken(table, 30, Event("committed", producer=7)) == {"b"}
+    assert {key: [one.place for one in found] for key, found in table.transacted("b").items()} == {
+        ("t", 0): [16],
+        ("u", 1): [17],
+    }
+
+
+def test_a_tombstone_ends_open_commits_in_its_partition() -> None:
+    """Of its own key alone: what was committed there in another transaction, or in another partition, goes on."""
+    table = CommitTable(lambda group: True)
+    taken(table, 0, Event("commit", producer=7))
+    taken(table, 1, Event("commit", partition=1, producer=7))
+    (elsewhere,) = scan(record_set(0, Event("commit", group="b", producer=7)))
+    table.take(1, elsewhere)
+    assert taken(table, 2, Event("tombstone")) == {"a"}
+    assert taken(table, 3, Event("committed", producer=7)) == {"a"}
+    assert set(table["a"]) == {("t", 1)}
+    (end,) = scan(record_set(1, Event("committed", producer=7)))
+    assert table.take(1, end) == {"b"}
+
+
+def test_only_the_last_producers_are_remembered() -> None:
+    """As many as a position needs, the oldest is left out; one that commits again is the newest."""
+    table = CommitTable(lambda group: True)
+    place = 0
+    for producer in (*range(1, 9), 1, 9):
+        taken(table, place, Event("commit", producer=producer))
+        taken(table, place + 1, Event("committed", producer=producer))
+        place += 2
+    found = table.transacted("a")[("t", 0)]
+    assert [one.producer_id for one in found] == [3, 4, 5, 6, 7, 8, 1, 9]
+    assert found[-1].place == place - 2
+    assert table.transacted("b") == {}
+
+
+def test_nothing_is_told_of_a_group_that_is_gone() -> None:
+    """Its last tombstone takes what was committed in transactions as well."""
+    table = CommitTable(lambda group: True)
+    for place, partition in ((0, 0), (2, 1)):
+        taken(table, place, Event("commit", partition=partition, producer=7))
+        taken(table, place + 1, Event("committed", producer=7))
+    taken(table, 4, Event("tombstone"))
+    assert set(table.transacted("a")) == {("t", 1)}
+    taken(table, 5, Event("tombstone", partition=1))
+    assert (table.transacted("a"), list(table)) == ({}, [])
+    table.begin()
+
+
+def test_what_cannot_be_decoded_is_an_error() -> None:
+    """It names where it stands."""
+    data = bytearray(stored(40, [PLAIN] * 9, codec=4))
+    data[70] ^= 0xFF
+    (batch,) = scan(data)
+    with pytest.raises(ValueError, match="offset 40"):
+        CommitTable(lambda group: True).take(0, batch)

@@ -1,0 +1,69 @@
+"""What the parts of an engine need of it, for tests of one part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from isthmus.errors import ClusterError
+from isthmus.lane.run import LaneRun
+from isthmus.lane.writer import Verdict
+from isthmus.model.lane import LaneState
+from tests.unit.lane.looks import PRODUCER
+
+
+class Heard:
+    """Faults that are noted, in the state that tells them apart."""
+
+    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, *_: Any) -> None:
+        run.fail(LaneState.BLOCKED, f"{verdict} {error_code}")
+
+    def damaged(self, run: LaneRun, offset: int, what: str) -> None:
+        run.fail(LaneState.BLOCKED, f"damaged at {offset}: {what}")
+
+    def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
+        for run in runs:
+            run.fail(LaneState.TARGET_UNAVAILABLE, str(error))
+
+
+class Endless:
+    """Room that never ends."""
+
+    def take(self, size_bytes: int) -> None:
+        """There is more."""
+
+
+class Part:
+    """An engine. `allowed` says whether writing is, one question after the other; the last word stays."""
+
+    producer = PRODUCER
+    link = "link"
+
+    def __init__(self, allowed: Iterable[bool] = (True,)) -> None:
+        self.faults: Any = Heard()
+        self.room: Any = Endless()
+        self.told: list[tuple[LaneRun, Verdict]] = []
+        self.handed_over: list[LaneRun] = []
+        self._allowed = list(allowed)
+
+    def may_write(self) -> bool:
+        return self._allowed.pop(0) if len(self._allowed) > 1 else self._allowed[0]
+
+    def may_send(self) -> bool:
+        return True
+
+    def may_go_on(self, run: LaneRun) -> bool:
+        return self.may_write() and not run.is_over
+
+    def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
+        run.take(pieces)
+        run.tally.records += records
+
+    def grown(self, size_bytes: int) -> None:
+        """There is room."""
+
+    def appended(self, told: list[Any], now_ms: float) -> None:
+        self.told += [(parcel.run, verdict) for parcel, verdict, _ in told]
+
+    def needs_care(self, run: LaneRun) -> None:
+        self.handed_over.append(run)

@@ -1,0 +1,104 @@
+"""What cannot pass as the bytes it is: how it is taken apart, counted and refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.lane.detour import Detour
+from isthmus.lane.markers import Refused
+from isthmus.lane.pieces import Piece
+from isthmus.lane.rebatch import records_of
+from isthmus.lane.run import LaneRun
+from isthmus.model.lane import LaneState
+from tests.unit.lane.engines import Part
+from tests.unit.lane.leader import Led, OneLeader, with_leader
+from tests.unit.lane.looks import lane_of
+from tests.unit.wire.stored import PLAIN, one, stored
+
+RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(8)]
+
+
+def taken(run: LaneRun, engine: Part, led: Led | None = None) -> None:
+    """Let the detour take the lane as far as it may."""
+    run.is_placed = True
+
+    async def work(routes: OneLeader) -> None:
+        await Detour(engine, routes).take(run)
+
+    with_leader(led or Led(), work)
+
+
+def test_holes_of_a_lane_count_together() -> None:
+    """Each is small enough, all are too many: the lane stops at the one that goes beyond the limit."""
+    run = lane_of(position=0, holes_max=5)
+    run.read_from(0)
+    for offset in (3, 7):
+        run.offer(iter([Piece(one(stored(offset, RECORDS[:1])), is_plain=True, is_aborted=False)]))
+    taken(run, Part())
+    assert (run.writer.position, run.state, run.holes) == (3, LaneState.STARTING, 3)
+    run.take(1)
+    run.writer.position += 1
+    with pytest.raises(Refused):
+        taken(run, Part())
+    assert (run.writer.position, run.state) == (4, LaneState.REFUSED)
+
+
+def test_aborted_data_stays_aborted_in_every_part() -> None:
+    """A batch too large for the target is taken apart; its parts are told apart by the producer they had."""
+    batch = one(stored(0, RECORDS, producer_id=7, transactional=True))
+    run = lane_of(position=0, batch_bytes_max=batch.size_bytes // 2)
+    run.read_from(0)
+    run.offer(iter([Piece(batch, is_plain=False, is_aborted=True)]))
+    taken(run, Part(allowed=[True, False]))
+    assert len(run.pending) > 1
+    assert all(piece.is_aborted and not piece.is_plain for piece in run.pending)
+    assert {piece.batch.producer_id for piece in run.pending} == {7}
+    assert [record.value for piece in run.pending for record in records_of(piece.batch)] == [r.value for r in RECORDS]
+
+
+def test_ordinary_data_is_plain_in_every_part() -> None:
+    """Then the fast path goes on with it."""
+    batch = one(stored(0, RECORDS))
+    run = lane_of(position=0, batch_bytes_max=batch.size_bytes // 2)
+    run.read_from(0)
+    run.offer(iter([Piece(batch, is_plain=False, is_aborted=False)]))
+    taken(run, Part())
+    assert len(run.pending) > 1
+    assert all(piece.is_plain and not piece.is_aborted for piece in run.pending)
+
+
+def test_records_a_header_promises_have_to_be_there() -> None:
+    """A batch that says it is whole and lacks a record is damaged: a hole would be made of it silently."""
+    batch = one(stored(0, RECORDS[:3], deltas=[0, 0, 2]))
+    assert batch.is_dense
+    run = lane_of(position=1)
+    run.read_from(0)
+    run.offer(iter([Piece(batch, is_plain=False, is_aborted=False)]))
+    with pytest.raises(Refused):
+        taken(run, Part())
+    assert (run.state, run.is_spoilt) == (LaneState.BLOCKED, True)
+    assert run.writer.position == 1
+
+
+def test_a_batch_that_was_written_in_part_goes_on_where_the_target_ends() -> None:
+    """What is there already is not sent again."""
+    run = lane_of(position=3)
+    run.read_from(0)
+    run.offer(iter([Piece(one(stored(0, RECORDS)), is_plain=True, is_aborted=False)]))
+    taken(run, Part())
+    (piece,) = run.pending
+    assert (piece.batch.base_offset, piece.batch.offset_end, piece.is_plain) == (3, 8, True)
+
+
+def test_what_was_written_already_is_left_out() -> None:
+    """Batches that end before the target does are dropped, and count."""
+    run = lane_of(one(stored(0, RECORDS)), position=8)
+    taken(run, Part())
+    assert (list(run.pending), run.tally.records) == ([], 8)
+
+
+def test_nothing_is_taken_where_writing_is_forbidden() -> None:
+    """Neither a request nor anything that would be one."""
+    run, led = lane_of(one(stored(5, RECORDS)), position=0), Led()
+    taken(run, Part(allowed=[False]), led)
+    assert (led.asked, run.writer.position, run.holes) == ([], 0, 0)

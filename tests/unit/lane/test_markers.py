@@ -1,0 +1,61 @@
+"""Control records: what is known of one that was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.errors import Unreachable
+from isthmus.lane.detour import Detour
+from isthmus.lane.pieces import Piece
+from isthmus.lane.run import LaneRun
+from isthmus.model.lane import Gap
+from tests.unit.lane.engines import Part
+from tests.unit.lane.leader import Led, OneLeader, with_leader
+from tests.unit.lane.looks import lane_of
+from tests.unit.wire.stored import marker, one
+
+
+def written(run: LaneRun, led: Led, engine: Part | None = None) -> None:
+    """Have everything written that the lane holds."""
+    run.is_placed = True
+
+    async def work(routes: OneLeader) -> None:
+        await Detour(engine or Part(), routes).take(run)
+
+    with_leader(led, work)
+
+
+def lane_with_marker(*, commit: bool) -> LaneRun:
+    """A lane at offset 5, where the source has the end of a transaction."""
+    run = lane_of(position=5)
+    run.read_from(5)
+    run.offer(iter([Piece(one(marker(5, 7, commit=commit)), is_plain=False, is_aborted=False)]))
+    return run
+
+
+def test_control_records_take_the_offsets_they_were_written_for() -> None:
+    """A leader that answers has them: nothing is in flight and nothing is doubted."""
+    run, led = lane_with_marker(commit=True), Led()
+    written(run, led)
+    assert (run.writer.position, run.writer.unsequenced) == (6, 1)
+    assert (run.writer.in_flight, run.writer.abandoned) == (False, False)
+    assert [[m.transaction_result for m in request.markers] for request in led.asked[1:]] == [[True]]
+
+
+def test_a_control_record_without_an_answer_may_be_in_the_log() -> None:
+    """Or arrive there later: it is abandoned, so that the lane settles before it goes on. It is not sent again."""
+    run, led = lane_with_marker(commit=True), Led(answers=1)
+    with pytest.raises(Unreachable):
+        written(run, led)
+    assert len(led.asked) == 2
+    assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (5, False, True)
+
+
+@pytest.mark.parametrize(("allowed", "position"), [([True], 12), ([True, False], 5), ([False], 5)])
+def test_offsets_are_filled_as_long_as_writing_is_allowed(allowed: list[bool], position: int) -> None:
+    """It is asked before every request; each offset that holds no record takes one control record."""
+    run, led = lane_of(position=5, continues_after_gap=True), Led()
+    run.gaps.append(Gap(5, 12))
+    written(run, led, Part(allowed=allowed))
+    assert run.writer.position == position
+    assert sum(len(request.markers) for request in led.asked[1:]) == position - 5

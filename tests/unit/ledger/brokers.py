@@ -1,0 +1,63 @@
+"""A cluster as the ledger sees it: it notes what it is asked and answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar, cast
+
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
+from isthmus.model.cluster import Cluster
+from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
+from isthmus.wire.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
+
+NODE: Final = 1
+LEDGER_ID: Final = uuid.UUID(int=5)
+ResultT = TypeVar("ResultT")
+
+
+class Answering(Client):
+    """A client whose every request gets the next of `answers`, or raises it; `asked` are the requests."""
+
+    def __init__(self, answers: Iterable[Any]) -> None:
+        super().__init__(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",)))
+        self.asked: list[Any] = []
+        self.topic_id = LEDGER_ID
+        self._answers = iter(answers)
+
+    async def metadata(self, topics: Iterable[str] | None = None) -> Metadata:
+        partition = PartitionMetadata(PARTITION, NODE, 0, (NODE,), (NODE,), 0)
+        topic = TopicMetadata(LEDGER_TOPIC, self.topic_id, (partition,), 0, False)
+        return Metadata(None, NODE, {NODE: Broker(NODE, "127.0.0.1", 1, None)}, {LEDGER_TOPIC: topic})
+
+    async def dial(self, *_: Any, **__: Any) -> Connection:
+        return cast(Connection, self._connection())
+
+    async def coordinator(self, kind: str, key: str, request: Any, **_: Any) -> Any:
+        return self._answer(request)
+
+    def _connection(self) -> Any:
+        async def call(request: Any, **_: Any) -> Any:
+            return self._answer(request)
+
+        return SimpleNamespace(call=call, close=lambda: None, closed=False, due_for_renewal=False)
+
+    def _answer(self, request: Any) -> Any:
+        self.asked.append(request)
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def asking(answers: Iterable[Any], work: Callable[[Answering], Awaitable[ResultT]]) -> ResultT:
+    """Do something with a cluster that answers so."""
+
+    async def scenario() -> ResultT:
+        async with Answering(answers) as client:
+            return await work(client)
+
+    return asyncio.run(scenario())

@@ -1,0 +1,121 @@
+"""Following the ledger: what was read, and whether that was all there was."""
+
+from __future__ import annotations
+
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+from isthmus.ledger.log import LedgerTail
+from isthmus.ledger.records import Deletion, packed
+from isthmus.wire import codes
+from isthmus.wire.batch import scan
+from isthmus.wire.offsets import READ_UNCOMMITTED
+from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking
+from tests.unit.wire.stored import patched
+
+KEYS = ("group/l/a", "group/l/b", "group/l/c")
+
+
+def records(base_offset: int) -> bytes:
+    """One batch of three documents."""
+    return patched(bytes(packed(Deletion(key) for key in KEYS).view), base_offset)
+
+
+def fetched(stored: bytes, *, high_watermark: int, error_code: int = codes.NONE) -> Any:
+    """The answer to a fetch."""
+    partition = SimpleNamespace(error_code=error_code, high_watermark=high_watermark, records=stored)
+    return SimpleNamespace(error_code=codes.NONE, responses=[SimpleNamespace(partitions=[partition])])
+
+
+def listed(offset: int) -> Any:
+    """The answer to ListOffsets."""
+    partition = SimpleNamespace(partition_index=0, error_code=codes.NONE, offset=offset)
+    return SimpleNamespace(topics=[SimpleNamespace(name="__isthmus.ledger", partitions=[partition])])
+
+
+def test_a_look_tells_whether_it_saw_everything() -> None:
+    """Only what was read up to the high watermark is all there was when it was asked for."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client)
+        first = await tail.poll()
+        assert ([entry.offset for entry in first.entries], first.at_end, tail.position) == ([0, 1, 2], False, 3)
+        second = await tail.poll()
+        assert ([entry.offset for entry in second.entries], second.at_end, tail.position) == ([3, 4, 5], True, 6)
+        third = await tail.poll()
+        assert (third.entries, third.at_end, tail.position) == ([], True, 6)
+
+    asking(
+        [
+            fetched(records(0), high_watermark=6),
+            fetched(records(3), high_watermark=6),
+            fetched(b"", high_watermark=6),
+        ],
+        follow,
+    )
+
+
+def test_open_transactions_hide_nothing() -> None:
+    """Nobody waits for a controller that stopped in the middle: what stands there is read, committed or not."""
+
+    async def follow(client: Answering) -> None:
+        await LedgerTail(client, position=7).poll()
+        (request,) = client.asked
+        assert request.isolation_level == READ_UNCOMMITTED == 0
+        assert request.topics[0].partitions[0].fetch_offset == 7
+
+    asking([fetched(b"", high_watermark=7)], follow)
+
+
+def test_what_was_read_before_is_not_told_again() -> None:
+    """A batch that begins before the position is read for its end."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, position=2)
+        assert [entry.offset for entry in (await tail.poll()).entries] == [2]
+        assert tail.position == 3
+
+    asking([fetched(records(0), high_watermark=3)], follow)
+
+
+def test_another_ledger_is_read_from_its_beginning() -> None:
+    """A topic that was created anew has another id; that what was read before is not in it is told once."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, position=900, topic_id=uuid.UUID(int=99))
+        first = await tail.poll()
+        assert ([entry.offset for entry in first.entries], first.is_other_log) == ([0, 1, 2], True)
+        assert tail.topic_id == LEDGER_ID
+        assert not (await tail.poll()).is_other_log
+
+    asking([fetched(records(0), high_watermark=3), fetched(b"", high_watermark=3)], follow)
+
+
+def test_a_log_without_the_offset_begins_where_it_begins() -> None:
+    """It was truncated, or deleted and created again: that look has seen nothing, and not everything."""
+
+    async def follow(client: Answering) -> None:
+        tail = LedgerTail(client, position=900)
+        assert not (await tail.poll()).at_end
+        found = await tail.poll()
+        assert ([entry.offset for entry in found.entries], found.is_other_log) == ([0, 1, 2], True)
+
+    gone = fetched(b"", high_watermark=3, error_code=codes.OFFSET_OUT_OF_RANGE)
+    asking([gone, listed(0), fetched(records(0), high_watermark=3)], follow)
+
+
+def test_everything_up_to_the_end_is_read() -> None:
+    """As many looks as it takes, and no more: what comes after the end was asked for is not waited for."""
+
+    async def follow(client: Answering) -> None:
+        entries = await LedgerTail(client).read_to_end()
+        assert [entry.key for entry in entries] == [*KEYS, *KEYS]
+
+    asking([listed(6), fetched(records(0), high_watermark=9), fetched(records(3), high_watermark=9)], follow)
+
+
+def test_packed_documents_are_whole() -> None:
+    """What is written is one batch that a broker takes."""
+    (batch,) = scan(records(5))
+    assert (batch.base_offset, batch.offset_end, batch.is_dense) == (5, 8, True)

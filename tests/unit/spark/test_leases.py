@@ -1,0 +1,274 @@
+"""The driver's side of leases, with jobs that end as a test has them: who is believed to be over, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.ledger.documents import LeaseDocument, TaskDocument
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane
+from isthmus.model.link import Limits
+from isthmus.spark import leases
+from isthmus.spark.jobs import JobFailed
+from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
+from isthmus.spark.leases import LeaseScheduler
+from isthmus.spark.slots import TaskSlots
+
+CONTROLLER = 7 << 16
+STEPS = 200
+LONG_AGO = -1e9
+CONTEXT = LinkContext(
+    link="l",
+    source=Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",)),
+    target=Cluster(alias="west", bootstrap_servers=("127.0.0.1:2",)),
+    producer=ProducerIdentity(producer_id=1, marker_producer_id=2),
+    limits=Limits(),
+)
+
+
+def lane(number: int) -> Lane:
+    """One of many lanes."""
+    return Lane(
+        source_topic="orders",
+        source_topic_id=uuid.UUID(int=1),
+        target_topic="orders",
+        target_topic_id=uuid.UUID(int=2),
+        partition=number,
+    )
+
+
+class Book:
+    """A link's ledger: what was written to it stands in `leases`, in order."""
+
+    link = "l"
+    generation = CONTROLLER
+    problem = None
+
+    def __init__(self, *, was_lost: bool = False) -> None:
+        self.was_lost = was_lost
+        self.opened_at = LONG_AGO
+        self.documents: dict[str, Any] = {}
+        self.tail = SimpleNamespace(position=100, topic_id=uuid.UUID(int=3))
+        self.leases: list[LeaseDocument] = []
+        self._listeners: list[Callable[[str, Any], None]] = []
+
+    def listen(self, listener: Callable[[str, Any], None]) -> None:
+        self._listeners.append(listener)
+
+    def hear(self, document: TaskDocument) -> None:
+        for listener in self._listeners:
+            listener(document.key, document)
+
+    async def write(self, *changes: Any) -> None:
+        self.leases += [change for change in changes if isinstance(change, LeaseDocument)]
+
+
+class Jobs:
+    """Spark, where a job goes on until a test ends it. `specs` are the leases that were started, in order."""
+
+    def __init__(self) -> None:
+        self.specs: list[LeaseSpec] = []
+        self.futures: list[asyncio.Future[Receipt]] = []
+
+    def start(self, _: object, spec: LeaseSpec, *__: object) -> asyncio.Future[Receipt]:
+        self.specs.append(spec)
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    async def nothing(self, *_: object) -> bool:
+        return True
+
+    def end(self) -> None:
+        for spec, future in zip(self.specs, self.futures, strict=True):
+            if not future.done():
+                future.set_result(Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.REVOKED))
+
+
+Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """Jobs in the place of Spark's, and no pauses."""
+    found = Jobs()
+    monkeypatch.setattr(leases, "start_lease", found.start)
+    for name in ("check", "cancel", "has_begun"):
+        monkeypatch.setattr(leases, name, found.nothing)
+    monkeypatch.setattr(leases, "_RETRY_S", 0.0)
+    monkeypatch.setattr(leases, "_BACK_OFF_S", (0.0,))
+    return found
+
+
+@contextlib.asynccontextmanager
+async def running(
+    jobs: Jobs, book: Book, *, slots: int = 2, lanes: Iterable[int] = (0,), limits: Limits = CONTEXT.limits
+) -> AsyncIterator[LeaseScheduler]:
+    """A scheduler that has started the first leases; it ends in good order."""
+    scheduler = LeaseScheduler(
+        cast(Any, None), cast(Any, book), replace(CONTEXT, limits=limits), slots=TaskSlots(slots)
+    )
+    scheduler.assign(lane(number) for number in lanes)
+    task = asyncio.create_task(scheduler.run())
+    await steps()
+    try:
+        yield scheduler
+    finally:
+        jobs.end()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def steps() -> None:
+    """Let everybody go on as far as they can."""
+    for _ in range(STEPS):
+        await asyncio.sleep(0)
+
+
+def ended(generation: int, *, is_clean: bool = True) -> TaskDocument:
+    """What the task of a lease says when it will never write again."""
+    return TaskDocument(
+        link="l",
+        slot=0,
+        controller=CONTROLLER,
+        generation=generation,
+        ended_through=generation,
+        is_clean=is_clean,
+    )
+
+
+def receipt(ending: Ending, **fields: Any) -> Receipt:
+    """What the first lease of a slot leaves."""
+    return Receipt(slot=0, generation=1, ending=ending, **fields)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [JobFailed("lost", is_dead=False), receipt(Ending.RETRIED)],
+    ids=["the executor is lost", "Spark tried the task again"],
+)
+def test_a_lease_that_may_be_running_is_forbidden_to_write(jobs: Jobs, outcome: JobFailed | Receipt) -> None:
+    """Nobody knows what became of its process: the ledger revokes it, and none follows before it has said its end."""
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book) as scheduler:
+            end(jobs.futures[0], outcome)
+            await steps()
+            assert [(told.revoked_through, told.ended_through) for told in book.leases] == [(0, 0), (1, 0)]
+            assert len(jobs.specs) == 1
+            assert scheduler.problem is not None
+            book.hear(ended(1))
+            await steps()
+            assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [(2, 1, True)]
+
+    asyncio.run(scenario())
+
+
+def test_of_a_dead_lease_nobody_knows_what_it_left(jobs: Jobs) -> None:
+    """The next one need not wait for it, but for what may still be on its way."""
+
+    async def scenario() -> None:
+        book = Book()
+        async with running(jobs, book):
+            assert jobs.specs[0].is_clean
+            end(jobs.futures[0], JobFailed("killed", is_dead=True))
+            await steps()
+            assert [(told.revoked_through, told.ended_through) for told in book.leases[1:]] == [(0, 1), (0, 1)]
+            assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [(2, 1, False)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("left", "is_clean"),
+    [
+        ({"has_written": True, "is_clean": True}, True),
+        ({"has_written": True, "is_clean": False}, False),
+        ({"has_written": False, "is_clean": False}, True),
+    ],
+)
+def test_a_receipt_tells_what_a_lease_left(jobs: Jobs, left: dict[str, bool], is_clean: bool) -> None:
+    """One that never wrote left nothing, so what was known before stays."""
+
+    async def scenario() -> None:
+        async with running(jobs, Book()) as scheduler:
+            end(jobs.futures[0], receipt(Ending.TERM, cpu_s=2.5, **left))
+            await steps()
+            assert [(spec.generation, spec.ended_through, spec.is_clean) for spec in jobs.specs[1:]] == [
+                (2, 1, is_clean)
+            ]
+            assert ([found.ending for found in scheduler.receipts], scheduler.cpu_s) == ([Ending.TERM], 2.5)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_a_lost_ledger_says_nothing_of_former_leases(jobs: Jobs, was_lost: bool) -> None:
+    """There were controllers before, of which it knows nothing: what they left may still be on its way."""
+
+    async def scenario() -> None:
+        async with running(jobs, Book(was_lost=was_lost)):
+            assert [spec.is_clean for spec in jobs.specs] == [not was_lost]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("lanes", "bytes_per_s", "shares"),
+    [(range(2), 101, [50, 50]), (range(1), 101, [101]), (range(2), 1, [1, 1]), (range(2), None, [None, None])],
+)
+def test_a_limit_is_for_all_leases_together(
+    jobs: Jobs, lanes: range, bytes_per_s: int | None, shares: list[int | None]
+) -> None:
+    """Each that has lanes gets its share, and at least something."""
+
+    async def scenario() -> None:
+        async with running(jobs, Book(), slots=3, lanes=lanes, limits=Limits(bytes_per_s=bytes_per_s)):
+            assert [spec.context.limits.bytes_per_s for spec in jobs.specs] == shares
+
+    asyncio.run(scenario())
+
+
+def test_former_leases_that_ended_in_good_order_are_not_doubted(jobs: Jobs) -> None:
+    """Each has said its end, and how; one that left something on its way makes all new ones settle."""
+
+    async def scenario(*, is_clean: bool) -> list[bool]:
+        book = Book()
+        former = LeaseDocument(
+            link="l",
+            slot=0,
+            controller=CONTROLLER - 1,
+            generation=3,
+            revision=1,
+            lanes=(),
+            revoked_through=0,
+            ended_through=2,
+            is_clean=True,
+        )
+        task = replace(ended(3, is_clean=is_clean), controller=CONTROLLER - 1)
+        book.documents = {former.key: former, task.key: task}
+        async with running(jobs, book):
+            return [spec.is_clean for spec in jobs.specs]
+
+    assert asyncio.run(scenario(is_clean=True)) == [True]
+    jobs.specs.clear()
+    jobs.futures.clear()
+    assert asyncio.run(scenario(is_clean=False)) == [False]
+
+
+def end(job: asyncio.Future[Receipt], outcome: JobFailed | Receipt) -> None:
+    """A job ends so."""
+    if isinstance(outcome, Receipt):
+        job.set_result(outcome)
+    else:
+        job.set_exception(outcome)
