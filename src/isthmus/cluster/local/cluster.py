@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,6 +77,7 @@ class LocalCluster:
         secure: bool | None = None,
         client_ca_file: Path | None = None,
         properties: Mapping[str, str] | None = None,
+        node_properties: Sequence[Mapping[str, str]] | None = None,
         data_dir: Path | None = None,
         heap_mb: int = 512,
         fast_start: bool = True,
@@ -86,14 +87,15 @@ class LocalCluster:
     ) -> LocalCluster:
         """Start a cluster, or what is missing of one that is there already, and wait for it.
 
-        What is not given of its shape (`brokers`, ports, `secure`, `client_ca_file`, `properties`) is as the cluster
-        that is there has it; a new one gets 3 brokers on free ports, without security.
+        What is not given of its shape (`brokers`, ports, `secure`, `client_ca_file` and both kinds of properties) is
+        as the cluster that is there has it; a new one gets 3 brokers on free ports, without security.
 
         Clients reach the brokers on `base_port`, `base_port + 1` and so on, other listeners lie
         within 60 ports above. `secure` asks for SASL_SSL and an authorizer (see
         `isthmus.cluster.local.security`), and `client_ca_file`, a PEM file, for a listener with
-        mutual TLS besides. `properties` go into every `server.properties`. `fast_start` holds the
-        JVM back to its quick compiler: right for tests, wrong for benchmarks.
+        mutual TLS besides. `properties` go into every `server.properties`, and the n-th of
+        `node_properties` into that of node n. `fast_start` holds the JVM back to its quick compiler:
+        right for tests, wrong for benchmarks.
 
         `data_dir` holds data and description of the cluster: by default a folder in the user's
         state folder for a `detached` cluster, else a temporary one that goes when it stops.
@@ -111,6 +113,7 @@ class LocalCluster:
             "secure": secure,
             "client_ca_file": str(client_ca_file.resolve()) if client_ca_file else None,
             "properties": None if properties is None else dict(properties),
+            "node_properties": None if node_properties is None else tuple(map(dict, node_properties)),
         }
         shape = {key: value for key, value in wanted.items() if value is not None}
         settle = partial(_settle, _checked_name(name), _checked_count(brokers), base_port, shape)
@@ -354,7 +357,7 @@ def _differences(kept: Layout, asked: Layout, brokers: int) -> Iterator[str]:
         yield f"its first broker listens on port {_first_port(kept)}, not on {_first_port(asked)}"
     if kept.client_ca_file != asked.client_ca_file:
         yield f"it trusts clients by {kept.client_ca_file or 'no certificate authority'}, not by {asked.client_ca_file}"
-    if kept.properties != asked.properties:
+    if (kept.properties, kept.node_properties) != (asked.properties, asked.node_properties):
         yield "its properties are others"
 
 

@@ -33,8 +33,9 @@ class Layout:
     """The parts of a cluster that stay the same while its brokers come and go.
 
     Node `n` (1-based) is a combined controller and broker and listens on `nodes[n - 1]`.
-    `properties` are added to every broker's `server.properties` and win over ours. `fast_start`
-    trades peak speed of the JVM for a quick start.
+    `properties` are added to every broker's `server.properties` and win over ours; node `n` has
+    `node_properties[n - 1]` besides, where there are any. `fast_start` trades peak speed of the JVM
+    for a quick start.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Layout:
     secure: bool = False
     client_ca_file: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    node_properties: tuple[Mapping[str, str], ...] = ()
     heap_mb: int = 512
     fast_start: bool = True
 
@@ -61,7 +63,8 @@ def layout_from_json(text: str, source: Path) -> Layout:
         if document.pop("schema_version") != _SCHEMA_VERSION:
             raise ValueError("another schema version")
         nodes = tuple(Ports(**ports) for ports in document.pop("nodes"))
-        return Layout(nodes=nodes, **document)
+        node_properties = tuple(document.pop("node_properties", ()))
+        return Layout(nodes=nodes, node_properties=node_properties, **document)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{source} does not describe a local cluster: {error}",

@@ -52,6 +52,7 @@ def server_properties(layout: Layout, node_id: int, folder: Path, security: Mapp
         **_SMALL,
         **(security or {}),
         **layout.properties,
+        **(layout.node_properties[node_id - 1] if layout.node_properties else {}),
     }
     return as_text(properties)
 

@@ -18,6 +18,7 @@ LAYOUT = Layout(
     nodes=(Ports(plaintext=9212, controller=9242, sasl_ssl=9192),),
     secure=True,
     properties={"message.max.bytes": "5000"},
+    node_properties=({"broker.rack": "a"},),
 )
 
 

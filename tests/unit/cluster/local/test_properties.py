@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def test_given_properties_win() -> None:
     """What the caller gives is added, and replaces what we would say."""
     one = settings(layout(1, {"num.io.threads": "8", "message.max.bytes": "5000"}))
     assert (one["num.io.threads"], one["message.max.bytes"]) == ("8", "5000")
+
+
+def test_a_node_has_properties_of_its_own() -> None:
+    """What is given for one node is in its settings only, and wins over what all have."""
+    both = replace(layout(2, {"broker.rack": "any"}), node_properties=({"broker.rack": "a"}, {}))
+    assert [settings(both, node_id)["broker.rack"] for node_id in (1, 2)] == ["a", "any"]
 
 
 def test_a_secured_cluster_has_another_listener() -> None:
