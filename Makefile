@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
-SOURCES := src tests $(wildcard bench demo docs)
+SOURCES := src tests $(wildcard bench demo soak docs)
 
 .PHONY: default help env fmt check unit integration faults test demo bench docs requirements clean java
 

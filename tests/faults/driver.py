@@ -99,15 +99,20 @@ class Driver:
             self.process.wait()
 
 
-@contextmanager
-def started(*arguments: str, log: Path, **environment: str) -> Iterator[Driver]:
-    """Run `isthmus`; whatever is left at the end is killed."""
+def launch(*arguments: str, log: Path, **environment: str) -> Driver:
+    """Run `isthmus`; call `end` when it is not needed any more."""
     found = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200", **environment}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*COMMAND, *arguments], env=found, stdout=output, stderr=output, start_new_session=True
         )
-    driver = Driver(process=process, log=log)
+    return Driver(process=process, log=log)
+
+
+@contextmanager
+def started(*arguments: str, log: Path, **environment: str) -> Iterator[Driver]:
+    """Run `isthmus`; whatever is left at the end is killed."""
+    driver = launch(*arguments, log=log, **environment)
     try:
         yield driver
     finally:

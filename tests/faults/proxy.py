@@ -45,7 +45,7 @@ class Proxy:
         self.resets = 0
         self._upstream_port = upstream_port
         self._weather = Weather.FAIR
-        self._links: set[_Link] = set()
+        self._links: set[Link] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{port}")
 
@@ -97,7 +97,7 @@ class Proxy:
             chance.choice(sorted(self._links, key=id)).tear_after = chance.randrange(2000)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = _Link(writer)
+        link = Link(writer)
         self._links.add(link)
         try:
             upstream_reader, upstream_writer = await asyncio.open_connection(HOST, self._upstream_port)
@@ -115,27 +115,39 @@ class Proxy:
             pass
         finally:
             self._links.discard(link)
+            self.left(link)
             link.reset()
 
+    def delay(self) -> float:
+        """How long (s) what arrives now is on its way."""
+        return self._delay_s
+
+    async def admitted(self, link: Link, chunk: bytes, *, is_answer: bool) -> int:
+        """How many bytes of what arrived may go on. With fewer than all of them the connection is reset."""
+        if link.tear_after is None:
+            return len(chunk)
+        link.tear_after -= len(chunk)
+        return len(chunk) if link.tear_after >= 0 else max(len(chunk) + link.tear_after, 0)
+
+    def left(self, link: Link) -> None:
+        """A connection is over."""
+
     async def _pass(
-        self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
     ) -> None:
-        async for chunk in _later(reader, self._delay_s):
+        async for chunk in _later(reader, self.delay):
             while self._weather is Weather.CUT:
                 await asyncio.sleep(_PULSE_S)
             if is_answer and (link.is_torn or self._weather is Weather.DEAF):
                 link.is_torn = True
                 self.lost_bytes += len(chunk)
                 continue
-            if link.tear_after is not None:
-                link.tear_after -= len(chunk)
-                if link.tear_after < 0:
-                    writer.write(chunk[: link.tear_after])
-                    await writer.drain()
-                    self.resets += 1
-                    return
-            writer.write(chunk)
+            admitted = await self.admitted(link, chunk, is_answer=is_answer)
+            writer.write(chunk[:admitted])
             await writer.drain()
+            if admitted < len(chunk):
+                self.resets += 1
+                return
 
     async def _close(self) -> None:
         self._server.close()
@@ -148,7 +160,7 @@ class Proxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _later(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterator[bytes]:
+async def _later(reader: asyncio.StreamReader, delay: Callable[[], float]) -> AsyncIterator[bytes]:
     """What is read, each part so much later."""
     loop = asyncio.get_running_loop()
     coming: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -156,7 +168,7 @@ async def _later(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterator[
     async def take() -> None:
         try:
             while chunk := await reader.read(_CHUNK_BYTES):
-                coming.put_nowait((loop.time() + delay_s, chunk))
+                coming.put_nowait((loop.time() + delay(), chunk))
         finally:
             coming.put_nowait((0.0, b""))
 
@@ -212,7 +224,7 @@ def _ports() -> tuple[int, int, int]:
             return base_port, proxied, port
 
 
-class _Link:
+class Link:
     """One connection and its continuation. `is_torn`: an answer was lost, so no later one may follow."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

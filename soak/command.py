@@ -1,0 +1,77 @@
+"""The command line of `python -m soak`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import soak.faults  # noqa: F401  # enters all faults into the catalogue
+from soak.conditions import Conditions
+from soak.faults.catalogue import FAULTS, MIRRORS, Fault
+from soak.report import print_outcome
+from soak.schedule import drawn, read_schedule
+from soak.session import Outcome, Run, perform
+
+_MINUTES: Final = 4.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do the runs that were asked for; 0 when everything held, 1 when something did not."""
+    given = _parser().parse_args(arguments)
+    # What a run has started ends with it, also when it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    outcomes = [_one(given, seed) for seed in range(given.seed, given.seed + given.seeds)]
+    return 1 if any(outcome.violations for outcome in outcomes) else 0
+
+
+def _one(given: argparse.Namespace, seed: int) -> Outcome:
+    folder = Path(tempfile.mkdtemp(prefix=f"isthmus-soak-{seed}-", dir=given.folder))
+    schedule = read_schedule(given.schedule) if given.schedule else drawn(seed, given.minutes, _chosen(given))
+    run = Run(
+        seed=seed,
+        minutes=given.minutes,
+        contender=given.contender,
+        schedule=schedule,
+        conditions=Conditions.of(seed),
+        folder=folder,
+    )
+    outcome = perform(run, _note)
+    print_outcome(outcome)
+    if not outcome.violations and not given.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome
+
+
+def _chosen(given: argparse.Namespace) -> list[Fault]:
+    """The faults a schedule is drawn from."""
+    rows = {int(row) for row in given.rows.split(",") if row}
+    names = {name for name in given.faults.split(",") if name}
+    return [
+        fault
+        for fault in FAULTS.values()
+        if given.contender in fault.mirrors and (not rows or fault.row in rows) and (not names or fault.name in names)
+    ]
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="soak", description="Random faults on real clusters, and a judge.")
+    parser.add_argument("--seed", type=int, default=1, help="what everything follows from (default 1)")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many seeds, from --seed on")
+    parser.add_argument("--minutes", type=float, default=_MINUTES, help=f"of faults, per seed (default {_MINUTES:g})")
+    parser.add_argument("--contender", choices=sorted(MIRRORS), default="isthmus", help="who copies")
+    parser.add_argument("--rows", default="", help="only faults of these rows of docs/reliability.md: 1,5,16")
+    parser.add_argument("--faults", default="", help="only these faults: driver-killed,target-cut-off")
+    parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule instead of drawing one")
+    parser.add_argument("--folder", type=Path, help="where the folders of runs are made (default: the system's)")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a run in which everything held, too")
+    return parser

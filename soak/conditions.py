@@ -1,0 +1,51 @@
+"""What a run is like from its beginning to its end: follows from the seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Settings of brokers and of the mirror that a run is made under.
+
+    `fetch_slots` is how many fetch sessions a source broker keeps, `target_verifies` whether brokers of the target ask
+    a coordinator about transactions, `relogin_s` how long a login lasts (0: for ever).
+    """
+
+    fetch_slots: int = 1000
+    target_verifies: bool = False
+    producer_expiration_s: int = 86_400
+    relogin_s: int = 0
+    on_data_gap: Literal["stop", "continue"] = "stop"
+    lease_term_s: int = 20
+
+    @classmethod
+    def of(cls, seed: int) -> Self:
+        """The conditions of a seed."""
+        chance = random.Random(f"conditions {seed}")
+        return cls(
+            fetch_slots=chance.choice((1000, 1000, 0)),
+            target_verifies=chance.random() < 0.2,
+            producer_expiration_s=chance.choice((86_400, 86_400, 60)),
+            relogin_s=chance.choice((0, 0, 20)),
+            on_data_gap=chance.choice(("stop", "continue")),
+            lease_term_s=chance.choice((10, 20, 60)),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def source_properties(self) -> dict[str, str]:
+        """What brokers of the source have in their settings."""
+        return {"max.incremental.fetch.session.cache.slots": str(self.fetch_slots)}
+
+    def target_properties(self) -> dict[str, str]:
+        """What brokers of the target have in their settings."""
+        return {
+            "transaction.partition.verification.enable": str(self.target_verifies).lower(),
+            "producer.id.expiration.ms": str(self.producer_expiration_s * 1000),
+            "producer.id.expiration.check.interval.ms": "5000",
+        }

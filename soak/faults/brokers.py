@@ -1,0 +1,193 @@
+"""Brokers die, freeze, stutter, move their leaders and restart: rows 1 to 7 and 49."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import ElectionType, TopicPartition
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest
+
+from isthmus.cluster.local import LocalBroker
+from isthmus.cluster.local.probe import ask
+from soak.faults.catalogue import NotNow, Told, fault
+from soak.faults.finding import (
+    controller,
+    coordinator,
+    repeating,
+    some_broker,
+    some_leader,
+    some_partition,
+)
+from soak.scene import TERM_S, Scene, admin
+from soak.side import BROKERS, Side
+
+_STUTTER_S = 0.2
+
+
+@fault(1, "target brokers")
+def target_leader_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The leader of a partition of the target is killed."""
+    broker, told = some_leader(scene, scene.target, chance)
+    yield from _killed(broker, told)
+
+
+@fault(2, "source brokers")
+def source_leader_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The leader of a partition of the source is killed."""
+    broker, told = some_leader(scene, scene.source, chance)
+    yield from _killed(broker, told)
+
+
+@fault(3, "source brokers")
+def source_controller_killed(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+    """The leader of the source's controllers is killed."""
+    yield from _killed(controller(scene.source), {"side": "source"})
+
+
+@fault(3, "target brokers")
+def target_controller_killed(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+    """The leader of the target's controllers is killed."""
+    yield from _killed(controller(scene.target), {"side": "target"})
+
+
+@fault(4, "target brokers", lasts_s=(2.0, 10.0))
+def all_target_brokers_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """All brokers of the target are killed, and started in any order."""
+    yield from _all_killed(scene.target, chance)
+
+
+@fault(4, "source brokers", lasts_s=(2.0, 10.0))
+def all_source_brokers_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """All brokers of the source are killed, and started in any order."""
+    yield from _all_killed(scene.source, chance)
+
+
+@fault(5, "target brokers", lasts_s=(3.0, 25.0))
+def target_leader_frozen(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The leader of a partition of the target stands still, maybe for so long that others take over, and goes on."""
+    broker, told = some_leader(scene, scene.target, chance)
+    yield from _frozen(broker, told)
+
+
+@fault(5, "source brokers", lasts_s=(3.0, 25.0))
+def source_leader_frozen(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The leader of a partition of the source stands still, maybe for so long that others take over, and goes on."""
+    broker, told = some_leader(scene, scene.source, chance)
+    yield from _frozen(broker, told)
+
+
+@fault(6, "target brokers")
+def target_coordinator_lost(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """A coordinator of transactions or groups of the target is killed or frozen."""
+    broker, told = coordinator(scene.target, chance)
+    yield from chance.choice((_killed, _frozen))(broker, told)
+
+
+@fault(6, "source brokers")
+def source_coordinator_lost(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """A coordinator of transactions or groups of the source is killed or frozen."""
+    broker, told = coordinator(scene.source, chance)
+    yield from chance.choice((_killed, _frozen))(broker, told)
+
+
+@fault(7, "target brokers", lasts_s=(10.0, 20.0))
+def target_leaders_moved(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """Replicas of the target are reassigned and leaders elected, again and again."""
+    yield from _leaders_moved(scene, scene.target, chance)
+
+
+@fault(7, "source brokers", lasts_s=(10.0, 20.0))
+def source_leaders_moved(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """Replicas of the source are reassigned and leaders elected, again and again."""
+    yield from _leaders_moved(scene, scene.source, chance)
+
+
+@fault(7, "target brokers", lasts_s=(1.0, 3.0))
+def target_rolled(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The brokers of the target are restarted in good order, one after another."""
+    yield from _rolled(scene.target, chance)
+
+
+@fault(7, "source brokers", lasts_s=(1.0, 3.0))
+def source_rolled(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The brokers of the source are restarted in good order, one after another."""
+    yield from _rolled(scene.source, chance)
+
+
+@fault(49, "target brokers", lasts_s=(10.0, 20.0))
+def target_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """A broker of the target stands still for 0.2 s again and again, as with a disk that stalls."""
+    yield from _stutters(some_broker(scene.target, chance), chance)
+
+
+@fault(49, "source brokers", lasts_s=(10.0, 20.0))
+def source_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """A broker of the source stands still for 0.2 s again and again, as with a disk that stalls."""
+    yield from _stutters(some_broker(scene.source, chance), chance)
+
+
+def _killed(broker: LocalBroker, told: Told) -> Iterator[Told]:
+    broker.kill()
+    yield {**told, "broker": broker.node_id}
+    broker.start(wait=False)
+
+
+def _frozen(broker: LocalBroker, told: Told) -> Iterator[Told]:
+    broker.pause()
+    try:
+        yield {**told, "broker": broker.node_id, "did": "froze"}
+    finally:
+        broker.resume()
+
+
+def _all_killed(side: Side, chance: random.Random) -> Iterator[Told]:
+    for broker in chance.sample(side.cluster.brokers, BROKERS):
+        broker.kill()
+    order = chance.sample(side.cluster.brokers, BROKERS)
+    yield {"order": [broker.node_id for broker in order]}
+    for broker in order:
+        broker.start(wait=False)
+
+
+def _rolled(side: Side, chance: random.Random) -> Iterator[Told]:
+    order = chance.sample(side.cluster.brokers, BROKERS)
+    for broker in order:
+        broker.terminate()
+        broker.start()
+        side.await_in_sync(TERM_S)
+    yield {"order": [broker.node_id for broker in order]}
+
+
+def _stutters(broker: LocalBroker, chance: random.Random) -> Iterator[Told]:
+    def stutter() -> None:
+        broker.pause()
+        try:
+            time.sleep(_STUTTER_S)
+        finally:
+            broker.resume()
+
+    with repeating(stutter, lambda: chance.uniform(0.05, 0.5)):
+        yield {"broker": broker.node_id}
+
+
+def _leaders_moved(scene: Scene, side: Side, chance: random.Random) -> Iterator[Told]:
+    client = admin(side)
+
+    def move() -> None:
+        topic, partition = some_partition(scene, chance)
+        found = client.list_topics(topic, timeout=TERM_S).topics[topic].partitions[partition]
+        if len(found.replicas) != BROKERS:
+            raise NotNow("it is on fewer brokers")
+        order = chance.sample(found.replicas, BROKERS)
+        asked = AlterPartitionReassignmentsRequest.ReassignableTopic
+        wanted = asked(name=topic, partitions=[asked.ReassignablePartition(partition_index=partition, replicas=order)])
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=10_000, allow_replication_factor_change=False, topics=[wanted]
+        )
+        ask(some_broker(side, chance).admin_port, request, cluster=side.name)
+        client.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)]).result(TERM_S)
+
+    with repeating(move, lambda: chance.uniform(0.3, 1.5)):
+        yield {"side": side.name}

@@ -1,0 +1,65 @@
+"""All faults there are, and how one is written down: what it does before `yield`, and what undoes it after."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from soak.scene import Scene
+
+Told = Mapping[str, Any]
+Act = Callable[[Scene, random.Random], Iterator[Told]]
+MIRRORS: Final = frozenset({"isthmus", "mm2", "mm2-eos"})
+ISTHMUS: Final = frozenset({"isthmus"})
+
+
+class NotNow(Exception):
+    """A fault cannot be done as things are; it says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault that can be done. `row` is its number in the list of docs/reliability.md.
+
+    It lasts `lasts_s` seconds, from one to the other. Two faults with a claim in common are not done at once. `mirrors`
+    are whom it can be done to.
+    """
+
+    name: str
+    row: int
+    describes: str
+    act: Act
+    lasts_s: tuple[float, float]
+    claims: frozenset[str]
+    mirrors: frozenset[str]
+
+    def done(self, scene: Scene, chance: random.Random) -> AbstractContextManager[Told]:
+        """Do it; at the end of the block it is undone."""
+        return contextmanager(self.act)(scene, chance)
+
+
+FAULTS: Final[dict[str, Fault]] = {}
+
+
+def fault(
+    row: int, *claims: str, lasts_s: tuple[float, float] = (5.0, 15.0), mirrors: frozenset[str] = MIRRORS
+) -> Callable[[Act], Act]:
+    """Enter a fault into the catalogue, under the name of its function."""
+
+    def enter(act: Act) -> Act:
+        name = act.__name__.replace("_", "-")
+        FAULTS[name] = Fault(
+            name=name,
+            row=row,
+            describes=(act.__doc__ or "").strip().splitlines()[0],
+            act=act,
+            lasts_s=lasts_s,
+            claims=frozenset(claims),
+            mirrors=mirrors,
+        )
+        return act
+
+    return enter

@@ -1,0 +1,59 @@
+"""Replicas that had fallen behind become leaders: rows 8 and 9."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+from soak.faults.catalogue import Told, fault
+from soak.scene import Scene, leader
+from soak.side import BROKERS, Side
+from soak.victims import Victim
+
+_MORE: Final = 150
+"""Records that only one replica has before it dies."""
+
+
+@fault(8, "source brokers", lasts_s=(5.0, 10.0))
+def source_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The source loses the end of a partition, which may be at the target already."""
+    first, second = chance.sample(range(1, BROKERS + 1), 2)
+    victim = scene.victim(
+        "unclean-source",
+        chance,
+        replicas=[[first, second]],
+        min_insync_replicas=1,
+        unclean_leader_election_enable="true",
+    )
+    scene.suffers(victim.topic, "source truncated")
+    yield from _unclean(scene, scene.source, victim, first, second)
+
+
+@fault(9, "target brokers", lasts_s=(5.0, 10.0))
+def target_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """The target loses the end of a partition, which it had acknowledged."""
+    first, second = chance.sample(range(1, BROKERS + 1), 2)
+    victim = scene.victim(
+        "unclean-target",
+        chance,
+        replicas=[[first, second]],
+        is_at_target=True,
+        min_insync_replicas=1,
+        unclean_leader_election_enable="true",
+    )
+    scene.suffers(victim.topic, "target truncated")
+    yield from _unclean(scene, scene.target, victim, first, second)
+
+
+def _unclean(scene: Scene, side: Side, victim: Victim, first: int, second: int) -> Iterator[Told]:
+    """The second replica dies, the first goes on alone and dies too, and the second comes back."""
+    side.broker(second).kill()
+    scene.until(lambda: leader(side, victim.key) == first, "the first replica leads")
+    before = scene.copied(victim.key)
+    scene.until(lambda: scene.copied(victim.key) > before + _MORE, "the first replica goes on alone")
+    side.broker(first).kill()
+    side.broker(second).start(wait=False)
+    scene.until(lambda: leader(side, victim.key) == second, "the second replica leads")
+    yield {"topic": victim.topic, "lost from": before, "led by": second}
+    side.broker(first).start(wait=False)

@@ -1,0 +1,52 @@
+"""What the mirror remembers is lost, cut or forged: row 28."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+from confluent_kafka import Producer, TopicPartition
+
+from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
+from soak.scene import TERM_S, Scene, admin
+
+_LEDGER: Final = "__isthmus.ledger"
+
+
+@fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS)
+def ledger_deleted(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+    """The topic in which Isthmus remembers is deleted."""
+    _partitions(scene)
+    admin(scene.target).delete_topics([_LEDGER])[_LEDGER].result(TERM_S)
+    yield {}
+
+
+@fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS)
+def ledger_emptied(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+    """All records are deleted from the topic in which Isthmus remembers."""
+    everything = [TopicPartition(_LEDGER, partition, -1) for partition in range(_partitions(scene))]
+    for future in admin(scene.target).delete_records(everything).values():
+        future.result(TERM_S)
+    yield {}
+
+
+@fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS)
+def ledger_forged(scene: Scene, chance: random.Random) -> Iterator[Told]:
+    """Somebody writes what makes no sense into the topic in which Isthmus remembers."""
+    partitions = _partitions(scene)
+    producer = Producer({"bootstrap.servers": scene.target.servers, "log_level": 0})
+    for number in range(20):
+        key = chance.choice((b"lane/soak", b"\xff\x00", b"{}", b"", chance.randbytes(8)))
+        value = chance.choice((b"{}", b"\x00\xff", b"[]", b'{"schema_version": 99}', None, chance.randbytes(30)))
+        producer.produce(_LEDGER, partition=number % partitions, key=key, value=value)
+    if producer.flush(TERM_S):
+        raise NotNow("the ledger took no record")
+    yield {"records": 20}
+
+
+def _partitions(scene: Scene) -> int:
+    found = admin(scene.target).list_topics(timeout=TERM_S).topics.get(_LEDGER)
+    if found is None:
+        raise NotNow("there is no ledger yet")
+    return len(found.partitions)

@@ -1,0 +1,169 @@
+"""Both logs as librdkafka's consumers see them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from soak.content import identity_of, is_sound
+from soak.judge.evidence import NO_LOG, Log, PartitionKey, Seen, fingerprint
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+_AT_ONCE: Final = 5_000
+_LOOK_S: Final = 0.2
+_SILENT_S: Final = 60.0
+_ADMIN_S: Final = 20.0
+
+
+class Ends(NamedTuple):
+    """Log start, last stable offset and high watermark of a partition."""
+
+    start: int
+    stable: int
+    high: int
+
+
+class Ruler:
+    """Measures where partitions of one cluster begin and end, again and again."""
+
+    def __init__(self, servers: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def partitions(self, prefixes: tuple[str, ...], *, term_s: float = _ADMIN_S) -> list[PartitionKey]:
+        """All partitions of topics whose names begin so.
+
+        :raises KafkaException: The cluster does not answer.
+        """
+        topics = self._admin.list_topics(timeout=term_s).topics
+        return sorted(
+            (name, partition)
+            for name, topic in topics.items()
+            if name.startswith(prefixes) and topic.error is None
+            for partition in topic.partitions
+        )
+
+    def ends(self, keys: Iterable[PartitionKey], *, term_s: float = _ADMIN_S) -> dict[PartitionKey, Ends]:
+        """Where these partitions begin and end; those that do not answer are left out.
+
+        The high watermark is asked for first: a stable end is never older than it.
+        """
+        where = {TopicPartition(*key): key for key in keys}
+        highs = self._ask(where, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, term_s)
+        stables = self._ask(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, term_s)
+        starts = self._ask(where, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED, term_s)
+        return {key: Ends(starts[key], stables[key], highs[key]) for key in highs if key in stables and key in starts}
+
+    def _ask(
+        self,
+        where: dict[TopicPartition, PartitionKey],
+        spec: OffsetSpec,
+        isolation: IsolationLevel,
+        term_s: float,
+    ) -> dict[PartitionKey, int]:
+        if not where:
+            return {}
+        asked = self._admin.list_offsets(dict.fromkeys(where, spec), isolation_level=isolation, request_timeout=term_s)
+        found: dict[PartitionKey, int] = {}
+        for partition, answer in asked.items():
+            try:
+                found[where[partition]] = answer.result(term_s).offset
+            except (KafkaException, TimeoutError):  # it has no leader now, or does not answer
+                continue
+        return found
+
+
+def read_logs(servers: str, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Log]:
+    """The logs of partitions, whole, as consumers of both isolation levels see them.
+
+    :raises KafkaException: The cluster refused, or said nothing for a minute.
+    """
+    wanted = list(keys)
+    ends = _ends_of_all(servers, wanted)
+    records = _read(servers, wanted, "read_uncommitted")
+    visible = _read(servers, wanted, "read_committed")
+    return {
+        key: Log(
+            start=ends[key].start,
+            stable=ends[key].stable,
+            high=ends[key].high,
+            records=tuple(records[key]),
+            visible=frozenset(seen.offset for seen in visible[key]),
+        )
+        if key in ends
+        else NO_LOG
+        for key in wanted
+    }
+
+
+def _ends_of_all(servers: str, keys: list[PartitionKey]) -> dict[PartitionKey, Ends]:
+    ruler, deadline = Ruler(servers), time.monotonic() + _SILENT_S
+    found: dict[PartitionKey, Ends] = {}
+    while len(found) < len(keys) and time.monotonic() < deadline:
+        found |= ruler.ends([key for key in keys if key not in found])
+    return found
+
+
+def _read(servers: str, keys: list[PartitionKey], isolation: Isolation) -> dict[PartitionKey, list[Seen]]:
+    seen: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
+    if not keys:
+        return seen
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "judge",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+            "fetch.wait.max.ms": 50,
+            "log_level": 0,
+        }
+    )
+    unfinished, heard_at = set(keys), time.monotonic()
+    try:
+        consumer.assign([TopicPartition(*key, 0) for key in keys])
+        while unfinished:
+            messages = consumer.consume(_AT_ONCE, timeout=_LOOK_S)
+            if messages:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > _SILENT_S:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{sorted(unfinished)} fell silent"))
+            for message in messages:
+                key = (message.topic() or "", message.partition() or 0)
+                if _is_record(message):
+                    seen[key].append(_seen(message))
+                else:
+                    unfinished.discard(key)
+    finally:
+        consumer.close()
+    return seen
+
+
+def _is_record(message: Message) -> bool:
+    """Whether this is a record, and not the end of its partition."""
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return False
+
+
+def _seen(message: Message) -> Seen:
+    kind, timestamp = message.timestamp()
+    key, value = message.key(), message.value()
+    # librdkafka's own types say that headers may be anything; what arrives are bytes.
+    headers: list[tuple[str, bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
+    return Seen(
+        offset=message.offset() or 0,
+        id=identity_of(headers),
+        content=fingerprint(key, value, headers, kind, timestamp),
+        key=None if key is None else fingerprint(key),
+        is_null=value is None,
+        is_sound=is_sound(key, value, headers, timestamp),
+    )

@@ -1,0 +1,112 @@
+"""Isthmus as its users run it: `isthmus run` with a YAML file, and its other commands beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from soak.conditions import Conditions
+from soak.side import Side
+from tests.faults.driver import COMMAND, ROOT, Driver, launch
+
+LINK: Final = "soak"
+_COMMAND_S: Final = 180.0
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+class Isthmus:
+    """`isthmus run` of one link."""
+
+    name = "isthmus"
+    keeps_offsets = True
+    internal: Sequence[str] = ("__isthmus",)
+
+    def __init__(self, folder: Path, source: Side, target: Side, conditions: Conditions, topics: str) -> None:
+        self._folder = folder
+        self.configuration = folder / "isthmus.yaml"
+        self._document = _document(source, target, conditions, topics)
+        self.configuration.write_text(yaml.safe_dump(self._document))
+        self._drivers: list[Driver] = []
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        self._drivers.append(self.launch(f"run-{len(self._drivers) + 1}", environment=environment))
+
+    def launch(
+        self, label: str, configuration: Path | None = None, *, environment: Mapping[str, str] = _NOTHING
+    ) -> Driver:
+        """Another `isthmus run`, which the caller has to end."""
+        log = self._folder / f"{label}.log"
+        return launch("run", "-c", str(configuration or self.configuration), log=log, **environment)
+
+    @property
+    def driver(self) -> Driver:
+        """The run that is kept going."""
+        return self._drivers[-1]
+
+    @property
+    def pid(self) -> int:
+        return self.driver.process.pid
+
+    def exit_code(self) -> int | None:
+        return self.driver.process.poll()
+
+    def processes(self) -> Mapping[int, str]:
+        return self.driver.family()
+
+    def kill(self) -> None:
+        for driver in self._drivers:
+            driver.end()
+
+    def stop(self, term_s: float) -> None:
+        self.driver.process.send_signal(signal.SIGTERM)
+        try:
+            self.driver.process.wait(term_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Another command of `isthmus`, to its end."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
+        return subprocess.run(
+            [*COMMAND, *arguments, "-c", str(self.configuration)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMMAND_S,
+            check=False,
+        )
+
+    def status(self) -> Any:
+        """What `isthmus status -o json` shows, `None` where that is no JSON."""
+        said = self.call("status", "-o", "json")
+        try:
+            return json.loads(said.stdout)
+        except json.JSONDecodeError:
+            return None
+
+
+def _document(source: Side, target: Side, conditions: Conditions, topics: str) -> dict[str, Any]:
+    link = {
+        "name": LINK,
+        "source": "source",
+        "target": "target",
+        "topics": {"include": [f"{topics}*"]},
+        "groups": {"include": [f"{topics}*"]},
+        "on_data_gap": conditions.on_data_gap,
+        "topics_interval_s": 2.0,
+    }
+    return {
+        "clusters": {"source": source.login(), "target": target.login()},
+        "links": [link],
+        "spark": {"master": "local[2]", "lease_term_s": conditions.lease_term_s},
+        "ledger": {"replication_factor": 3},
+    }

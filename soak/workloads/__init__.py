@@ -1,0 +1,1 @@
+"""Who writes, commits and creates at the source while faults happen, through librdkafka."""

@@ -1,0 +1,159 @@
+"""The judge of the soak finds every defect that is planted, and none where there is none."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from soak.judge.evidence import Lane, Log, Seen, fingerprint
+from soak.judge.records import RECORD_INVARIANTS
+
+RECORDS = 200
+JUDGE = Path(__file__).parents[2] / "soak" / "judge"
+
+
+def record(offset: int, *, key: int | None = None, content: str = "", is_null: bool = False) -> Seen:
+    """The record that belongs at an offset."""
+    return Seen(
+        offset=offset,
+        id=f"w.0.{offset}",
+        content=fingerprint(offset, content),
+        key=fingerprint(offset if key is None else key),
+        is_null=is_null,
+        is_sound=True,
+    )
+
+
+def log(records: list[Seen], *, aborted: frozenset[int] = frozenset(), high: int = RECORDS) -> Log:
+    """A log that holds these records and begins at 0."""
+    visible = frozenset(each.offset for each in records) - aborted
+    return Log(start=0, stable=high, high=high, records=tuple(records), visible=visible)
+
+
+def lane(target: list[Seen], *, source: list[Seen] | None = None, **changed: object) -> Lane:
+    """A partition whose source holds every record, every tenth of them aborted."""
+    aborted = frozenset(range(0, RECORDS, 10))
+    here = [record(offset) for offset in range(RECORDS)] if source is None else source
+    found = Lane(topic="t", partition=0, source=log(here, aborted=aborted), target=log(target, aborted=aborted))
+    return replace(found, **changed)  # type: ignore[arg-type]
+
+
+def broken(case: Lane) -> set[str]:
+    """The invariants that do not hold, by their short names."""
+    return {violation.invariant.split()[0] for invariant in RECORD_INVARIANTS for violation in invariant(case)}
+
+
+def whole() -> list[Seen]:
+    return [record(offset) for offset in range(RECORDS)]
+
+
+def dropped(records: list[Seen]) -> None:
+    del records[77]
+
+
+def doubled(records: list[Seen]) -> None:
+    records[77] = records[76]._replace(offset=77)
+
+
+def swapped(records: list[Seen]) -> None:
+    records[77], records[76] = records[76]._replace(offset=77), records[77]._replace(offset=76)
+
+
+def altered(records: list[Seen]) -> None:
+    records[77] = records[77]._replace(content=fingerprint("something else"))
+
+
+def unsound(records: list[Seen]) -> None:
+    records[77] = records[77]._replace(is_sound=False)
+
+
+def strange(records: list[Seen]) -> None:
+    records[77] = records[77]._replace(id="nobody.0.1")
+
+
+def moved(records: list[Seen]) -> None:
+    records[77:] = [each._replace(offset=each.offset + 1) for each in records[77:]]
+
+
+@pytest.mark.parametrize(
+    ("defect", "expected"),
+    [
+        (dropped, {"I1"}),
+        (doubled, {"I3", "I5", "I9"}),
+        (swapped, {"I4", "I9"}),
+        (altered, {"I5"}),
+        (unsound, {"I5"}),
+        (strange, {"I2"}),
+        (moved, {"I1", "I9"}),
+    ],
+)
+def test_one_planted_defect_is_found(defect: Callable[[list[Seen]], None], expected: set[str]) -> None:
+    """One record that is missing, doubled, swapped, altered, strange or moved breaks the invariants it should."""
+    records = whole()
+    assert broken(lane(records)) == set()
+    defect(records)
+    found = broken(lane(records))
+    assert found & expected, found
+    assert found <= expected | {"I6"}, found
+
+
+def test_a_mirror_without_offsets_is_judged_by_ids() -> None:
+    """Records that stand elsewhere are no fault of who claims no offsets; lost, doubled and late ones are."""
+    shifted = [each._replace(offset=each.offset + 5) for each in whole()]
+    visible = replace(log(shifted), visible=frozenset(each.offset for each in shifted if (each.offset - 5) % 10))
+    assert broken(replace(lane([]), target=visible, keeps_offsets=False)) == set()
+    for defect, expected in ((dropped, "I1"), (doubled, "I3"), (swapped, "I4")):
+        records = whole()
+        defect(records)
+        assert expected in broken(lane(records, keeps_offsets=False)), expected
+
+
+def test_aborted_records_that_show_are_found() -> None:
+    """A record that is aborted at the source and visible at the target is a leak; the other way round it is hidden."""
+    records = whole()
+    everything = replace(log(records), visible=frozenset(range(RECORDS)))
+    assert broken(replace(lane(records), target=everything)) == {"I6"}
+    nothing = replace(log(records), visible=frozenset())
+    assert broken(replace(lane(records), target=nothing)) == {"I6"}
+
+
+def test_gaps_excuse_exactly_what_they_cover() -> None:
+    """Records in a reported gap may be missing; one beside it may not."""
+    records = [each for each in whole() if not 50 <= each.offset < 60]
+    assert broken(lane(records, gaps=((50, 60),))) == set()
+    assert broken(lane(records, gaps=((50, 59),))) == {"I1"}
+    assert broken(lane(records, gaps=((51, 60),))) == {"I1"}
+
+
+def test_compaction_may_take_only_what_is_obsolete() -> None:
+    """A record of a compacted topic may be gone if a later one has its key; the last one of a key may not."""
+    source = [record(offset, key=offset % 5) for offset in range(1, RECORDS)]
+    latest = source[-5:]
+    assert broken(lane(latest, source=source, is_compacted=True)) == set()
+    assert broken(lane(latest[1:], source=source, is_compacted=True)) == {"I1", "I18"}
+    assert broken(lane(latest, source=source, is_compacted=False)) == {"I1"}
+
+
+def test_a_target_that_is_ahead_is_found() -> None:
+    """The target does not end behind the source, unless the source lost its end and that is known."""
+    here = [record(offset) for offset in range(150)]
+    ahead = lane(whole(), source=here)
+    short = replace(ahead, source=replace(ahead.source, high=150, stable=150))
+    assert broken(short) == {"I2", "I9"}
+    assert broken(replace(short, suffered=frozenset({"source truncated"}))) == set()
+
+
+def test_the_judge_shares_no_code_with_the_product() -> None:
+    """Nothing of the judge imports Isthmus, nor what is built on it."""
+    for file in JUDGE.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert not name.startswith(("isthmus", "tests")), f"{file.name} imports {name}"
+                if name.startswith("soak"):
+                    assert name.startswith(("soak.judge", "soak.content", "soak.history")), f"{file.name}: {name}"
