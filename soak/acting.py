@@ -23,6 +23,10 @@ class Acting:
         self.skipped: Counter[str] = Counter()
         self._scene = scene
 
+    def notes(self) -> list[str]:
+        """What was to be done and was not, with the reasons."""
+        return [f"{count} times not done: {name}" for name, count in sorted(self.skipped.items())]
+
     def act(self, bout: Bout) -> None:
         """Do the faults of a bout; returns when all are undone."""
         threads = [threading.Thread(target=self._act, args=(action,), name=action.fault) for action in bout]
@@ -44,9 +48,10 @@ class Acting:
                 tell("fault", phase="undo", **named)
             tell("fault", phase="undone", **named)
         except NotNow as error:
-            self.skipped[action.fault] += 1
+            self.skipped[f"{action.fault} ({error})"] += 1
             tell("fault", phase="skipped", reason=str(error), **named)
         except Exception as error:  # noqa: BLE001  # whatever it was, the run goes on and tells
+            self.skipped[f"{action.fault} ({type(error).__name__}: {error})"] += 1
             tell("fault", phase="failed", reason=f"{type(error).__name__}: {error}", **named)
 
     def _sleep(self, seconds: float) -> None:

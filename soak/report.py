@@ -12,7 +12,7 @@ _console = Console(soft_wrap=True, highlight=False)
 def print_outcome(outcome: Outcome) -> None:
     """A few lines on stdout; with violations also where everything is kept."""
     run = outcome.run
-    faults = " ".join(f"{row}×{count}" for row, count in sorted(outcome.faults.items())) or "none"
+    faults = " ".join(f"{row}x{count}" for row, count in sorted(outcome.faults.items())) or "none"
     _console.print(
         f"seed {run.seed}, {run.contender}: {outcome.records:,} records written, {outcome.copied:,} at the target, "
         f"faults by row: {faults}; {outcome.seconds:.0f} s"

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from soak.acting import Acting
 from soak.conditions import Conditions
+from soak.findings import leaks, replicas_of, rereads, tracebacks
 from soak.history import History, read_history
-from soak.judge.evidence import PartitionKey, Violation
+from soak.judge.evidence import Lane, PartitionKey, Violation
+from soak.judge.tee import Tee
+from soak.judge.timeline import Sufferings
 from soak.judge.trial import collect, judged
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Mirror, Supervisor
 from soak.scene import Scene
 from soak.schedule import Schedule
 from soak.side import Side, sides
+from soak.spies import GroupSpy, StatusSpy
 from soak.victims import Victims
 from soak.watch import Watch
 from soak.workloads.load import PREFIX, Load
@@ -27,6 +31,7 @@ from soak.workloads.load import PREFIX, Load
 _BEGIN_S: Final = 600.0
 _RECOVER_S: Final = 240.0
 _QUIET_S: Final = 420.0
+_CARRIED_S: Final = 120.0
 _STOP_S: Final = 60.0
 Note = Callable[[str], None]
 
@@ -41,6 +46,10 @@ class Run:
     schedule: Schedule
     conditions: Conditions
     folder: Path
+
+    @property
+    def history(self) -> Path:
+        return self.folder / "history.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +80,35 @@ class Outcome:
         }
 
 
+@dataclass(slots=True, kw_only=True)
+class _Stage:
+    """Everything a run is made of, once its clusters are there."""
+
+    run: Run
+    scene: Scene
+    load: Load
+    tee: Tee
+    group_spy: GroupSpy
+    status_spy: StatusSpy | None
+    note: Note
+
+    @property
+    def history(self) -> History:
+        return self.scene.history
+
+    @property
+    def records(self) -> int:
+        return self.load.records + self.scene.victims.records
+
+
 def perform(run: Run, note: Note) -> Outcome:
     """Do a run and judge it; `note` hears what is going on.
 
     :raises IsthmusError: The clusters could not be started.
+    :raises TimeoutError: The mirror never began.
     """
     begun = time.monotonic()
-    file = run.folder / "history.jsonl"
-    with History(file) as history, ExitStack() as stack:
+    with History(run.history) as history, ExitStack() as stack:
         history.tell(
             "run",
             seed=run.seed,
@@ -89,82 +119,101 @@ def perform(run: Run, note: Note) -> Outcome:
         )
         note("starting two clusters of three brokers")
         properties = {"source": run.conditions.source_properties(), "target": run.conditions.target_properties()}
-        source, target = stack.enter_context(sides(run.folder, properties, seed=run.seed))
-        mirror = _mirror(run, source, target)
-        load = Load(source, history, run.seed)
-        load.prepare()
-        watch = Watch(source.servers, target.servers, history, (PREFIX,))
-        supervisor = Supervisor(mirror, history)
-        victims = Victims(source.servers, history, PREFIX)
-        scene = Scene(
-            source=source,
-            target=target,
-            supervisor=supervisor,
-            history=history,
-            watch=watch,
-            conditions=run.conditions,
-            victims=victims,
-            topics=load.topics,
-        )
-        acting = Acting(scene)
-        with watch.looking(), supervisor.keeping(_STOP_S):
-            with load.flowing(), victims.writing():
+        stage = _stage(run, history, *stack.enter_context(sides(run.folder, properties, seed=run.seed)), note)
+        acting = Acting(stage.scene)
+        with _at_work(stage):
+            with stage.load.flowing(), stage.scene.victims.writing():
                 note("waiting for the mirror to begin")
-                scene.until(lambda: _has_begun(watch), "the mirror copies", term_s=_BEGIN_S)
-                _act(run, scene, acting, note)
-            history.tell("load", phase="over", records=load.records)
-            note("waiting until everything is copied")
-            _quieten(scene, note)
-        history.tell("phase", name="judging")
+                stage.scene.until(lambda: _has_begun(stage.scene.watch), "the mirror copies", term_s=_BEGIN_S)
+                _act(stage, acting)
+            history.tell("load", phase="over", records=stage.records)
+            _quieten(stage)
         note("judging")
-        lanes = collect(
-            source.servers, target.servers, (PREFIX,), read_history(file), keeps_offsets=mirror.keeps_offsets
-        )
-        verdict = judged(read_history(file), lanes)
-        history.tell("verdict", violations=[str(violation) for violation in verdict])
+        lanes, violations = _judge(stage)
+        history.tell("verdict", violations=[str(violation) for violation in violations])
     return Outcome(
         run=run,
-        records=load.records,
+        records=stage.records,
         copied=sum(len(lane.target.records) for lane in lanes),
         faults=dict(acting.done),
-        violations=verdict,
+        violations=violations,
         seconds=time.monotonic() - begun,
+        notes=tuple(acting.notes()),
     )
 
 
-def _mirror(run: Run, source: Side, target: Side) -> Mirror:
-    return Isthmus(run.folder, source, target, run.conditions, PREFIX)
+def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -> _Stage:
+    watch = Watch(source.servers, target.servers, history, (PREFIX,))
+    load = Load(source, history, run.seed, lambda: {key: e.high for key, e in watch.newest["source"].items()})
+    load.prepare()
+    mirror: Mirror = Isthmus(run.folder, source, target, run.conditions, PREFIX)
+    scene = Scene(
+        source=source,
+        target=target,
+        supervisor=Supervisor(mirror, history),
+        history=history,
+        watch=watch,
+        conditions=run.conditions,
+        victims=Victims(source.servers, history, PREFIX),
+        topics=load.topics,
+    )
+    return _Stage(
+        run=run,
+        scene=scene,
+        load=load,
+        tee=Tee(target.servers, (PREFIX,)),
+        group_spy=GroupSpy(load.groups, source.servers, target.servers, history),
+        status_spy=StatusSpy(mirror, history) if isinstance(mirror, Isthmus) else None,
+        note=note,
+    )
 
 
-def _act(run: Run, scene: Scene, acting: Acting, note: Note) -> None:
+@contextmanager
+def _at_work(stage: _Stage) -> Iterator[None]:
+    """The mirror runs, and everybody looks."""
+    with ExitStack() as stack:
+        for looking in (stage.scene.watch.looking(), stage.tee.reading(), stage.group_spy.looking()):
+            stack.enter_context(looking)
+        if stage.status_spy is not None:
+            stack.enter_context(stage.status_spy.looking())
+        stack.enter_context(stage.scene.supervisor.keeping(_STOP_S))
+        try:
+            yield
+        finally:
+            stage.scene.over.set()
+
+
+def _act(stage: _Stage, acting: Acting) -> None:
     """Do bout after bout until the time is over; between them everything recovers."""
-    until = time.monotonic() + run.minutes * 60
-    for number, bout in enumerate(run.schedule.bouts, start=1):
+    until = time.monotonic() + stage.run.minutes * 60
+    for number, bout in enumerate(stage.run.schedule.bouts, start=1):
         if time.monotonic() > until:
             break
-        note(f"bout {number}: {', '.join(action.fault for action in bout)}")
-        scene.history.tell("bout", number=number, phase="begin")
+        stage.note(f"bout {number}: {', '.join(action.fault for action in bout)}")
+        stage.history.tell("bout", number=number, phase="begin")
         acting.act(bout)
-        for side in (scene.source, scene.target):
+        for side in (stage.scene.source, stage.scene.target):
             side.restore()
-        scene.history.tell("bout", number=number, phase="healed", load=os.getloadavg()[0], processors=os.cpu_count())
-        _recover(scene)
-        scene.history.tell("bout", number=number, phase="end")
+        stage.history.tell("bout", number=number, phase="healed", load=os.getloadavg()[0], processors=os.cpu_count())
+        stage.note(f"bout {number}: everything is whole again, recovering")
+        _recover(stage)
+        stage.history.tell("bout", number=number, phase="end")
     while time.monotonic() < until:
-        note("no more faults: copying")
-        time.sleep(1.0)
+        time.sleep(0.5)
 
 
 def _has_begun(watch: Watch) -> bool:
     return any(ends.high for ends in watch.newest["target"].values())
 
 
-def _recover(scene: Scene) -> None:
+def _recover(stage: _Stage) -> None:
     """Wait until the target has what the source held when everything was whole again, or for long enough."""
-    marks: dict[PartitionKey, int] = {}
+    scene, marks = stage.scene, dict[PartitionKey, int]()
+    sufferings = Sufferings(read_history(stage.run.history))
 
     def is_measured() -> bool:
-        marks.update({key: ends.stable for key, ends in scene.watch.newest["source"].items()})
+        newest = scene.watch.newest["source"]
+        marks.update({key: ends.stable for key, ends in newest.items() if not sufferings.may_stop(key[0])})
         return bool(marks)
 
     def has_recovered() -> bool:
@@ -178,19 +227,44 @@ def _recover(scene: Scene) -> None:
         scene.history.tell("recovery", problem=str(error))
 
 
-def _quieten(scene: Scene, note: Note) -> None:
+def _quieten(stage: _Stage) -> None:
     """Wait until nothing is left to copy, or for long enough; whether it was, the judge finds out himself."""
+    scene = stage.scene
+    sufferings = Sufferings(read_history(stage.run.history))
 
     def is_quiet() -> bool:
         here, there = scene.watch.newest["source"], scene.watch.newest["target"]
-        if not here:
+        wanted = {key: ends for key, ends in here.items() if not sufferings.may_stop(key[0])}
+        if not wanted:
             return False
-        left = sum(max(ends.high - (there[key].high if key in there else 0), 0) for key, ends in here.items())
-        note(f"{left} records left to copy")
-        return left == 0 and all(ends.stable == ends.high for ends in here.values())
+        left = sum(max(ends.high - (there[key].high if key in there else 0), 0) for key, ends in wanted.items())
+        stage.note(f"everything ends: {left} records left to copy")
+        return left == 0 and all(ends.stable == ends.high for ends in wanted.values())
 
     try:
         scene.until(is_quiet, "everything is copied", term_s=_QUIET_S)
         scene.history.tell("phase", name="quiet")
+        scene.until(lambda: stage.group_spy.look(final=True), "the groups are carried", term_s=_CARRIED_S)
     except TimeoutError as error:
         scene.history.tell("phase", name="restless", problem=str(error))
+    if stage.status_spy is not None:
+        stage.status_spy.look()
+
+
+def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
+    scene, run = stage.scene, stage.run
+    mirror = scene.supervisor.mirror
+    lanes = collect(
+        scene.source.servers,
+        scene.target.servers,
+        (PREFIX,),
+        read_history(run.history),
+        keeps_offsets=mirror.keeps_offsets,
+        compacted=stage.load.compacted,
+    )
+    for lane in lanes:
+        rereads(stage.tee, lane, scene.history)
+    leaks(run.folder, [*scene.source.secrets, *scene.target.secrets], scene.history)
+    tracebacks(run.folder, scene.history)
+    replicas = replicas_of(scene.target, PREFIX)
+    return lanes, judged(read_history(run.history), lanes, replicas)

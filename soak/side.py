@@ -50,6 +50,7 @@ class Side:
         self.cluster = cluster
         self.networks = networks
         self.servers = cluster.admin_bootstrap_servers
+        self.secrets = [self.password_file.read_text()]
 
     @property
     def mirror_servers(self) -> str:

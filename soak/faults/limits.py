@@ -117,6 +117,7 @@ def _alter_quotas(side: Side, quotas: dict[str, float], *, is_removed: bool) -> 
 
 def _rotated(side: Side, chance: random.Random) -> Iterator[Told]:
     password = secrets.token_urlsafe(24)
+    side.secrets.append(password)
     is_file_first = chance.random() < 0.5
     if is_file_first:
         write_atomic(side.password_file, password, mode=0o600)

@@ -108,9 +108,9 @@ def _ends_of_all(servers: str, keys: list[PartitionKey]) -> dict[PartitionKey, E
 
 
 def _read(servers: str, keys: list[PartitionKey], isolation: Isolation) -> dict[PartitionKey, list[Seen]]:
-    seen: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
+    found: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
     if not keys:
-        return seen
+        return found
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -136,12 +136,12 @@ def _read(servers: str, keys: list[PartitionKey], isolation: Isolation) -> dict[
             for message in messages:
                 key = (message.topic() or "", message.partition() or 0)
                 if _is_record(message):
-                    seen[key].append(_seen(message))
+                    found[key].append(seen(message))
                 else:
                     unfinished.discard(key)
     finally:
         consumer.close()
-    return seen
+    return found
 
 
 def _is_record(message: Message) -> bool:
@@ -154,7 +154,7 @@ def _is_record(message: Message) -> bool:
     return False
 
 
-def _seen(message: Message) -> Seen:
+def seen(message: Message) -> Seen:
     kind, timestamp = message.timestamp()
     key, value = message.key(), message.value()
     # librdkafka's own types say that headers may be anything; what arrives are bytes.

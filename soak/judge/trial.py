@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from soak.content import record_id
 from soak.history import Event
+from soak.judge.causes import i16_gap_honesty, i17_incarnation
+from soak.judge.dump import Replica, i10_replicas_agree
 from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation
+from soak.judge.health import i20_no_secret_leak, i21_no_bug
+from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
+from soak.judge.progress import i7_no_early_read, i8_no_torn_transaction, i10_prefix_stability, i21_liveness
 from soak.judge.reading import Ruler, read_logs
 from soak.judge.records import RECORD_INVARIANTS
+from soak.judge.states import i22_monitoring_truth
+from soak.judge.timeline import Sufferings, Timeline
+
+NOT_APPLIED: Final = {
+    "I11": "what a mirror has read is not to be seen from outside; what it skips or reads twice breaks I1, I3 and I9",
+    "I12": "Isthmus claims no progress but the end of the target's log, which I1 and I9 hold it to",
+    "I13": "writers carry one producer id and one epoch; two of them at once break I3, I4 or I9",
+    "I19": "settings of topics are not what a soak breaks; that partitions are as many is part of I21",
+    "I23": "there is no promotion yet that a fault could meet",
+}
+"""Invariants that no function stands for, and why."""
 
 
 def collect(
@@ -19,6 +36,7 @@ def collect(
     events: Sequence[Event],
     *,
     keeps_offsets: bool,
+    compacted: frozenset[str],
 ) -> tuple[Lane, ...]:
     """Read both sides, whole.
 
@@ -26,7 +44,7 @@ def collect(
     """
     keys = {"source": Ruler(source_servers).partitions(prefixes), "target": Ruler(target_servers).partitions(prefixes)}
     source, target = read_logs(source_servers, keys["source"]), read_logs(target_servers, keys["target"])
-    acked = _acked(events)
+    acked, gaps, sufferings = _acked(events), _gaps(events), Sufferings(events)
     return tuple(
         Lane(
             topic=key[0],
@@ -34,23 +52,40 @@ def collect(
             source=source.get(key, NO_LOG),
             target=target.get(key, NO_LOG),
             keeps_offsets=keeps_offsets,
+            is_compacted=key[0] in compacted,
+            gaps=gaps.get(key, ()),
+            suffered=sufferings.of(key[0]),
             acked=acked[key],
         )
         for key in sorted(source.keys() | target.keys())
     )
 
 
-def judged(events: Iterable[Event], lanes: Sequence[Lane]) -> tuple[Violation, ...]:
+def judged(events: Iterable[Event], lanes: Sequence[Lane], replicas: Mapping[int, Replica]) -> tuple[Violation, ...]:
     """Everything that does not hold."""
     case = Case(events=tuple(events), lanes=tuple(lanes))
-    return tuple(_violations(case))
+    return tuple(_violations(case, replicas))
 
 
-def _violations(case: Case) -> Iterator[Violation]:
+def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violation]:
+    timeline, sufferings = Timeline(case.events), Sufferings(case.events)
     for lane in case.lanes:
         for invariant in RECORD_INVARIANTS:
             yield from invariant(lane)
-        yield from _complete(lane)
+        if not sufferings.may_stop(lane.topic):
+            yield from _complete(lane)
+    yield from i7_no_early_read(case, timeline, sufferings)
+    yield from i8_no_torn_transaction(case, timeline)
+    yield from i10_prefix_stability(case, timeline, sufferings)
+    yield from i10_replicas_agree(replicas, case.lanes)
+    yield from i14_no_overshoot(case)
+    yield from i15_no_undershoot(case)
+    yield from i16_gap_honesty(case, sufferings)
+    yield from i17_incarnation(case, sufferings)
+    yield from i20_no_secret_leak(case)
+    yield from i21_liveness(case, timeline, sufferings)
+    yield from i21_no_bug(case)
+    yield from i22_monitoring_truth(case, timeline, sufferings)
 
 
 def _complete(lane: Lane) -> Iterator[Violation]:
@@ -71,3 +106,13 @@ def _acked(events: Iterable[Event]) -> dict[PartitionKey, dict[int, str]]:
             for step in range(count):
                 standing[offset + step] = record_id(event["writer"], partition, number + step)
     return found
+
+
+def _gaps(events: Iterable[Event]) -> dict[PartitionKey, tuple[tuple[int, int], ...]]:
+    """The gaps that the mirror has told of."""
+    found: dict[PartitionKey, set[tuple[int, int]]] = defaultdict(set)
+    for event in events:
+        if event["kind"] == "status":
+            for row in event["partitions"]:
+                found[row["topic"], row["partition"]] |= {(begin, end) for begin, end in row["gaps"]}
+    return {key: tuple(sorted(each)) for key, each in found.items()}

@@ -3,36 +3,77 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewPartitions
 
 from soak.content import Style
 from soak.history import History
-from soak.scene import create_topic
+from soak.judge.evidence import PartitionKey
+from soak.scene import TERM_S, admin, create_topic
 from soak.side import Side
-from soak.workloads.plain import CODECS, Pen, PlainWriter
+from soak.workloads.groups import Groups
+from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
+from soak.workloads.transactional import TransactionalWriter
 
 PREFIX: Final = "soak."
 _DAY_MS: Final = 86_400_000
 _PARTITIONS: Final = 3
-_RECORDS_PER_S: Final = 30.0
+_RECORDS_PER_S: Final = 25.0
 _SMALL_MS, _LARGE_MS = 2, 400
+_GROUPS: Final = 5
+_NEW_EVERY_S: Final = 30.0
+_GROWN_MAX: Final = 6
+_COMPACTED: Final[dict[str, Any]] = {
+    "cleanup_policy": "compact",
+    "segment_ms": 3_000,
+    "min_cleanable_dirty_ratio": 0.01,
+    "max_compaction_lag_ms": 10_000,
+}
+
+
+class Worker(Protocol):
+    """Something that goes on until it is told to end."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def wait(self) -> None: ...
 
 
 class Load:
-    """Topics of the source and who writes them. `topics` are those every fault may choose from."""
+    """Topics of the source, who writes them, and who consumes them.
 
-    def __init__(self, source: Side, history: History, seed: int) -> None:
+    `topics` are those every fault may choose from, `compacted` those that are cleaned. `ends` tells where partitions of
+    the source end.
+    """
+
+    def __init__(self, source: Side, history: History, seed: int, ends: Callable[[], dict[PartitionKey, int]]) -> None:
         chance = random.Random(f"load {seed}")
-        self.topics = [f"{PREFIX}plain", f"{PREFIX}mixed", f"{PREFIX}old"]
+        names = ("plain", "mixed", "old", "transactions", "compacted", "growing")
+        self.topics = [f"{PREFIX}{name}" for name in names]
+        self.compacted = frozenset({f"{PREFIX}compacted"})
+        self.groups = [f"{PREFIX}group-{number}" for number in range(_GROUPS)]
         self._source, self._history = source, history
-        self._writers = [PlainWriter(pen, source.servers, history) for pen in _pens(chance)]
+        writers: list[PlainWriter | TransactionalWriter] = [
+            PlainWriter(pen, source.servers, history) for pen in _pens(chance)
+        ]
+        writers += [
+            TransactionalWriter(f"t{number}", f"{PREFIX}transactions", _PARTITIONS, source.servers, history, seed)
+            for number in range(2)
+        ]
+        self._acks = [writer.acks for writer in writers]
+        self._newcomers = Newcomers(source, history, self._acks)
+        groups = Groups(self.groups, source.servers, history, lambda: _chosen(ends()), seed)
+        self._workers: list[Worker] = [*writers, self._newcomers, groups]
 
     @property
     def records(self) -> int:
         """How many records the source has acknowledged."""
-        return sum(writer.acks.count for writer in self._writers)
+        return sum(acks.count for acks in self._acks)
 
     def prepare(self) -> None:
         """Create the topics.
@@ -40,33 +81,104 @@ class Load:
         :raises KafkaException: The source refused.
         """
         for topic in self.topics:
-            create_topic(self._source, topic, partitions=_PARTITIONS)
+            configs: dict[str, Any] = _COMPACTED if topic in self.compacted else {}
+            partitions = 1 if topic.endswith("growing") else _PARTITIONS
+            create_topic(self._source, topic, partitions=partitions, **configs)
 
     @contextmanager
     def flowing(self) -> Iterator[None]:
         """Everything at work; at the end all that was sent was delivered, or given up."""
-        for writer in self._writers:
-            writer.begin()
+        for worker in self._workers:
+            worker.begin()
         try:
             yield
         finally:
-            for writer in self._writers:
-                writer.end()
-            for writer in self._writers:
-                writer.wait()
+            for worker in self._workers:
+                worker.end()
+            for worker in self._workers:
+                worker.wait()
+
+
+class Newcomers:
+    """Creates a topic now and then, and has another one grow; both are written to from then on."""
+
+    def __init__(self, source: Side, history: History, acks: list[Acks]) -> None:
+        self._source, self._history, self._acks = source, history, acks
+        self._writers: list[PlainWriter] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="newcomers")
+
+    def begin(self) -> None:
+        """Begin with the first topic."""
+        self._write("growing", 1)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Create no more, and write no more."""
+        self._over.set()
+
+    def wait(self) -> None:
+        """Wait until everything was delivered."""
+        self._thread.join()
+        for writer in self._writers:
+            writer.end()
+        for writer in self._writers:
+            writer.wait()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._over.wait(_NEW_EVERY_S):
+            number += 1
+            try:
+                create_topic(self._source, f"{PREFIX}late-{number}", partitions=2)
+                self._write(f"late-{number}", 2)
+                self._grow(number + 1)
+            except (KafkaException, TimeoutError) as error:
+                # The source is being broken: the next one comes later.
+                self._history.tell("newcomer", problem=str(error)[:200])
+
+    def _grow(self, partitions: int) -> None:
+        name = f"{PREFIX}growing"
+        if partitions <= _GROWN_MAX:
+            admin(self._source).create_partitions([NewPartitions(name, partitions)])[name].result(TERM_S)
+            self._writers[0].partitions = partitions
+
+    def _write(self, name: str, partitions: int) -> None:
+        pen = Pen(
+            name=name,
+            topic=f"{PREFIX}{name}",
+            partitions=partitions,
+            codec="none",
+            linger_ms=10,
+            records_per_s=_RECORDS_PER_S / 2,
+        )
+        writer = PlainWriter(pen, self._source.servers, self._history)
+        self._writers.append(writer)
+        self._acks.append(writer.acks)
+        writer.begin()
+
+
+def _chosen(ends: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
+    """The partitions that groups read: those of two topics that nobody deletes."""
+    return {key: end for key, end in ends.items() if key[0] in (f"{PREFIX}plain", f"{PREFIX}transactions")}
 
 
 def _pens(chance: random.Random) -> Iterator[Pen]:
-    """A writer for each codec, with small or large batches; and one whose records are older than producers live."""
-    for number, codec in enumerate(CODECS):
-        is_small = chance.random() < 0.5
+    """Small and large batches of one codec in one topic, those of all others in another; a writer whose records are
+    older than producers live; and one that gives new values to the same keys.
+    """
+    first, *others = chance.sample(CODECS, len(CODECS))
+    plain = [(f"{PREFIX}plain", first, True), (f"{PREFIX}plain", first, False)]
+    mixed = [(f"{PREFIX}mixed", codec, chance.random() < 0.5) for codec in others]
+    for topic, codec, is_small in plain + mixed:
+        pace = 2 * _RECORDS_PER_S if topic == f"{PREFIX}plain" else _RECORDS_PER_S / 2
         yield Pen(
-            name=f"w{number}",
-            topic=f"{PREFIX}plain" if number < 3 else f"{PREFIX}mixed",
+            name=f"{codec}-{'small' if is_small else 'large'}",
+            topic=topic,
             partitions=_PARTITIONS,
             codec=codec,
             linger_ms=_SMALL_MS if is_small else _LARGE_MS,
-            records_per_s=_RECORDS_PER_S if is_small else 2 * _RECORDS_PER_S,
+            records_per_s=pace if is_small else 2 * pace,
             style=Style(value_bytes=100 if is_small else 2_000),
         )
     yield Pen(
@@ -77,4 +189,13 @@ def _pens(chance: random.Random) -> Iterator[Pen]:
         linger_ms=50,
         records_per_s=_RECORDS_PER_S,
         style=Style(value_bytes=400, age_ms=3 * _DAY_MS),
+    )
+    yield Pen(
+        name="keyed",
+        topic=f"{PREFIX}compacted",
+        partitions=_PARTITIONS,
+        codec=chance.choice(CODECS),
+        linger_ms=20,
+        records_per_s=_RECORDS_PER_S,
+        style=Style(keys=40, tombstones=0.1),
     )

@@ -1,0 +1,89 @@
+"""Whether consumer groups stand at the target where they may."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from soak.judge.evidence import Case, PartitionKey, Violation
+
+_Place = tuple[str, PartitionKey]
+_SHOWN: Final = 5
+
+
+def i14_no_overshoot(case: Case) -> Iterator[Violation]:
+    """A group is never further at the target than any commit at the source has put it."""
+    furthest: dict[_Place, int] = {}
+    reported: set[_Place] = set()
+    for event in case.of("commit", "positions"):
+        if event["kind"] == "commit":
+            place = (event["group"], (event["topic"], event["partition"]))
+            furthest[place] = max(furthest.get(place, 0), event["offset"])
+            continue
+        for place, offset in _told(event["target"]).items():
+            if offset > furthest.get(place, 0) and place not in reported and place[0] not in _touched(case):
+                reported.add(place)
+                message = (
+                    f"{_named(place)} at {offset}, committed at most {furthest.get(place, 0)} (at {event['at']:.1f} s)"
+                )
+                yield Violation(invariant="I14 group overshoot", where=place[0], message=message)
+
+
+def i15_no_undershoot(case: Case) -> Iterator[Violation]:
+    """In the end a group stands at the target where it stands at the source; on the way it is not set back alone, is
+    never behind the end of the target's log, and what a real consumer commits at the target stays.
+    """
+    yield from _kept(case)
+    yield from _beyond(case)
+    final = next((event for event in reversed(case.of("positions")) if event.get("final")), None)
+    if final is None:
+        return
+    here, there = _told(final["source"]), _told(final["target"])
+    mirrored = {(lane.topic, lane.partition) for lane in case.lanes if lane.target.high >= lane.source.stable}
+    differing = [
+        f"{_named(place)} {offset} there, {there.get(place)} here"
+        for place, offset in here.items()
+        if place[1] in mirrored and place[0] not in _touched(case) and there.get(place) != offset
+    ]
+    if differing:
+        message = f"{len(differing)} positions differ when all was quiet (at the source, at the target)"
+        yield Violation(
+            invariant="I15 group undershoot", where="groups", message=message, witnesses=tuple(differing[:_SHOWN])
+        )
+
+
+def _kept(case: Case) -> Iterator[Violation]:
+    for event in case.of("kept"):
+        if event["found"] != event["expected"]:
+            message = f"a consumer at the target committed {event['expected']}, later {event['found']} stood there"
+            yield Violation(invariant="I15 group undershoot", where=event["group"], message=message)
+
+
+def _beyond(case: Case) -> Iterator[Violation]:
+    """Positions are compared with ends that were looked at later."""
+    for event in case.of("positions"):
+        for place, offset in _told(event["target"]).items():
+            end = event["target_ends"].get(f"{place[1][0]}:{place[1][1]}")
+            if end is not None and offset > end:
+                message = f"{_named(place)} at {offset}, where the target ends at {end} (at {event['at']:.1f} s)"
+                yield Violation(invariant="I15 group undershoot", where=place[0], message=message)
+                return
+
+
+def _touched(case: Case) -> set[str]:
+    """Groups that consumers used at the target, or that were deleted."""
+    return {event["group"] for event in case.of("touched")}
+
+
+def _told(positions: dict[str, dict[str, int]]) -> dict[_Place, int]:
+    found: dict[_Place, int] = defaultdict(int)
+    for group, each in positions.items():
+        for name, offset in each.items():
+            topic, _, partition = name.rpartition(":")
+            found[group, (topic, int(partition))] = offset
+    return found
+
+
+def _named(place: _Place) -> str:
+    return f"{place[1][0]}-{place[1][1]}"

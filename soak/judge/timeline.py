@@ -1,0 +1,103 @@
+"""What was to be seen of both clusters when."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from soak.history import Event
+from soak.judge.evidence import PartitionKey
+
+START, HIGH, STABLE = 0, 1, 2
+
+
+class Look(NamedTuple):
+    """The ends of a partition, asked for at `begun` and known at `ended` (s): log start, high watermark, stable end."""
+
+    begun: float
+    ended: float
+    start: int
+    high: int
+    stable: int
+
+
+class Timeline:
+    """The looks of a run at both sides."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._looks: dict[str, dict[PartitionKey, list[Look]]] = {
+            "source": defaultdict(list),
+            "target": defaultdict(list),
+        }
+        newest: dict[tuple[str, str], tuple[int, int, int]] = {}
+        for event in events:
+            if event["kind"] != "ends":
+                continue
+            side, unseen = event["side"], set(event["unseen"])
+            for name, (start, stable, high) in event["changed"].items():
+                newest[side, name] = (start, high, stable)
+            for (each, name), (start, high, stable) in newest.items():
+                if each == side and name not in unseen:
+                    topic, _, partition = name.rpartition(":")
+                    look = Look(event["begun"], event["at"], start, high, stable)
+                    self._looks[side][topic, int(partition)].append(look)
+
+    def keys(self, side: str) -> set[PartitionKey]:
+        return set(self._looks[side])
+
+    def looks(self, side: str, key: PartitionKey) -> list[Look]:
+        """All looks at a partition, in order."""
+        return self._looks[side].get(key, [])
+
+    def before(self, side: str, key: PartitionKey, at: float) -> Look | None:
+        """The last look that had ended by then."""
+        looks = self.looks(side, key)
+        index = bisect_right(looks, at, key=lambda look: look.ended)
+        return looks[index - 1] if index else None
+
+    def after(self, side: str, key: PartitionKey, at: float) -> Look | None:
+        """The first look that began no sooner."""
+        looks = self.looks(side, key)
+        index = bisect_left(looks, at, key=lambda look: look.begun)
+        return looks[index] if index < len(looks) else None
+
+    def within(self, side: str, key: PartitionKey, begin: float, end: float) -> list[Look]:
+        """The looks between two moments."""
+        return [look for look in self.looks(side, key) if begin <= look.begun and look.ended <= end]
+
+
+_TERMINAL_BY: Final = {
+    "source truncated": {"DIVERGED"},
+    "source lost records": {"DATA_GAP"},
+    "source recreated": {"TOPIC_RECREATED"},
+    "target recreated": {"TOPIC_RECREATED"},
+    "target trimmed": {"FOREIGN_WRITE", "DIVERGED", "TOPIC_RECREATED"},
+    "target truncated": set(),
+    "foreign write": {"FOREIGN_WRITE", "DIVERGED", "FAILED"},
+    "circle": {"FOREIGN_WRITE", "REFUSED", "FAILED"},
+}
+TERMINAL: Final = frozenset({"REFUSED", "DATA_GAP", "DIVERGED", "TOPIC_RECREATED", "FOREIGN_WRITE", "FAILED"})
+"""States of lanes that last until an operator acts."""
+
+
+class Sufferings:
+    """What was done to topics themselves, and when."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._what: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for event in events:
+            if event["kind"] == "suffered":
+                self._what[event["topic"]].append((event["at"], event["what"]))
+
+    def of(self, topic: str) -> frozenset[str]:
+        return frozenset(what for _, what in self._what.get(topic, ()))
+
+    def may_end(self, topic: str, state: str, at: float = float("inf")) -> bool:
+        """Whether a lane of this topic may have ended in such a state by then."""
+        return any(state in _TERMINAL_BY.get(what, ()) for when, what in self._what.get(topic, ()) if when <= at)
+
+    def may_stop(self, topic: str) -> bool:
+        """Whether lanes of this topic may have stopped for good."""
+        return any(_TERMINAL_BY.get(what) for _, what in self._what.get(topic, ()))

@@ -1,0 +1,136 @@
+"""What the mirror says of itself, and where groups stand, looked at again and again."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from soak.history import History
+from soak.judge.reading import Ruler
+from soak.mirrors.isthmus import Isthmus
+from soak.positions import Positions, Surveyor
+
+_STATUS_S: Final = 10.0
+_GROUPS_S: Final = 4.0
+_TERM_S: Final = 10.0
+
+
+@contextmanager
+def repeated(work: Callable[[], object], every_s: float, name: str) -> Iterator[None]:
+    """Do something again and again while the block lasts."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(every_s):
+            work()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+class StatusSpy:
+    """Calls `isthmus status -o json`, and writes down what it showed."""
+
+    def __init__(self, mirror: Isthmus, history: History) -> None:
+        self._mirror = mirror
+        self._history = history
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look again and again."""
+        with repeated(self.look, _STATUS_S, "status"):
+            yield
+
+    def look(self) -> None:
+        """Look once."""
+        begun = self._history.now()
+        with suppress(subprocess.TimeoutExpired):
+            shown = self._mirror.status()
+            if shown:
+                self._history.tell("status", begun=round(begun, 3), **_shortened(shown[0]))
+
+
+class GroupSpy:
+    """Asks where groups stand at the target, and where the target ends after that."""
+
+    def __init__(self, groups: list[str], source_servers: str, target_servers: str, history: History) -> None:
+        self._groups = groups
+        self._source, self._target = Surveyor(source_servers), Surveyor(target_servers)
+        self._ruler = Ruler(target_servers)
+        self._history = history
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look again and again."""
+        with repeated(self.look, _GROUPS_S, "groups"):
+            yield
+
+    def look(self, *, final: bool = False) -> bool:
+        """Look once; the last time at the source too. Whether both agreed then."""
+        there = self._target.positions(self._groups)
+        here = self._source.positions(self._groups) if final else {}
+        try:
+            ends = self._ruler.ends({key for each in there.values() for key in each}, term_s=_TERM_S)
+        except KafkaException:
+            ends = {}
+        self._history.tell(
+            "positions",
+            final=final,
+            target=_named(there),
+            source=_named(here),
+            target_ends={f"{topic}:{partition}": end.high for (topic, partition), end in ends.items()},
+        )
+        return here.keys() == there.keys() and all(
+            there[group].get(key) == offset for group, each in here.items() for key, offset in each.items()
+        )
+
+
+def _named(positions: Positions) -> dict[str, dict[str, int]]:
+    return {group: {f"{t}:{p}": offset for (t, p), offset in each.items()} for group, each in positions.items()}
+
+
+def _shortened(link: dict[str, Any]) -> dict[str, Any]:
+    """What the judge needs of what is shown of a link."""
+    partitions = [
+        {
+            "topic": each["topic"],
+            "partition": each["partition"],
+            "state": each["state"],
+            "state_age": each["state_age_seconds"],
+            "source_end": each["source_end"],
+            "source_age": each["source_end_age_seconds"],
+            "target_end": each["target_end"],
+            "target_age": each["target_end_age_seconds"],
+            "lag": each["lag_records"],
+            "gaps": [[gap["offset_begin"], gap["offset_end"]] for gap in each["gaps"]],
+            "problem": _said(each["problem"]),
+        }
+        for topic in link["topics"]
+        for each in topic["partitions"]
+    ]
+    topics = [
+        {"topic": each["topic"], "state": each["state"], "problem": _said(each["problem"])} for each in link["topics"]
+    ]
+    groups = [{"group": each["group"], "standing": each["standing"]} for each in link["groups"]]
+    return {
+        "state": link["state"],
+        "controller": link["controller"]["state"],
+        "problem": _said(link["problem"]),
+        "partitions": partitions,
+        "topics": topics,
+        "groups": groups,
+    }
+
+
+def _said(problem: dict[str, Any] | None) -> str | None:
+    return None if problem is None else str(problem.get("message", problem))

@@ -1,0 +1,56 @@
+"""Schedules of the soak follow from their seeds, survive being written down, and can be shortened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+import pytest
+
+import soak.faults  # noqa: F401  # enters all faults into the catalogue
+from soak.faults.catalogue import FAULTS
+from soak.schedule import Schedule, drawn, schedule_of
+from soak.shrinking import shortest
+
+ROWS = {*range(1, 30), 32, 33, 34, 40, 43, 44, 45, 49} - {27}
+"""Row 27 is about checkpoints, of which Isthmus keeps none."""
+SCHEDULE = drawn(7, 20, FAULTS.values())
+
+
+def test_the_same_seed_draws_the_same_schedule() -> None:
+    """A schedule follows from its seed alone; another seed draws another."""
+    assert drawn(7, 20, FAULTS.values()) == SCHEDULE
+    assert drawn(8, 20, FAULTS.values()) != SCHEDULE
+
+
+def test_all_rows_come_before_any_comes_again() -> None:
+    """There is a fault for every row, and a long schedule holds all of them."""
+    assert {fault.row for fault in FAULTS.values()} == ROWS
+    assert {action.fault for action in drawn(7, 60, FAULTS.values()).actions} == set(FAULTS)
+
+
+def test_faults_of_a_bout_do_not_get_into_each_others_way() -> None:
+    """Up to three at a time, none of which claims what another one claims."""
+    for bout in SCHEDULE.bouts:
+        assert 1 <= len(bout) <= 3
+        claims = [claim for action in bout for claim in FAULTS[action.fault].claims]
+        assert len(claims) == len(set(claims)), bout
+
+
+def test_a_schedule_is_read_back() -> None:
+    """What was written down is what is read."""
+    assert schedule_of(json.loads(SCHEDULE.to_json())) == SCHEDULE
+
+
+@pytest.mark.parametrize("needed", [set(), {3}, {0, 9}, {2, 5, 11}])
+def test_the_shortest_schedule_is_found(needed: Collection[int]) -> None:
+    """Of all actions those are left that a violation needs, and no others."""
+    tried: list[Schedule] = []
+
+    def happens(schedule: Schedule) -> bool:
+        tried.append(schedule)
+        return {action.number for action in schedule.actions} >= set(needed)
+
+    found = shortest(SCHEDULE, happens)
+    assert {action.number for action in found.actions} == set(needed)
+    assert len(tried) < 12 * len(needed) + 12
