@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo bench docs requirements clean java
+.PHONY: default help env fmt check unit integration faults test demo bench soak docs requirements clean java
 
 default: env help
 
@@ -76,6 +76,12 @@ demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified
 
 bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers
 	@PYTHONPATH=$(CURDIR) $(BIN)/python bench
+
+SEED ?= 1
+MINUTES ?= 4
+
+soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES)
 
 docs: env ## write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py

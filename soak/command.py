@@ -12,40 +12,74 @@ from pathlib import Path
 from typing import Final
 
 import soak.faults  # noqa: F401  # enters all faults into the catalogue
+from isthmus.errors import IsthmusError
+from soak import results
 from soak.conditions import Conditions
 from soak.faults.catalogue import FAULTS, MIRRORS, Fault
-from soak.report import print_outcome
-from soak.schedule import drawn, read_schedule
+from soak.report import print_outcome, print_rows, print_shortest
+from soak.schedule import Schedule, drawn, read_schedule
 from soak.session import Outcome, Run, perform
+from soak.shown import Shown
+from soak.shrinking import shrink
 
 _MINUTES: Final = 4.0
+_TRIES: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do the runs that were asked for; 0 when everything held, 1 when something did not."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
     # What a run has started ends with it, also when it is told to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    outcomes = [_one(given, seed) for seed in range(given.seed, given.seed + given.seeds)]
+    if given.list:
+        print_rows()
+        return 0
+    if not given.schedule and not _chosen(given):
+        parser.error("there is no such fault, or none that can be done to this contender: see --list")
+    try:
+        if given.shrink:
+            with Shown(1, given.minutes) as shown:
+                shown.begin()
+                print_shortest(shrink(given.shrink, shown.note, tries=given.tries))
+            return 0
+        return _soak(given)
+    except (IsthmusError, OSError, TimeoutError, ValueError) as error:
+        print(f"soak: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+
+
+def _soak(given: argparse.Namespace) -> int:
+    outcomes: list[Outcome] = []
+    with Shown(given.seeds, given.minutes) as shown:
+        for seed in range(given.seed, given.seed + given.seeds):
+            shown.begin()
+            outcomes.append(_one(given, seed, shown))
     return 1 if any(outcome.violations for outcome in outcomes) else 0
 
 
-def _one(given: argparse.Namespace, seed: int) -> Outcome:
+def _one(given: argparse.Namespace, seed: int, shown: Shown) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix=f"isthmus-soak-{seed}-", dir=given.folder))
-    schedule = read_schedule(given.schedule) if given.schedule else drawn(seed, given.minutes, _chosen(given))
     run = Run(
         seed=seed,
         minutes=given.minutes,
         contender=given.contender,
-        schedule=schedule,
+        schedule=_schedule(given, seed),
         conditions=Conditions.of(seed),
         folder=folder,
+        is_whole=given.schedule is not None,
     )
-    outcome = perform(run, _note)
+    outcome = perform(run, shown.note)
     print_outcome(outcome)
+    if not given.unrecorded:
+        results.record(outcome)
     if not outcome.violations and not given.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
+
+
+def _schedule(given: argparse.Namespace, seed: int) -> Schedule:
+    return read_schedule(given.schedule) if given.schedule else drawn(seed, given.minutes, _chosen(given))
 
 
 def _chosen(given: argparse.Namespace) -> list[Fault]:
@@ -59,10 +93,6 @@ def _chosen(given: argparse.Namespace) -> list[Fault]:
     ]
 
 
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="soak", description="Random faults on real clusters, and a judge.")
     parser.add_argument("--seed", type=int, default=1, help="what everything follows from (default 1)")
@@ -71,7 +101,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contender", choices=sorted(MIRRORS), default="isthmus", help="who copies")
     parser.add_argument("--rows", default="", help="only faults of these rows of docs/reliability.md: 1,5,16")
     parser.add_argument("--faults", default="", help="only these faults: driver-killed,target-cut-off")
-    parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule instead of drawing one")
+    parser.add_argument("--list", action="store_true", help="show all faults, and the rows that cannot be done")
+    parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule, whole, instead of drawing one")
+    parser.add_argument("--shrink", type=Path, metavar="HISTORY", help="find the shortest schedule that still violates")
+    parser.add_argument(
+        "--tries", type=int, default=_TRIES, help=f"how often --shrink tries without an action (default {_TRIES})"
+    )
     parser.add_argument("--folder", type=Path, help="where the folders of runs are made (default: the system's)")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run in which everything held, too")
+    parser.add_argument("--unrecorded", action="store_true", help="leave the results and the table as they are")
     return parser

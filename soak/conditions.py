@@ -18,6 +18,7 @@ class Conditions:
     fetch_slots: int = 1000
     target_verifies: bool = False
     producer_expiration_s: int = 86_400
+    transactional_expiration_s: int = 604_800
     relogin_s: int = 0
     on_data_gap: Literal["stop", "continue"] = "stop"
     lease_term_s: int = 20
@@ -30,6 +31,7 @@ class Conditions:
             fetch_slots=chance.choice((1000, 1000, 0)),
             target_verifies=chance.random() < 0.2,
             producer_expiration_s=chance.choice((86_400, 86_400, 60)),
+            transactional_expiration_s=chance.choice((604_800, 604_800, 30)),
             relogin_s=chance.choice((0, 0, 20)),
             on_data_gap=chance.choice(("stop", "continue")),
             lease_term_s=chance.choice((10, 20, 60)),
@@ -40,7 +42,7 @@ class Conditions:
 
     def source_properties(self) -> dict[str, str]:
         """What brokers of the source have in their settings."""
-        return {"max.incremental.fetch.session.cache.slots": str(self.fetch_slots)}
+        return {"max.incremental.fetch.session.cache.slots": str(self.fetch_slots), **self._relogin()}
 
     def target_properties(self) -> dict[str, str]:
         """What brokers of the target have in their settings."""
@@ -48,4 +50,12 @@ class Conditions:
             "transaction.partition.verification.enable": str(self.target_verifies).lower(),
             "producer.id.expiration.ms": str(self.producer_expiration_s * 1000),
             "producer.id.expiration.check.interval.ms": "5000",
+            "transactional.id.expiration.ms": str(self.transactional_expiration_s * 1000),
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "5000",
+            **self._relogin(),
         }
+
+    def _relogin(self) -> dict[str, str]:
+        if not self.relogin_s:
+            return {}
+        return {"listener.name.proxied.scram-sha-512.connections.max.reauth.ms": str(self.relogin_s * 1000)}

@@ -20,25 +20,30 @@ from soak.judge.timeline import Sufferings
 from soak.judge.trial import collect, judged
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Mirror, Supervisor
+from soak.mirrors.mirrormaker import MirrorMaker
 from soak.scene import Scene
 from soak.schedule import Schedule
 from soak.side import Side, sides
 from soak.spies import GroupSpy, StatusSpy
 from soak.victims import Victims
-from soak.watch import Watch
+from soak.watch import Stillness, Watch
 from soak.workloads.load import PREFIX, Load
 
 _BEGIN_S: Final = 600.0
 _RECOVER_S: Final = 240.0
 _QUIET_S: Final = 420.0
 _CARRIED_S: Final = 120.0
+_STILL_S: Final = 40.0
 _STOP_S: Final = 60.0
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What is to be done. The folder is the run's own."""
+    """What is to be done, in a folder of the run's own.
+
+    When the minutes are over no bout begins any more, unless the schedule is to be done as a whole.
+    """
 
     seed: int
     minutes: float
@@ -46,6 +51,7 @@ class Run:
     schedule: Schedule
     conditions: Conditions
     folder: Path
+    is_whole: bool = False
 
     @property
     def history(self) -> Path:
@@ -146,7 +152,11 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
     watch = Watch(source.servers, target.servers, history, (PREFIX,))
     load = Load(source, history, run.seed, lambda: {key: e.high for key, e in watch.newest["source"].items()})
     load.prepare()
-    mirror: Mirror = Isthmus(run.folder, source, target, run.conditions, PREFIX)
+    mirror: Mirror
+    if run.contender == "isthmus":
+        mirror = Isthmus(run.folder, source, target, run.conditions, PREFIX)
+    else:
+        mirror = MirrorMaker(run.folder, source, target, PREFIX, is_exactly_once=run.contender == "mm2-eos")
     scene = Scene(
         source=source,
         target=target,
@@ -187,7 +197,7 @@ def _act(stage: _Stage, acting: Acting) -> None:
     """Do bout after bout until the time is over; between them everything recovers."""
     until = time.monotonic() + stage.run.minutes * 60
     for number, bout in enumerate(stage.run.schedule.bouts, start=1):
-        if time.monotonic() > until:
+        if time.monotonic() > until and not stage.run.is_whole:
             break
         stage.note(f"bout {number}: {', '.join(action.fault for action in bout)}")
         stage.history.tell("bout", number=number, phase="begin")
@@ -208,7 +218,7 @@ def _has_begun(watch: Watch) -> bool:
 
 def _recover(stage: _Stage) -> None:
     """Wait until the target has what the source held when everything was whole again, or for long enough."""
-    scene, marks = stage.scene, dict[PartitionKey, int]()
+    scene, marks, before = stage.scene, dict[PartitionKey, int](), dict[PartitionKey, int]()
     sufferings = Sufferings(read_history(stage.run.history))
 
     def is_measured() -> bool:
@@ -218,10 +228,14 @@ def _recover(stage: _Stage) -> None:
 
     def has_recovered() -> bool:
         there = scene.watch.newest["target"]
+        if not scene.supervisor.mirror.keeps_offsets:
+            # Who keeps no offsets has recovered when everything has moved.
+            return all(key in there and there[key].high > before.get(key, 0) for key in marks)
         return all(key in there and there[key].high >= mark for key, mark in marks.items())
 
     try:
         scene.until(is_measured, "the source answers", term_s=_RECOVER_S)
+        before.update({key: ends.high for key, ends in scene.watch.newest["target"].items()})
         scene.until(has_recovered, "the target has what the source had", term_s=_RECOVER_S)
     except TimeoutError as error:
         scene.history.tell("recovery", problem=str(error))
@@ -229,7 +243,7 @@ def _recover(stage: _Stage) -> None:
 
 def _quieten(stage: _Stage) -> None:
     """Wait until nothing is left to copy, or for long enough; whether it was, the judge finds out himself."""
-    scene = stage.scene
+    scene, stillness = stage.scene, Stillness(_STILL_S)
     sufferings = Sufferings(read_history(stage.run.history))
 
     def is_quiet() -> bool:
@@ -237,6 +251,8 @@ def _quieten(stage: _Stage) -> None:
         wanted = {key: ends for key, ends in here.items() if not sufferings.may_stop(key[0])}
         if not wanted:
             return False
+        if not scene.supervisor.mirror.keeps_offsets:
+            return all(ends.stable == ends.high for ends in wanted.values()) and stillness.lasts(there)
         left = sum(max(ends.high - (there[key].high if key in there else 0), 0) for key, ends in wanted.items())
         stage.note(f"everything ends: {left} records left to copy")
         return left == 0 and all(ends.stable == ends.high for ends in wanted.values())

@@ -15,7 +15,7 @@ from soak.schedule import Schedule, schedule_of
 from soak.session import Note, Run, perform
 
 _SPARE_MINUTES: Final = 0.25
-"""A shortened schedule ends this long after its last action."""
+"""A schedule without any action lasts this long."""
 Happens = Callable[[Schedule], bool]
 
 
@@ -81,7 +81,7 @@ def shrink(history: Path, note: Note, *, tries: int) -> Path:
             note(f"try {count}: {', '.join(action.fault for action in schedule.actions) or 'nothing'}")
             place = folder / f"try-{count}"
             place.mkdir()
-            shorter = replace(run, schedule=schedule, folder=place, minutes=_minutes(run, schedule))
+            shorter = replace(run, schedule=schedule, folder=place, minutes=_SPARE_MINUTES, is_whole=True)
             found = perform(shorter, lambda _: None)
             if wanted & {_invariant(str(violation)) for violation in found.violations}:
                 note(f"try {count}: still")
@@ -93,11 +93,6 @@ def shrink(history: Path, note: Note, *, tries: int) -> Path:
     file = folder / "schedule.json"
     file.write_text(found.to_json(), encoding="utf-8")
     return file
-
-
-def _minutes(run: Run, schedule: Schedule) -> float:
-    """Bouts are begun as long as there is time: all of them shall be."""
-    return run.minutes if len(schedule.bouts) > 1 else _SPARE_MINUTES
 
 
 def _invariant(violation: str | Any) -> str:

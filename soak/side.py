@@ -163,19 +163,19 @@ def _begun(name: str, folder: Path, properties: Mapping[str, str], seed: int) ->
         **properties,
     }
     with ExitStack() as stack:
-        cluster = stack.enter_context(
-            LocalCluster.start(
-                name,
-                brokers=BROKERS,
-                base_port=base_port,
-                secure=True,
-                properties=everywhere,
-                node_properties=nodes,
-                data_dir=data,
-                heap_mb=_HEAP_MB,
-                wait=False,
-            )
+        cluster = LocalCluster.start(
+            name,
+            brokers=BROKERS,
+            base_port=base_port,
+            secure=True,
+            properties=everywhere,
+            node_properties=nodes,
+            data_dir=data,
+            heap_mb=_HEAP_MB,
+            wait=False,
         )
+        # Nobody needs its brokers any more then: what they hold was read.
+        stack.callback(cluster.abandon)
         networks = [
             stack.enter_context(
                 Network(base_port + _ADVERTISED + number, base_port + _PROXIED + number, seed=seed * 10 + number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -60,3 +61,19 @@ class Watch:
         unseen = [f"{t}:{p}" for t, p in told.keys() - found.keys()]
         self._told[side] = {**told, **found}
         self._history.tell("ends", side=side, begun=round(begun, 3), changed=changed, unseen=unseen)
+
+
+class Stillness:
+    """Whether a side has not changed for a while."""
+
+    def __init__(self, term_s: float) -> None:
+        self._term_s = term_s
+        self._seen: dict[PartitionKey, int] = {}
+        self._since = time.monotonic()
+
+    def lasts(self, look: Look) -> bool:
+        """Whether this look shows what all did for so long."""
+        seen = {key: ends.high for key, ends in look.items()}
+        if seen != self._seen:
+            self._seen, self._since = seen, time.monotonic()
+        return time.monotonic() - self._since > self._term_s

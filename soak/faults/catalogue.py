@@ -63,3 +63,21 @@ def fault(
         return act
 
     return enter
+
+
+NOT_DONE: Final = {
+    27: "Isthmus keeps no checkpoints: its progress is the end of the target's log",
+    30: "Isthmus keeps no state on disks: what it remembers is in a topic of the target (rows 28 and 29)",
+    31: "the brokers of a cluster share one kernel: what one had not synced is not lost when it dies",
+    35: "limits on sizes are a matter of settings: tests/integration/lane/test_sizes.py",
+    36: "damaged batches: tests/faults/test_causes.py",
+    37: "tombstones and holes of compaction are part of what is written in every run",
+    38: "aborted transactions, and such that nobody ends, are part of what is written in every run",
+    39: "formats before Kafka 0.11: tests/integration/lane/test_legacy.py",
+    41: "Isthmus writes as an idempotent producer; a stranger with its id is a stranger that writes (row 45)",
+    42: "there is no schema registry",
+    46: "there is no control plane apart from `isthmus run` (rows 21 to 25)",
+    47: "there is one version",
+    48: "machines with too little memory and partitions by the ten thousand: not here",
+}
+"""Rows of which there is no fault, and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -44,6 +45,11 @@ def i17_incarnation(case: Case, sufferings: Sufferings) -> Iterator[Violation]:
     for lane in case.lanes:
         what, state = sufferings.of(lane.topic), states.get((lane.topic, lane.partition), "nothing")
         again = [record.offset for record in lane.target.records if _AGAIN in (record.id or "")]
+        if "circle" in what:
+            counted = Counter(record.id for record in lane.source.records)
+            round_again = [record.offset for record in lane.source.records if counted[record.id] > 1]
+            if round_again:
+                yield _mixed(lane, f"{len(round_again)} records went round and came back to the source", round_again)
         if "source recreated" in what:
             if again:
                 yield _mixed(lane, f"{len(again)} records of the topic's second life were copied", again)

@@ -44,8 +44,9 @@ class Lane:
     """A partition on both sides.
 
     `keeps_offsets`: whether who copied it claims the same offsets at the target. `gaps` are half-open ranges of offsets
-    that were reported as lost at the source. `suffered` names the faults that were done to the partition itself, and
-    `acked` the ids the producers were told stand at an offset, which is what is left of a source that was cut.
+    that were reported as lost at the source. `suffered` names the faults that were done to the partition itself,
+    `acked` the ids the producers were told stand at an offset, which is what is left of a source that was cut, and
+    `issued` all ids that were ever sent.
     """
 
     topic: str
@@ -57,6 +58,7 @@ class Lane:
     gaps: tuple[tuple[int, int], ...] = ()
     suffered: frozenset[str] = frozenset()
     acked: Mapping[int, str] = field(default_factory=dict)
+    issued: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from soak.history import Event
 from soak.judge.evidence import Case, PartitionKey, Violation
 
 _Place = tuple[str, PartitionKey]
@@ -14,6 +15,9 @@ _SHOWN: Final = 5
 
 def i14_no_overshoot(case: Case) -> Iterator[Violation]:
     """A group is never further at the target than any commit at the source has put it."""
+    if not all(lane.keeps_offsets for lane in case.lanes):
+        yield from _skipped(case)
+        return
     furthest: dict[_Place, int] = {}
     reported: set[_Place] = set()
     for event in case.of("commit", "positions"):
@@ -36,8 +40,9 @@ def i15_no_undershoot(case: Case) -> Iterator[Violation]:
     """
     yield from _kept(case)
     yield from _beyond(case)
-    final = next((event for event in reversed(case.of("positions")) if event.get("final")), None)
-    if final is None:
+    final = _final(case)
+    # Without equal offsets a position may be behind: how far is nobody's promise.
+    if final is None or not all(lane.keeps_offsets for lane in case.lanes):
         return
     here, there = _told(final["source"]), _told(final["target"])
     mirrored = {(lane.topic, lane.partition) for lane in case.lanes if lane.target.high >= lane.source.stable}
@@ -51,6 +56,34 @@ def i15_no_undershoot(case: Case) -> Iterator[Violation]:
         yield Violation(
             invariant="I15 group undershoot", where="groups", message=message, witnesses=tuple(differing[:_SHOWN])
         )
+
+
+def _skipped(case: Case) -> Iterator[Violation]:
+    """Records that a group has not read at the source and would not read at the target, told by their ids."""
+    final = _final(case)
+    if final is None:
+        return
+    lanes = {(lane.topic, lane.partition): lane for lane in case.lanes}
+    here, there = _told(final["source"]), _told(final["target"])
+    for place, position in there.items():
+        lane = lanes.get(place[1])
+        if lane is None or place not in here or place[0] in _touched(case):
+            continue
+        ahead = {record.id for record in lane.source.records if record.id and record.offset >= here[place]}
+        ahead &= {record.id for record in lane.target.records}
+        skipped = ahead - {record.id for record in lane.target.records if record.offset >= position}
+        if skipped:
+            message = f"{_named(place)}: {len(skipped)} records not read at the source would be skipped at the target"
+            yield Violation(
+                invariant="I14 group overshoot",
+                where=place[0],
+                message=message,
+                witnesses=tuple(sorted(skipped)[:_SHOWN]),
+            )
+
+
+def _final(case: Case) -> Event | None:
+    return next((event for event in reversed(case.of("positions")) if event.get("final")), None)
 
 
 def _kept(case: Case) -> Iterator[Violation]:

@@ -31,6 +31,8 @@ def i7_no_early_read(case: Case, timeline: Timeline, sufferings: Sufferings) -> 
 
 def i8_no_torn_transaction(case: Case, timeline: Timeline) -> Iterator[Violation]:
     """Within a partition the records of a committed transaction become visible all at once."""
+    if not all(lane.keeps_offsets for lane in case.lanes):
+        return
     torn: dict[PartitionKey, list[str]] = {}
     for event in case.of("txn"):
         if event["ended"] != "committed":
@@ -71,6 +73,7 @@ def i10_prefix_stability(case: Case, timeline: Timeline, sufferings: Sufferings)
 
 def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
     """Within a minute after everything is whole again every partition goes on that lags."""
+    keeps_offsets = all(lane.keeps_offsets for lane in case.lanes)
     for event in case.of("bout"):
         if event["phase"] != "healed":
             continue
@@ -79,7 +82,7 @@ def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iter
         for key in sorted(timeline.keys("source")):
             if sufferings.may_stop(key[0]):
                 continue
-            took_s = resumption_s(timeline, key, event)
+            took_s = resumption_s(timeline, key, event, keeps_offsets=keeps_offsets)
             if took_s is not None and took_s > bound_s:
                 waited = "never" if took_s == float("inf") else f"{took_s:.0f} s later"
                 yield Violation(
@@ -89,22 +92,25 @@ def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iter
                 )
 
 
-def resumption_s(timeline: Timeline, key: PartitionKey, healed: Event) -> float | None:
-    """How long a partition took to go on: from when both clusters could be looked at; `None` if it was not behind."""
+def resumption_s(timeline: Timeline, key: PartitionKey, healed: Event, *, keeps_offsets: bool) -> float | None:
+    """How long a partition took to go on: from when both clusters could be looked at; `None` if it was not behind.
+
+    Without equal offsets nobody can tell what it lacks: then it is behind if its source went on growing.
+    """
     source = timeline.after("source", key, healed["at"])
     if source is None:
         return None
     target = timeline.after("target", key, source.begun)
     before = 0 if target is None else target.high
-    if before >= source.stable:
+    looks = timeline.looks("source", key)
+    if (before >= source.stable) if keeps_offsets else (looks[-1].stable <= source.stable):
         return None
     later = (look for look in timeline.looks("target", key) if look.begun > source.ended and look.high > before)
     resumed = next(later, None)
     if resumed is not None:
         return resumed.ended - source.ended
     # It may have been lost sight of; then nothing is known.
-    last = timeline.looks("source", key)[-1]
-    return float("inf") if last.ended - source.ended > RESUMED_WITHIN_S else None
+    return float("inf") if looks[-1].ended - source.ended > RESUMED_WITHIN_S else None
 
 
 def _named(key: PartitionKey) -> str:

@@ -45,6 +45,7 @@ def collect(
     keys = {"source": Ruler(source_servers).partitions(prefixes), "target": Ruler(target_servers).partitions(prefixes)}
     source, target = read_logs(source_servers, keys["source"]), read_logs(target_servers, keys["target"])
     acked, gaps, sufferings = _acked(events), _gaps(events), Sufferings(events)
+    issued = _issued(events)
     return tuple(
         Lane(
             topic=key[0],
@@ -56,6 +57,7 @@ def collect(
             gaps=gaps.get(key, ()),
             suffered=sufferings.of(key[0]),
             acked=acked[key],
+            issued=frozenset(issued[key]),
         )
         for key in sorted(source.keys() | target.keys())
     )
@@ -105,6 +107,19 @@ def _acked(events: Iterable[Event]) -> dict[PartitionKey, dict[int, str]]:
             standing = found[event["topic"], partition]
             for step in range(count):
                 standing[offset + step] = record_id(event["writer"], partition, number + step)
+    return found
+
+
+def _issued(events: Iterable[Event]) -> dict[PartitionKey, set[str]]:
+    """The ids of all records that were sent, as far as anybody heard of them again."""
+    found: dict[PartitionKey, set[str]] = defaultdict(set)
+    for event in events:
+        if event["kind"] == "sent":
+            for partition, number, _, count in event["acked"]:
+                ids = (record_id(event["writer"], partition, number + step) for step in range(count))
+                found[event["topic"], partition].update(ids)
+            for partition, number, _ in event["failed"]:
+                found[event["topic"], partition].add(record_id(event["writer"], partition, number))
     return found
 
 
