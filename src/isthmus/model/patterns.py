@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Final, Literal, Self, TypeVar, assert_never
+from typing import Literal, Self, TypeVar, assert_never
 
 from isthmus.errors import ConfigError
-
-_NOT_LITERAL: Final = re.compile(r"\[[^]]*\]|\{[^}]*\}|\\[a-zA-Z]|[^A-Za-z0-9._-]|(?<!\\)\.[*+?]")
-"""What in a regular expression stands for something else than itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +61,6 @@ def unmatched(patterns: Sequence[PatternT], selected: Iterable[str]) -> tuple[Pa
     """The patterns that match none of the names that are selected, in their order."""
     names = tuple(selected)
     return tuple(pattern for pattern in patterns if not any(pattern.matches(name) for name in names))
-
-
-def nearest(pattern: NamePattern, names: Iterable[str]) -> str | None:
-    """The name a pattern was probably meant for, `None` where there is none like it. Case does not matter."""
-    wanted = pattern.value if pattern.kind != "regex" else _NOT_LITERAL.sub("", pattern.value)
-    begins: dict[str, str] = {}
-    for name in sorted(names, reverse=True):
-        # Only a literal says how its name ends.
-        begin = name if pattern.kind == "literal" else name[: len(wanted)]
-        begins[begin.lower()] = name
-    near = get_close_matches(wanted.lower(), begins, n=1) if wanted else []
-    return begins[near[0]] if near else None
 
 
 def _check_regex(expression: str) -> None:

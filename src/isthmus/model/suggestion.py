@@ -1,0 +1,25 @@
+"""What somebody probably meant who wrote a pattern that matches nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from isthmus.model.patterns import NamePattern
+
+_NOT_LITERAL: Final = re.compile(r"\[[^]]*\]|\{[^}]*\}|\\[a-zA-Z]|[^A-Za-z0-9._-]|(?<!\\)\.[*+?]")
+"""What in a regular expression stands for something else than itself."""
+
+
+def nearest(pattern: NamePattern, names: Iterable[str]) -> str | None:
+    """The name a pattern was probably meant for, `None` where there is none like it. Case does not matter."""
+    wanted = pattern.value if pattern.kind != "regex" else _NOT_LITERAL.sub("", pattern.value)
+    begins: dict[str, str] = {}
+    for name in sorted(names, reverse=True):
+        # Only a literal says how its name ends.
+        begin = name if pattern.kind == "literal" else name[: len(wanted)]
+        begins[begin.lower()] = name
+    near = get_close_matches(wanted.lower(), begins, n=1) if wanted else []
+    return begins[near[0]] if near else None
