@@ -13,7 +13,7 @@ from isthmus.lane.judgement import state_of
 from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
-from isthmus.lane.writer import Verdict
+from isthmus.lane.writer import EXPLAINED, Verdict
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.rights import Right, grant, on_cluster, on_topic, on_transactional_id
@@ -188,7 +188,7 @@ class Faults:
 
     def _look_again(self, run: LaneRun, error_code: int, said: str) -> None:
         delay_s = 0.0
-        if error_code not in _PASSING:
+        if error_code not in _PASSING | EXPLAINED:
             run.fail(
                 LaneState.BLOCKED,
                 f"the target's leader of {run.lane.key} answers {said} to what is written at offset "

@@ -75,6 +75,8 @@ _VERDICTS: Final = {
     codes.UNKNOWN_TOPIC_ID: Verdict.RECREATED,
     codes.INCONSISTENT_TOPIC_ID: Verdict.RECREATED,
 }
+EXPLAINED: Final = frozenset(_VERDICTS)
+"""Error codes with a verdict of their own. Behind a batch that failed they say nothing: the log has to be looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ def test_what_nobody_expects_is_told_and_tried_now_and_then(code: int) -> None:
         codes.CONCURRENT_TRANSACTIONS,
         codes.NOT_COORDINATOR,
         codes.UNKNOWN_TOPIC_ID,
+        # Sent behind a batch that failed.
+        codes.MESSAGE_TOO_LARGE,
+        codes.INVALID_RECORD,
     ],
 )
 def test_what_passes_is_no_problem(code: int) -> None:
