@@ -69,7 +69,7 @@ faults: env $(ARCHIVED) ## the tests that kill, cut and pause
 	@$(BIN)/pytest tests/faults
 
 test: check $(ARCHIVED) ## check, then the whole suite
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2
 
 demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo

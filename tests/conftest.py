@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from isthmus.cluster.local import LocalCluster
 
@@ -21,6 +22,23 @@ settings.load_profile("busy")
 def pytest_configure() -> None:
     """A shell that starts the tests in the background has them ignore Ctrl-C, which what they start inherits."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class ByFolder(LoadScopeScheduling):
+    """Which of two processes runs which tests: whoever is free takes the next folder, as its tests share clusters.
+
+    Unit tests share nothing. They come last, by files, and fill what time is left.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file.startswith("tests/unit/") else file.rpartition("/")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFolder:
+    """With `-n`: folders in their order, not the one with the most tests first."""
+    config.option.loadscopereorder = False
+    return ByFolder(config, log)
 
 
 @pytest.fixture(scope="session")
