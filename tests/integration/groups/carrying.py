@@ -95,7 +95,11 @@ class Carrying:
         await self.until(is_in_step)
 
     async def until_at(self, group: str, offsets: dict[int, int], *, term_s: float = TERM_S) -> float:
-        """Wait until a group stands there at the target; how long it took (s)."""
+        """Wait until a group stands there at the target; how long it took (s).
+
+        Its first commit is no assertion's matter: until the transaction around it has ended, brokers answer who asks
+        for all positions with none, not with a position that is not stable yet.
+        """
 
         async def is_there() -> bool:
             return await self.offsets(group) == offsets

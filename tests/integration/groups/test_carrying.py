@@ -217,7 +217,8 @@ def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, 
         async with carrying(between(east, west, [name], [pattern])) as link:
             expected = {p: p % 10 for p in range(50)}
             await link.until(lambda: len(link.loop.plan.groups) == 200)
-            assert all([await link.offsets(group) == expected for group in groups])
+            for group in groups:
+                await link.until_at(group, expected)
             later = {p: p % 10 + 1 for p in range(50)}
             await asyncio.to_thread(
                 consumers.commit, east, {g: {(name, p): o for p, o in later.items()} for g in groups}
@@ -253,7 +254,7 @@ def test_a_pass_tries_again_what_it_could_not_look_at(
             await asyncio.to_thread(producer.abort_transaction, consumers.TERM_S)
             await link.until(lambda: link.loop.has_ended(number))
             assert link.standing(group) is Standing.IN_STEP
-            assert await link.offsets(group) == {0: 7}
+            await link.until_at(group, {0: 7})
 
     asyncio.run(scenario())
 
