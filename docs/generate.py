@@ -59,6 +59,11 @@ PEM file is read for every connection: a run waits for one that is missing as fo
 A reference that leads nowhere is an error; a secret written out is a warning. Relative paths, here
 and for certificates, start at the folder of the configuration file.
 
+User names, passwords, token secrets and the passwords of keys that stand in files are read again for every
+connection, so rotating them needs no restart. An executor that has no such file goes by what the driver read when
+the present lease began. Where logins never expire (`connections.max.reauth.ms` of the brokers is 0), connections that
+are open stay open.
+
 **Sizes** are numbers of bytes, or texts with a unit: `B`, the decimal `kB`, `MB`, `GB`, `TB` and the binary
 `KiB`, `MiB`, `GiB`, `TiB`, as in `512 KiB` or `1.5 GB`. They are written as here: `Mb` and `mb` are bits to some
 and bytes to others, and are refused, as is `10 M`. **Times** are plain numbers; the key's name ends in their

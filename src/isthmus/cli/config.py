@@ -123,6 +123,8 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
     if isinstance(value, Security) and not value.protocol.endswith("SSL"):
         # The defaults of TLS would contradict a protocol without TLS.
         del shown["tls"]
+    # Where texts come from is no key of the file.
+    shown.pop("origins", None)
     return shown
 
 

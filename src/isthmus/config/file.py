@@ -85,7 +85,7 @@ def parse(
     fabric = _shaped(resolution, document)
     refuse(shape_rules(fabric), document)
 
-    clusters = clusters_of(fabric, folder)
+    clusters = clusters_of(fabric, folder, resolution.origins)
     links = links_of(fabric, clusters)
     refuse(one_writer(links), document)
     return Configuration(

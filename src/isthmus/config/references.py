@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Final
 
 from isthmus.config.document import Path
 from isthmus.config.problems import Problem
+from isthmus.model.cluster import Secret
+from isthmus.model.reference import FileReference
 
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 _FORMS: Final = "Write ${env:NAME}, ${file:/path} or ${file:/path:key}; $${ stands for a plain ${."
@@ -19,14 +21,16 @@ _FORMS: Final = "Write ${env:NAME}, ${file:/path} or ${file:/path:key}; $${ stan
 class Resolution:
     """A document's values with every reference replaced.
 
-    `referenced` are the paths whose text came, at least in part, from elsewhere; `problems` are
-    the references that lead nowhere, which are named, while what was found never is.
+    `referenced` are the paths whose text came, at least in part, from elsewhere; `origins` has the parts of those that
+    came from files, which can be read again. `problems` are the references that lead nowhere, which are named, while
+    what was found never is.
     """
 
     environment: Mapping[str, str]
     folder: FilePath
     root: object = None
     referenced: set[Path] = field(default_factory=set)
+    origins: dict[Path, tuple[Secret | FileReference, ...]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     @classmethod
@@ -46,8 +50,31 @@ class Resolution:
         if isinstance(value, tuple):
             return tuple(self._value(item, (*path, i)) for i, item in enumerate(value))
         if isinstance(value, str) and "${" in value:
-            return _REFERENCE.sub(lambda found: self._text(found, path), value)
+            return self._replaced(value, path)
         return value
+
+    def _replaced(self, text: str, path: Path) -> str:
+        parts: list[Secret | FileReference] = []
+        values: list[str] = []
+        begin = 0
+        for found in _REFERENCE.finditer(text):
+            value = self._text(found, path)
+            values += [text[begin : found.start()], value]
+            file = self._file(found[1] or "")
+            parts += [Secret(values[-2]), Secret(value) if file is None else file]
+            begin = found.end()
+        values.append(text[begin:])
+        parts.append(Secret(values[-1]))
+        if any(isinstance(part, FileReference) for part in parts):
+            self.origins[path] = tuple(parts)
+        return "".join(values)
+
+    def _file(self, written: str) -> FileReference | None:
+        kind, _, rest = written.partition(":")
+        if kind != "file" or not rest:
+            return None
+        name, _, key = rest.rpartition(":") if ":" in rest else (rest, "", "")
+        return FileReference(str((self.folder / FilePath(name).expanduser()).absolute()), key)
 
     def _text(self, found: re.Match[str], path: Path) -> str:
         if found[1] is None:
@@ -57,8 +84,8 @@ class Resolution:
         try:
             if kind == "env" and rest:
                 return self._from_environment(rest)
-            if kind == "file" and rest:
-                return self._from_file(rest)
+            if (file := self._file(found[1])) is not None:
+                return _from_file(file, rest.removesuffix(f":{file.key}") if file.key else rest)
             raise _Unresolved(f"holds ${{{found[1]}}}, which is no reference", _FORMS)
         except _Unresolved as unresolved:
             self.problems.append(Problem(path, unresolved.message, unresolved.hint))
@@ -72,25 +99,23 @@ class Resolution:
             )
         return self.environment[name]
 
-    def _from_file(self, rest: str) -> str:
-        name, _, key = rest.rpartition(":") if ":" in rest else (rest, "", "")
-        try:
-            text = (self.folder / FilePath(name).expanduser()).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise _Unresolved(
-                f"refers to the file {name}, which cannot be read: {reason}",
-                f"Create {name} and let the user who runs Isthmus read it.",
-            ) from None
-        if not key:
-            return text.rstrip("\r\n")
-        properties = dict(_properties(text))
-        if key not in properties:
-            raise _Unresolved(
-                f"refers to {key} in the file {name}, which has no such key",
-                f"Add a line {key}=... to {name}.",
-            )
-        return properties[key]
+
+def _from_file(file: FileReference, name: str) -> str:
+    try:
+        text = FilePath(file.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise _Unresolved(
+            f"refers to the file {name}, which cannot be read: {reason}",
+            f"Create {name} and let the user who runs Isthmus read it.",
+        ) from None
+    try:
+        return file.value_in(text)
+    except KeyError:
+        raise _Unresolved(
+            f"refers to {file.key} in the file {name}, which has no such key",
+            f"Add a line {file.key}=... to {name}.",
+        ) from None
 
 
 class _Unresolved(Exception):
@@ -98,25 +123,3 @@ class _Unresolved(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-
-# The format of java.util.Properties, which Kafka's FileConfigProvider (KIP-297) reads.
-_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t\f]*")
-_PROPERTY: Final = re.compile(r"[ \t\f]*((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)")
-_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _properties(text: str) -> Iterator[tuple[str, str]]:
-    for line in _CONTINUED.sub(r"\1", text).split("\n"):
-        found = _PROPERTY.fullmatch(line)
-        if found is not None and found[1] and not line.lstrip(" \t\f").startswith(("#", "!")):
-            yield _unescaped(found[1]), _unescaped(found[2])
-
-
-def _unescaped(text: str) -> str:
-    def character(found: re.Match[str]) -> str:
-        code = found[1]
-        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
-
-    return _ESCAPE.sub(character, text)

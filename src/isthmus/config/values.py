@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pydantic import SecretStr
 
+from isthmus.config.document import Path as KeyPath
 from isthmus.config.schema import (
     ClusterSection,
     FabricSection,
@@ -15,17 +19,32 @@ from isthmus.config.schema import (
     SecuritySection,
     TlsSection,
 )
-from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
+from isthmus.model.cluster import Cluster, OAuth, Origin, Secret, Security, Tls
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.naming import Naming
+from isthmus.model.reference import FileReference
 from isthmus.model.topics import TopicFilter, TopicPattern
 
+Origins = Mapping[KeyPath, tuple[Secret | FileReference, ...]]
+"""By the path of a text its parts, where files are among them."""
+_RENEWED: Final[frozenset[KeyPath]] = frozenset(
+    {
+        ("username",),
+        ("password",),
+        ("tls", "key_password"),
+        ("oauth", "client_id"),
+        ("oauth", "client_secret"),
+        ("oauth", "scope"),
+    }
+)
+"""What may change while a run goes on, below `security`; anything else is chosen once."""
 
-def clusters_of(fabric: FabricSection, folder: Path) -> tuple[Cluster, ...]:
+
+def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[Cluster, ...]:
     """All clusters; relative paths of PEM files start at `folder`."""
-    return tuple(_cluster(alias, section, folder) for alias, section in fabric.clusters.items())
+    return tuple(_cluster(alias, section, folder, origins) for alias, section in fabric.clusters.items())
 
 
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...]) -> tuple[Link, ...]:
@@ -50,11 +69,17 @@ def ledger_of(fabric: FabricSection) -> LedgerSettings:
     return LedgerSettings(replication_factor=fabric.ledger.replication_factor)
 
 
-def _cluster(alias: str, section: ClusterSection, folder: Path) -> Cluster:
+def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins) -> Cluster:
+    above = ("clusters", alias, "security")
+    own = [
+        Origin(tuple(map(str, path[len(above) :])), parts)
+        for path, parts in origins.items()
+        if path[: len(above)] == above and path[len(above) :] in _RENEWED
+    ]
     return Cluster(
         alias=alias,
         bootstrap_servers=section.bootstrap_servers,
-        security=_security(section.security, folder),
+        security=replace(_security(section.security, folder), origins=tuple(own)),
         zookeeper=section.zookeeper,
     )
 

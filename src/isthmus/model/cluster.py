@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from isthmus.model.reference import FileReference
+
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -48,9 +50,20 @@ class Tls:
     verify_hostname: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a text of `Security` comes from: its parts in order, of which those in files may change.
+
+    `field` leads to the text by the names of attributes, as in `("oauth", "client_secret")`.
+    """
+
+    field: tuple[str, ...]
+    parts: tuple[Secret | FileReference, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """The transport and the login of one cluster."""
+    """The transport and the login of one cluster. Texts that have `origins` are those of a moment: files change."""
 
     protocol: SecurityProtocol = "PLAINTEXT"
     tls: Tls = Tls()
@@ -58,6 +71,7 @@ class Security:
     username: str | None = None
     password: Secret | None = None
     oauth: OAuth | None = None
+    origins: tuple[Origin, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

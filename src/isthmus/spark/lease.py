@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, LaneReport, Problem
 from isthmus.model.link import Limits
 from isthmus.model.wording import counted
+from isthmus.wire.credentials import renewed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,12 @@ class LinkContext:
     producer: ProducerIdentity
     limits: Limits
     expiration_ms: int = 0
+
+    def renewed(self, limits: Limits) -> LinkContext:
+        """The context of a lease that begins: its share of the limits, and the credentials that files hold now, for
+        executors that do not have the files.
+        """
+        return replace(self, source=renewed(self.source), target=renewed(self.target), limits=limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,7 +189,7 @@ class LeaseScheduler:
         generation = group.generation
         await self._declare(group, also=parting)
         spec = LeaseSpec(
-            context=replace(self._context, limits=self._share()),
+            context=self._context.renewed(self._share()),
             slot=group.slot,
             controller=group.controller,
             generation=generation,

@@ -56,8 +56,10 @@ class Connection:
         self.node_id = node_id
         self.where = where
         life_s = dialled.session_life_s
-        self._renew_at = None if life_s is None else time.monotonic() + life_s * _RENEW_AT
         self._loop = asyncio.get_running_loop()
+        self._renew_at = None if life_s is None else time.monotonic() + life_s * _RENEW_AT
+        # Whoever opened another one meanwhile does not come back to this one, and the broker would keep it for long.
+        self._expiry = None if life_s is None else self._loop.call_later(life_s, self._expire)
         self._sock = dialled.sock
         self._tls = isinstance(dialled.sock, ssl.SSLSocket)
         self._client_id = client_id
@@ -76,6 +78,7 @@ class Connection:
         self._frame_filled = 0
         self._wake_bytes = 1
         self._error: ClusterError | None = None
+        self._is_expired = False
         self.was_refused = False
         self._has_answered = False
         self._writing = False
@@ -228,14 +231,22 @@ class Connection:
         self._sock.close()
         self._out.clear()
         self._frame = None
-        if self._overdue is not None:
-            self._overdue.cancel()
+        for timer in (self._overdue, self._expiry):
+            if timer is not None:
+                timer.cancel()
         waiting, self._waiting = self._waiting, deque()
         for owed in waiting:
             if not owed.answer.done():
                 owed.answer.set_exception(self._error)
                 # Whoever gave up waiting does not have to hear of it.
                 owed.answer.exception()
+
+    def _expire(self) -> None:
+        """The login has expired: what was asked is still answered, and any further request would be refused."""
+        self._expiry = None
+        self._is_expired = True
+        if not self._waiting:
+            self.close()
 
     def _broke(self, error: Exception) -> None:
         self.was_refused = not self._has_answered
@@ -368,3 +379,5 @@ class Connection:
             raise ValueError(f"unreadable answer: {error}") from error
         if not future.done():
             future.set_result(answer)
+        if self._is_expired and not self._waiting:
+            self.close()

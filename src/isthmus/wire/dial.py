@@ -18,9 +18,10 @@ from isthmus.errors import AuthenticationFailed, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.certificates import tls_context
+from isthmus.wire.credentials import renewed
 from isthmus.wire.diagnosis import misunderstood, no_mechanism, unreached
 from isthmus.wire.exchange import Exchange, api_versions
-from isthmus.wire.security import sasl_mechanism, uses_sasl, uses_tls
+from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
 
 DIAL_TIMEOUT_S: Final = 5.0
 _TCP_USER_TIMEOUT_MS: Final = 30_000
@@ -36,12 +37,13 @@ class Dialled:
 
 
 def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: float = DIAL_TIMEOUT_S) -> Dialled:
-    """Connect to one broker.
+    """Connect to one broker, with the credentials and certificates that the files hold now.
 
     :raises Unreachable: No answer in `timeout_s`, the connection broke, or a PEM file cannot be used now.
     :raises AuthenticationFailed: TLS or SASL refused us, or the listener speaks another protocol than is configured.
     :raises ConfigError: The mechanism lacks what it needs.
     """
+    cluster = renewed(cluster)
     where = f"{cluster.alias} at {host}:{port}"
     context = tls_context(cluster) if uses_tls(cluster.security) else None
     try:
@@ -96,6 +98,7 @@ def _authenticate(exchange: Exchange, cluster: Cluster, host: str, where: str) -
                 answer.error_message = str(error)
             else:
                 continue
+        forget_token(security)
         raise AuthenticationFailed(
             f"{where} refused the login{who}: {answer.error_message or codes.name_of(answer.error_code)}",
             cluster=cluster.alias,

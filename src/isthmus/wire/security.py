@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any
+from typing import Any, ClassVar
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -53,10 +53,17 @@ def sasl_mechanism(cluster: Cluster, host: str) -> Any:
     )
 
 
+def forget_token(security: Security) -> None:
+    """The brokers refused the login: a token is not presented again, it may have been withdrawn."""
+    if security.oauth is not None:
+        _ClientCredentials.tokens.pop(security.oauth, None)
+
+
 class _ClientCredentials(AbstractTokenProvider):
     """OAuth 2.0 client credentials (RFC 6749 section 4.4), one token kept until shortly before it expires."""
 
-    _tokens: dict[OAuth, tuple[str, float]] = {}  # noqa: RUF012  # shared on purpose: one token per configuration
+    tokens: ClassVar[dict[OAuth, tuple[str, float]]] = {}
+    """One for each configuration."""
 
     def __init__(self, oauth: OAuth, cluster: str) -> None:
         super().__init__()
@@ -69,7 +76,7 @@ class _ClientCredentials(AbstractTokenProvider):
         :raises Unreachable: The endpoint does not answer.
         :raises AuthenticationFailed: It gives no token.
         """
-        kept = self._tokens.get(self._oauth)
+        kept = self.tokens.get(self._oauth)
         if kept is not None and kept[1] > time.monotonic():
             return kept[0]
         oauth = self._oauth
@@ -98,7 +105,7 @@ class _ClientCredentials(AbstractTokenProvider):
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._refused("gave no token: its answer is not one of OAuth 2.0") from error
-        self._tokens[oauth] = (token, time.monotonic() + max(life_s - _TOKEN_MARGIN_S, 1.0))
+        self.tokens[oauth] = (token, time.monotonic() + max(life_s - _TOKEN_MARGIN_S, 1.0))
         return token
 
     def _refused(self, what: str) -> AuthenticationFailed:

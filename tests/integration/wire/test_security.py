@@ -24,7 +24,8 @@ import trustme
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import AuthenticationFailed, Unreachable
-from isthmus.model.cluster import Cluster, OAuth, SaslMechanism, Secret, Security, SecurityProtocol, Tls
+from isthmus.model.cluster import Cluster, OAuth, Origin, SaslMechanism, Secret, Security, SecurityProtocol, Tls
+from isthmus.model.reference import FileReference
 from isthmus.wire.client import Client
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
@@ -114,6 +115,33 @@ def test_a_client_certificate_nobody_vouches_for(secured: LocalCluster, tmp_path
     tls = Tls(ca_file=str(secured.credentials.ca_file), certificate_file=str(tmp_path / "other.pem"))
     told = refusal(listener(secured, "mutual", Security(protocol="SSL", tls=tls)))
     assert f"does not accept the certificate in {tmp_path / 'other.pem'}" in told.message
+
+
+def test_certificates_that_are_changed(secured: LocalCluster, pems: Tls, tmp_path: Path) -> None:
+    """A client shows its next broker the certificate that the files hold by then, and believes their authorities."""
+    authorities, certificate, key = (tmp_path / name for name in ("ca.pem", "client.pem", "client.key"))
+    stranger = trustme.CA()
+    issued = stranger.issue_cert("isthmus")
+    stranger.cert_pem.write_to_path(authorities)
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    tls = Tls(ca_file=str(authorities), certificate_file=str(certificate), key_file=str(key))
+    mutual = listener(secured, "mutual", Security(protocol="SSL", tls=tls))
+
+    async def scenario() -> None:
+        async with Client(mutual) as client:
+            with pytest.raises(AuthenticationFailed, match="does not come from the authorities"):
+                await client.metadata()
+            authorities.write_bytes(secured.credentials.ca_file.read_bytes())
+            with pytest.raises(AuthenticationFailed, match="does not accept the certificate"):
+                await client.metadata()
+            assert pems.certificate_file is not None
+            assert pems.key_file is not None
+            certificate.write_bytes(Path(pems.certificate_file).read_bytes())
+            key.write_bytes(Path(pems.key_file).read_bytes())
+            assert (await client.metadata()).cluster_id == secured.cluster_id
+
+    asyncio.run(scenario())
 
 
 def test_brokers_nobody_vouches_for(secured: LocalCluster, pems: Tls) -> None:
@@ -251,6 +279,22 @@ def test_tokens(secured: LocalCluster) -> None:
     assert len(forms) == 1
     assert "grant_type=client_credentials" in forms[0]
     assert "scope=kafka" in forms[0]
+
+
+def test_a_token_that_is_refused(secured: LocalCluster, tmp_path: Path) -> None:
+    """It is asked for anew, with the secret that the file holds by then."""
+    spoilt = json.dumps({"access_token": "no.token.", "expires_in": 600}).encode()
+    (tmp_path / "secret").write_text("0ld")
+    with token_endpoint(spoilt) as (url, forms):
+        oauth = OAuth(token_endpoint_url=url, client_id="me", client_secret=Secret("0ld"))
+        origin = Origin(("oauth", "client_secret"), (FileReference(str(tmp_path / "secret")),))
+        cluster = with_security(
+            secured.cluster(), mechanism="OAUTHBEARER", oauth=oauth, password=None, origins=(origin,)
+        )
+        for secret in ("0ld", "0ld", "n3w"):
+            (tmp_path / "secret").write_text(secret)
+            assert "refused the login" in refusal(cluster).message
+    assert [form.partition("client_secret=")[2] for form in forms] == ["0ld", "0ld", "n3w"]
 
 
 def test_no_token(secured: LocalCluster) -> None:

@@ -26,14 +26,14 @@ TIMEOUT_S: Final = 15.0
 
 
 @contextmanager
-def connected() -> Iterator[tuple[Connection, socket.socket]]:
-    """A connection and its peer."""
+def connected(life_s: float | None = None) -> Iterator[tuple[Connection, socket.socket]]:
+    """A connection, whose login may have an end, and its peer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname())
         peer, _ = server.accept()
     ours.setblocking(False)
     peer.setblocking(False)
-    connection = Connection(Dialled(ours, {}, None), cluster="near", node_id=1, where="near at 1", client_id="test")
+    connection = Connection(Dialled(ours, {}, life_s), cluster="near", node_id=1, where="near at 1", client_id="test")
     with peer:
         try:
             yield connection, peer
@@ -176,5 +176,33 @@ def test_permission_is_needed_by_those_that_ask_for_it_only() -> None:
             peer.sendall(struct.pack(">i4x", 4) * 2)
             assert (await first, await second) == (4, 4)
             assert len(peer.recv(LARGE)) == 24
+
+    asyncio.run(scenario())
+
+
+def test_a_login_that_expired_while_nothing_was_asked() -> None:
+    """Nobody comes back to the connection, so it is closed; the broker would keep it for ten minutes."""
+
+    async def scenario() -> None:
+        with connected(life_s=0.0) as (connection, peer):
+            assert await asyncio.get_running_loop().sock_recv(peer, 1) == b""
+            assert connection.closed
+
+    asyncio.run(scenario())
+
+
+def test_a_login_that_expires_before_an_answer() -> None:
+    """What was asked in time is answered, every request of it; then the connection is closed."""
+
+    async def scenario() -> None:
+        with connected(life_s=0.0) as (connection, peer):
+            first, second = post(connection), post(connection)
+            await take(peer, 16)
+            assert not connection.closed
+            for owed in (first, second):
+                assert not connection.closed
+                peer.sendall(struct.pack(">ixxxx", 4))
+                assert await owed == 4
+            assert connection.closed
 
     asyncio.run(scenario())

@@ -1,0 +1,48 @@
+"""Credentials that files hold, read again: whoever rotates a password changes the file, and no process is restarted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from isthmus.model.cluster import Cluster, Origin, Secret
+from isthmus.model.reference import FileReference
+
+
+def renewed(cluster: Cluster) -> Cluster:
+    """The cluster with its credentials as the files hold them now. Where a file is not here, or is just being written,
+    they stay as they are: an executor may not have the driver's files.
+    """
+    security: Any = cluster.security
+    for origin in cluster.security.origins:
+        if text := _text(origin):
+            security = _with_text(security, origin.field, text)
+    return cluster if security is cluster.security else replace(cluster, security=security)
+
+
+def _text(origin: Origin) -> str:
+    """What the parts amount to now, "" when one of them cannot be read."""
+    try:
+        return "".join(part.reveal() if isinstance(part, Secret) else _value(part) for part in origin.parts)
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def _value(reference: FileReference) -> str:
+    file = Path(reference.file)
+    if not file.is_file():
+        # A pipe was emptied when it was read first, and would be waited for.
+        raise FileNotFoundError(file)
+    value = reference.value_in(file.read_text(encoding="utf-8"))
+    if not value:
+        raise ValueError("emptied, to be written")
+    return value
+
+
+def _with_text(holder: Any, field: tuple[str, ...], text: str) -> Any:
+    name, *rest = field
+    held = getattr(holder, name)
+    if rest:
+        return replace(holder, **{name: _with_text(held, tuple(rest), text)})
+    return replace(holder, **{name: Secret(text) if isinstance(held, Secret) else text})
