@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import pytest
 
 from isthmus.cluster.local import LocalCluster
-from isthmus.lane import distance
 from isthmus.model.cluster import Cluster
+from isthmus.model.link import Limits
 from tests.faults.proxy import HOST, behind_proxy
 from tests.faults.stream import DAY_MS
 from tests.integration.lane import oracle, topics
@@ -24,6 +28,7 @@ TopicNamer = Callable[[str], str]
 DELAY_S: Final = 0.02
 BATCHES: Final = 120
 BATCH_RECORDS: Final = 40
+VALUE_BYTES: Final = 150
 PARTITIONS: Final = 2
 
 
@@ -45,11 +50,18 @@ def distant() -> Iterator[Distant]:
 def filled(mirror: Mirror, name: str, chance: random.Random, *, age_ms: int, codec: str = "none") -> None:
     """A topic on both sides; the source holds batches of `BATCH_RECORDS`, too many to be joined for being small."""
     topics.create_both(mirror.source, mirror.target, name, partitions=PARTITIONS)
-    stamp = int(time.time() * 1000) - age_ms
     for partition in range(PARTITIONS):
-        given = [Given(b"%d" % n, chance.randbytes(150), [], stamp + n) for n in range(BATCHES * BATCH_RECORDS)]
-        settings = {"batch_num_messages": BATCH_RECORDS, "compression_type": codec}
-        topics.produce(mirror.source, name, given, partition=partition, **settings)
+        fill(mirror.source, name, chance, partition=partition, age_ms=age_ms, codec=codec)
+
+
+def fill(
+    cluster: LocalCluster, name: str, chance: random.Random, *, partition: int = 0, age_ms: int = 0, codec: str = "none"
+) -> None:
+    """Produce `BATCHES` batches into a partition."""
+    stamp = int(time.time() * 1000) - age_ms
+    given = [Given(b"%d" % n, chance.randbytes(VALUE_BYTES), [], stamp + n) for n in range(BATCHES * BATCH_RECORDS)]
+    settings = {"batch_num_messages": BATCH_RECORDS, "compression_type": codec}
+    topics.produce(cluster, name, given, partition=partition, **settings)
 
 
 @pytest.mark.parametrize(("age_ms", "codec"), [(0, "none"), (3 * DAY_MS, "lz4"), (3 * DAY_MS, "gzip")])
@@ -87,23 +99,32 @@ def test_crashes_far_from_the_target(
     )
 
 
-def test_a_near_target_gets_the_batches_of_the_source(
-    east: LocalCluster,
-    west: LocalCluster,
-    topic: TopicNamer,
-    chance: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
+@contextmanager
+def starved() -> Iterator[None]:
+    """Every processor has two other things to do, all the time."""
+    with ExitStack() as ending:
+        for _ in range(2 * (os.cpu_count() or 1)):
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            ending.callback(busy.wait)
+            ending.callback(busy.kill)
+        yield
+
+
+def test_a_slow_target_is_not_a_far_one(
+    east: LocalCluster, west3: LocalCluster, topic: TopicNamer, chance: random.Random
 ) -> None:
-    """Where answers come soon ordinary batches travel as they are."""
-    # On a starved machine nobody answers soon.
-    monkeypatch.setattr(distance, "_FAR_TARGET_S", 5.0)
-    name = topic("near")
-    mirror = Mirror(east, west)
-    filled(mirror, name, chance, age_ms=0)
+    """Near brokers without processor time to spare get the batches of the source, also where replicas acknowledge."""
+    name = topic("starved")
+    topics.create(east, name)
+    topics.create(west3, name, replicas=3)
+    fill(east, name, chance)
+    # Slow enough for every distance to be known long before the end.
+    limits = Limits(bytes_per_s=BATCHES * BATCH_RECORDS * VALUE_BYTES // 3)
 
-    mirror.copy(name)
+    with starved():
+        Mirror(east, west3).copy(name, engine={"limits": limits})
 
-    assert oracle.batches(west, name) == oracle.batches(east, name)
+    assert oracle.batches(west3, name) == oracle.batches(east, name)
 
 
 def test_a_far_source(distant: Distant, west: LocalCluster, topic: TopicNamer, chance: random.Random) -> None:

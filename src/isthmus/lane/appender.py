@@ -4,7 +4,7 @@ A broker works on one request of a connection at a time, and a request costs it 
 connection sends as many lanes together as are ready, and makes up the next request while the broker works on this one.
 A second connection helps out where there is enough for both, or where the first one waits for replicas.
 
-A target that is far away, or waits long for its replicas, would have us wait instead: there batches are joined, and
+A target that is far away, or whose replicas are, would have us wait instead: there batches are joined, and
 requests of other lanes follow while answers are on their way.
 """
 
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.lane.distance import TargetDistance
+from isthmus.lane.distance import Distances, worth_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
 from isthmus.lane.producer import ProducerIdentity
@@ -43,6 +43,7 @@ class Writing(Protocol):
 
     producer: ProducerIdentity
     faults: Faults
+    target_distances: Distances
 
     def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
@@ -67,12 +68,10 @@ class Request(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """A request that was sent, and the future of its answer. `is_alone`: none was in flight before it."""
+    """A request that was sent, and the future of its answer."""
 
     request: Request
     answer: asyncio.Future[Any]
-    posted_at: float
-    is_alone: bool
 
 
 _NOTHING: Final = Request([], [], 0, Frame([], 0))
@@ -90,7 +89,6 @@ class TargetAppender:
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
         self._flying: dict[Connection, deque[Flight]] = {}
-        self._distance = TargetDistance()
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -206,16 +204,16 @@ class TargetAppender:
                 return ahead
             if ahead.is_due(time.time() * 1000) and self._post(connection, ahead):
                 continue
-            if not self._distance.far_s or not self._post(connection, self._request(connection, self._collect(()))):
+            if not self._far_s or not self._post(connection, self._request(connection, self._collect(()))):
                 return ahead
 
     def _has_room(self, flying: deque[Flight]) -> bool:
-        """Whether one more request may be in flight. Now and then none may: only one that is alone tells how far away
-        the target is.
-        """
-        if len(flying) >= DEPTH or self._distance.is_unsure(time.monotonic()):
-            return False
-        return self._distance.far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES
+        """Whether one more request may be in flight."""
+        return len(flying) < DEPTH and (self._far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES)
+
+    @property
+    def _far_s(self) -> float:
+        return self._engine.target_distances.far_s(self.node_id)
 
     def _request(self, connection: Connection, parcels: list[Parcel]) -> Request:
         if not parcels:
@@ -256,8 +254,7 @@ class TargetAppender:
         for parcel in request.parcels:
             batch = parcel.batch
             parcel.run.writer.sent(batch.record_count, batch.max_timestamp)
-        flying = self._flying[connection]
-        flying.append(Flight(request, answer, time.monotonic(), is_alone=not flying))
+        self._flying[connection].append(Flight(request, answer))
         return True
 
     async def _told(self, flying: deque[Flight]) -> tuple[list[Told], int]:
@@ -266,10 +263,7 @@ class TargetAppender:
         :raises ClusterError: It does not answer.
         """
         answers, throttle_ms = await flying[0].answer
-        request, _, posted_at, is_alone = flying.popleft()
-        if is_alone:
-            now_s = time.monotonic()
-            self._distance.answered(now_s - posted_at, request.frame.size_bytes, now_s)
+        request, _ = flying.popleft()
         told = []
         for parcel, key in zip(request.parcels, request.keys, strict=True):
             said = answers[key]
@@ -306,7 +300,7 @@ class TargetAppender:
         first = run.pending[0]
         if first.is_plain and first.batch.base_offset == run.writer.position:
             try:
-                return head(run, self._engine.producer, lanes=lanes, worth_bytes=self._distance.worth_bytes)
+                return head(run, self._engine.producer, lanes=lanes, worth_bytes=worth_bytes(self._far_s))
             except ValueError:
                 # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
                 run.pending[0] = first._replace(is_plain=False)
@@ -316,8 +310,8 @@ class TargetAppender:
     def _behind(self, last: Request) -> list[Parcel]:
         """What the lanes of the last request send next."""
         producer, lanes = self._engine.producer, len(last.parcels)
-        worth_bytes = self._distance.worth_bytes
-        following = [behind(parcel, producer, lanes=lanes, worth_bytes=worth_bytes) for parcel in last.parcels]
+        worth = worth_bytes(self._far_s)
+        following = [behind(parcel, producer, lanes=lanes, worth_bytes=worth) for parcel in last.parcels]
         return [parcel for parcel in following if parcel is not None]
 
 

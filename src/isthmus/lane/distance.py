@@ -1,60 +1,130 @@
-"""How far away a cluster is, as the time its answers take tells, and what is worth doing about it. Pure."""
+"""How far away brokers are, by the network's round trip alone, and what is worth doing about it.
+
+A slow answer is not a far one: it may come from a broker that has too much to do, and would only get more. So distance
+is the least that a small request took which waits for nobody. Whatever queues, at a broker, at a processor or in our
+own loop, only ever adds to it.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
+import time
 from typing import Final
+
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from isthmus.errors import ClusterError
+from isthmus.lane.routes import Routes
 
 RESPONSE_BYTES: Final = 1 << 20
 RESPONSE_BYTES_FAR: Final = 8 << 20
-_FAR_TARGET_S: Final = 0.005
+NEAR_S: Final = 0.005
 _FAR_SOURCE_S: Final = 0.015
 _SLOW_S: Final = 1.0
-_NEAR_BYTES_PER_S: Final = 200_000_000
 _WORTH_BYTES_PER_S: Final = 50_000_000
-_SAMPLES_MIN: Final = 8
-_SAMPLES_MAX: Final = 16
-_SAMPLE_EVERY_S: Final = 5.0
+_ANSWERS_MIN: Final = 8
+_LIKELY_S: Final = 0.15
+_ASK_EVERY_S: Final = 0.05
+_ASK_SELDOM_S: Final = 5.0
+_ANSWER_S: Final = 60.0
+"""Longer than anything a question may stand behind on its connection, which it shall not break off."""
 
 
-class TargetDistance:
-    """How long a broker lets us wait for the answer to a request that it finds nothing before.
+class RoundTrip:
+    """The way to a broker and back.
 
-    It is far if it never answers soon: the way is long, or its replicas are. A broker that is only busy answers soon
-    now and then. `far_s` is the least it takes, beyond what the bytes of the request do; 0 while it counts as near.
+    One soon answer proves that a broker is near. That it is far takes many, and many more the less far it is: on hosts
+    with processes waiting for processors 27 answers in a row took 7 ms and more, and the next one did not. Until it is
+    certain a broker counts as near.
     """
 
     def __init__(self) -> None:
-        self.far_s = 0.0
-        self._waits_s: deque[float] = deque(maxlen=_SAMPLES_MAX)
-        self._sampled_at_s = 0.0
+        self._answers = 0
+        self._least_s = float("inf")
 
-    def answered(self, took_s: float, size_bytes: int, now_s: float) -> None:
-        """A request of `size_bytes` that was alone was answered after `took_s`."""
-        self._sampled_at_s = now_s
-        self._waits_s.append(took_s - size_bytes / _NEAR_BYTES_PER_S)
-        nearest_s = min(self._waits_s)
-        self.far_s = nearest_s if nearest_s > _FAR_TARGET_S and len(self._waits_s) >= _SAMPLES_MIN else 0.0
-
-    def is_unsure(self, now_s: float) -> bool:
-        """Whether the next request should be alone again."""
-        return len(self._waits_s) < _SAMPLES_MIN or now_s - self._sampled_at_s > _SAMPLE_EVERY_S
+    def took(self, seconds: float) -> None:
+        """A small request was answered after so long."""
+        self._answers += 1
+        self._least_s = min(self._least_s, seconds)
 
     @property
-    def worth_bytes(self) -> int:
-        """For how many bytes in a request joining batches costs less than waiting does: none if the target is near."""
-        return int(self.far_s * _WORTH_BYTES_PER_S)
+    def is_near(self) -> bool:
+        """Whether that is certain."""
+        return self._least_s <= NEAR_S
+
+    @property
+    def far_s(self) -> float:
+        """The least it takes; 0 while the broker counts as near."""
+        is_certain = self._answers >= max(_ANSWERS_MIN, (_LIKELY_S / max(self._least_s, NEAR_S)) ** 2)
+        return self._least_s if is_certain and not self.is_near else 0.0
 
 
-def next_bytes(bytes_max: int, size_bytes: int, took_s: float) -> int:
-    """How large the source's next answer may be, after one of `size_bytes` that was well filled and took so long.
+class Distances:
+    """The round trips to the brokers that lead what is known to `routes`, and `with_replicas` to their followers.
+
+    A coroutine of its own: `run()`. A broker is asked until it is known to be near, now and then if it is far.
+    """
+
+    def __init__(self, routes: Routes, *, with_replicas: bool) -> None:
+        self._routes = routes
+        self._with_replicas = with_replicas
+        self._trips: dict[int, RoundTrip] = {}
+
+    def far_s(self, node_id: int) -> float:
+        """The least that a request to this broker takes; 0 if it is near.
+
+        With replicas: one that all of them have to acknowledge. They are asked as well, since no request to the leader
+        tells what is far and what is only slow there: where the leader is near, its way to a replica is about ours.
+        """
+        nodes = self._routes.in_sync(node_id) if self._with_replicas else (node_id,)
+        return max((self._trips[node].far_s for node in nodes if node in self._trips), default=0.0)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for node_id in self._nodes() - self._trips.keys():
+                    self._trips[node_id] = trip = RoundTrip()
+                    group.create_task(self._measure(node_id, trip))
+                await self._routes.heard()
+
+    def _nodes(self) -> set[int]:
+        leaders = self._routes.leaders
+        if not self._with_replicas:
+            return leaders
+        return {node_id for leader in leaders for node_id in self._routes.in_sync(leader)}
+
+    async def _measure(self, node_id: int, trip: RoundTrip) -> None:
+        while not trip.is_near:
+            pause_s = _ASK_SELDOM_S
+            try:
+                connection = await self._routes.client.connection(node_id)
+                asked_at = time.monotonic()
+                await connection.call(ApiVersionsRequest(max_version=0), timeout_s=_ANSWER_S)
+            except ClusterError:
+                # Who needs that broker hears of it too.
+                pass
+            else:
+                took_s = time.monotonic() - asked_at
+                trip.took(took_s)
+                if not trip.far_s:
+                    pause_s = max(_ASK_EVERY_S - took_s, 0)
+            await asyncio.sleep(pause_s)
+
+
+def worth_bytes(far_s: float) -> int:
+    """For how many bytes in a request joining batches costs less than waiting does: none if the target is near."""
+    return int(far_s * _WORTH_BYTES_PER_S)
+
+
+def next_bytes(bytes_max: int, took_s: float, far_s: float) -> int:
+    """How large the answer of a source so far away may be, after one that was well filled and took so long.
 
     There is one on its way at a time (KIP-227), so what comes from far away has to come in larger ones. Where the line
     is narrow they would only be late.
     """
-    waited_s = took_s - size_bytes / _NEAR_BYTES_PER_S
-    if waited_s < _FAR_SOURCE_S / 2 or took_s > _SLOW_S * 2:
+    if far_s < _FAR_SOURCE_S / 2 or took_s > _SLOW_S * 2:
         return max(bytes_max // 2, RESPONSE_BYTES)
-    if waited_s > _FAR_SOURCE_S and took_s < _SLOW_S:
+    if far_s > _FAR_SOURCE_S and took_s < _SLOW_S:
         return min(bytes_max * 2, RESPONSE_BYTES_FAR)
     return bytes_max

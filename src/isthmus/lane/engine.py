@@ -21,6 +21,7 @@ from typing import Any, Final
 from isthmus.errors import ClusterError
 from isthmus.lane.appender import TargetAppender, Told
 from isthmus.lane.detour import Detour
+from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
 from isthmus.lane.markers import Refused
 from isthmus.lane.permission import Granted
@@ -38,7 +39,6 @@ from isthmus.model.link import Limits
 from isthmus.wire.client import Client
 
 log = logging.getLogger(__name__)
-
 DEFAULT_LIMITS: Final = Limits()
 DEFAULT_SETTLE_S: Final = 2.0
 _ROUTE_RETRY_S: Final = 0.1
@@ -78,6 +78,8 @@ class Engine:
         self._abandoned = abandoned
         self._expiration_ms = expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
+        self.source_distances = Distances(self._source_routes, with_replicas=False)
+        self.target_distances = Distances(self._target_routes, with_replicas=True)
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
         self._detour = Detour(self, self._target_routes)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
@@ -93,9 +95,9 @@ class Engine:
     async def start(self, lanes: Iterable[Lane]) -> None:
         """Begin with these lanes; more may be added later."""
         self.add(lanes)
-        self._spawn(self._resolver.run())
-        self._spawn(self._route())
-        self._spawn(self._keep_house())
+        parts = (self._resolver, self.source_distances, self.target_distances)
+        for work in (*(part.run() for part in parts), self._route(), self._keep_house()):
+            self._spawn(work)
         if not self._granted.is_given:
             self._spawn(self._warm_up())
 
@@ -261,11 +263,10 @@ class Engine:
                     self._resolver.add(run)
                 else:
                     self._reader(leader.node_id).add(run, leader.epoch)
-            if self._unrouted:
-                # Without a leader for now. The resolver also tells deleted from merely leaderless.
-                for run in list(self._unrouted):
-                    self._unrouted.discard(run)
-                    self._resolver.add(run, _ROUTE_RETRY_S)
+            # Without a leader for now. The resolver also tells deleted from merely leaderless.
+            for run in list(self._unrouted):
+                self._unrouted.discard(run)
+                self._resolver.add(run, _ROUTE_RETRY_S)
 
     def _reader(self, node_id: int) -> SourceReader:
         reader = self._readers.get(node_id)

@@ -50,7 +50,7 @@ class Parcel(NamedTuple):
 def head(run: LaneRun, producer: ProducerIdentity, *, lanes: int, worth_bytes: int) -> Parcel:
     """What a lane sends next; `lanes` of them make up the request. The lane's first piece has to be plain.
 
-    Up to `worth_bytes` in the request joining ordinary batches pays: see `TargetDistance`.
+    Up to `worth_bytes` in the request joining ordinary batches pays: see `distance.worth_bytes`.
 
     :raises ValueError: A run of tiny batches cannot be decoded.
     """

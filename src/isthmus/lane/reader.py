@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from isthmus.errors import ClusterError
-from isthmus.lane.distance import RESPONSE_BYTES, next_bytes
+from isthmus.lane.distance import RESPONSE_BYTES, Distances, next_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.pieces import AbortedTransaction, pieces
 from isthmus.lane.rebatch import dense
@@ -37,6 +37,7 @@ class Reading(Protocol):
 
     faults: Faults
     room: Room
+    source_distances: Distances
 
     def received(self, run: LaneRun, size_bytes: int) -> None: ...
 
@@ -159,7 +160,8 @@ class SourceReader:
                     pause_at = size + PAUSE_BYTES
                     await asyncio.sleep(0)
         if size >= self._response_bytes // 2:
-            self._response_bytes = next_bytes(self._response_bytes, size, answered_at - asked_at)
+            far_s = self._engine.source_distances.far_s(self.node_id)
+            self._response_bytes = next_bytes(self._response_bytes, answered_at - asked_at, far_s)
         return size
 
     def _take(self, run: LaneRun, fetched: Fetched) -> int:

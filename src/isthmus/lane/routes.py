@@ -48,6 +48,9 @@ class Routes:
         self._topics: set[str] = set()
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._epochs: dict[str, dict[int, int]] = {}
+        self._in_sync: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._acknowledging: dict[int, frozenset[int]] = {}
+        self._heard = asyncio.Event()
         self._ids: dict[str, uuid.UUID] = {}
         self._codes: dict[str, int] = {}
         self._missing_since: dict[str, float] = {}
@@ -65,6 +68,20 @@ class Routes:
     def leader(self, topic: str, partition: int) -> Leader | None:
         """The leader as last heard, or None while the partition has none."""
         return self._leaders.get((topic, partition))
+
+    @property
+    def leaders(self) -> set[int]:
+        """The brokers that lead any of the partitions."""
+        return set(self._acknowledging)
+
+    def in_sync(self, node_id: int) -> frozenset[int]:
+        """A broker, and those that have to acknowledge any of what it leads."""
+        return self._acknowledging.get(node_id, frozenset((node_id,)))
+
+    async def heard(self) -> None:
+        """Wait for the next news of the cluster. For one listener."""
+        self._heard.clear()
+        await self._heard.wait()
 
     async def reach(self, topic: str, partition: int) -> tuple[Leader, Connection]:
         """The leader, and the shared connection to it.
@@ -167,6 +184,11 @@ class Routes:
                         self._epochs.pop(name, None)
             for p in topic.partitions:
                 self._lead(name, p, p.leader in metadata.brokers)
+        acknowledging: dict[int, set[int]] = {}
+        for key, leader in self._leaders.items():
+            acknowledging.setdefault(leader.node_id, {leader.node_id}).update(self._in_sync.get(key, ()))
+        self._acknowledging = {node_id: frozenset(nodes) for node_id, nodes in acknowledging.items()}
+        self._heard.set()
 
     def _lead(self, name: str, told: PartitionMetadata, is_reachable: bool) -> None:
         epochs = self._epochs.setdefault(name, {})
@@ -174,6 +196,7 @@ class Routes:
         if _NO_EPOCH < told.leader_epoch < known:
             return
         epochs[told.partition] = max(told.leader_epoch, known)
+        self._in_sync[name, told.partition] = told.isr
         if is_reachable:
             self._leaders[name, told.partition] = Leader(told.leader, told.leader_epoch)
         else:

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from isthmus.errors import ClusterError
+from isthmus.lane.distance import Distances
+from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Verdict
 from isthmus.model.lane import LaneState
-from tests.unit.lane.looks import PRODUCER
+from isthmus.wire.client import Client
+from tests.unit.lane.looks import NOWHERE, PRODUCER
 
 
 class Heard:
@@ -42,6 +45,7 @@ class Part:
     def __init__(self, allowed: Iterable[bool] = (True,)) -> None:
         self.faults: Any = Heard()
         self.room: Any = Endless()
+        self.target_distances = Distances(Routes(Client(NOWHERE)), with_replicas=True)
         self.told: list[tuple[LaneRun, Verdict]] = []
         self.handed_over: list[LaneRun] = []
         self._allowed = list(allowed)
