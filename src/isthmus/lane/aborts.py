@@ -27,7 +27,7 @@ from isthmus.model.transactions import lone_producer_id
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
 from isthmus.wire.connection import Permission
-from isthmus.wire.offsets import log_ends
+from isthmus.wire.offsets import LATEST, READ_COMMITTED, list_offsets, log_ends
 
 NO_PRODUCER: Final = -1
 """Stands for the producer of a control record that belongs to no transaction."""
@@ -67,10 +67,12 @@ class Aborts:
         self._link = link
         self._may_send = may_send
         self._known: dict[tuple[LaneRun, int], Transaction | LoneTransaction] = {}
+        self._quiet: set[LaneRun] = set()
         self._is_verified = False
 
     def forget(self, run: LaneRun) -> None:
         """The lane was looked at anew: what is known of its transactions may be wrong now."""
+        self._quiet.discard(run)
         for key in [key for key in self._known if key[0] is run]:
             del self._known[key]
 
@@ -80,6 +82,43 @@ class Aborts:
         unopened = [key for key, each in self._known.items() if isinstance(each, LoneTransaction) and not each.is_open]
         for key in unopened:
             del self._known[key]
+
+    async def may_be_alone(self, run: LaneRun) -> bool:
+        """Whether the target takes records of a transaction that no coordinator knows, as far as it was asked."""
+        _, connection = await self._routes.reach(*run.target)
+        return DESCRIBE_PRODUCERS in connection.api_versions and not self._is_verified
+
+    async def left_open(self, run: LaneRun, source_producer_id: int) -> Transaction | LoneTransaction | None:
+        """The transaction for a producer of the source that is open at the target, None without one.
+
+        :raises ClusterError: As for `find`.
+        """
+        if await self.is_quiet(run):
+            return None
+        transaction = await self.find(run, source_producer_id, may_be_alone=False)
+        if transaction.is_open:
+            return transaction
+        _, connection = await self._routes.reach(*run.target)
+        if DESCRIBE_PRODUCERS not in connection.api_versions and isinstance(transaction, Transaction):
+            await transaction.initialize()
+            await self._check_end(run)
+        return None
+
+    async def is_quiet(self, run: LaneRun) -> bool:
+        """Whether no transaction is open in the lane's partition at the target, ours or another.
+
+        :raises ClusterError: The target does not answer.
+        """
+        if run not in self._quiet:
+            leader, connection = await self._routes.reach(*run.target)
+            stables = await list_offsets(connection, {run.target: leader.epoch}, LATEST, isolation=READ_COMMITTED)
+            stable = stables[run.target]
+            if stable.error_code != codes.NONE:
+                raise self._doubtful(run, f"its stable end: {codes.name_of(stable.error_code)}")
+            if stable.offset < run.writer.position:
+                return False
+            self._quiet.add(run)
+        return True
 
     async def find(self, run: LaneRun, source_producer_id: int, *, may_be_alone: bool) -> Transaction | LoneTransaction:
         """The transaction for aborted records of a producer of the source; open if an earlier owner left it so.
@@ -101,6 +140,7 @@ class Aborts:
 
         :raises ClusterError: As for `find`.
         """
+        self._quiet.discard(run)
         if transaction.is_open or isinstance(transaction, LoneTransaction):
             return
         if transaction.producer_id < 0:
@@ -128,12 +168,10 @@ class Aborts:
         alone = LoneTransaction(
             transactional_id=transaction.transactional_id, producer_id=lone_producer_id(source_producer_id)
         )
-        _, connection = await self._routes.reach(*run.target)
         state = await self._state(run, alone.producer_id)
         if state is not None:
             alone.sequence, alone.is_open = _next(state), state.transaction_start >= 0
-        is_tellable = DESCRIBE_PRODUCERS in connection.api_versions
-        return alone if alone.is_open or (may_be_alone and is_tellable and not self._is_verified) else transaction
+        return alone if alone.is_open or (may_be_alone and await self.may_be_alone(run)) else transaction
 
     def _may_send_for(self, run: LaneRun) -> bool:
         return self._may_send() and not run.is_over
@@ -147,10 +185,13 @@ class Aborts:
         leader, connection = await self._routes.reach(*run.target)
         end = (await log_ends(connection, {run.target: leader.epoch}))[run.target]
         if end.error_code != codes.NONE or end.offset != run.writer.position:
-            raise Unreachable(
-                f"the end of {run.lane.key} has to be looked up again: {codes.name_of(end.error_code)} at {end.offset}",
-                cluster=self._routes.client.cluster.alias,
-            )
+            raise self._doubtful(run, f"{codes.name_of(end.error_code)} at {end.offset}")
+
+    def _doubtful(self, run: LaneRun, what: str) -> Unreachable:
+        return Unreachable(
+            f"the end of {run.lane.key} has to be looked up again: {what}",
+            cluster=self._routes.client.cluster.alias,
+        )
 
 
 def _next(state: ProducerState) -> int:

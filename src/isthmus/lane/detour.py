@@ -18,7 +18,8 @@ from isthmus.lane.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.lane.faults import Faults
 from isthmus.lane.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.markers import Markers, Refused
-from isthmus.lane.pieces import COMMIT, Piece, control_type, passes
+from isthmus.lane.omission import Omission
+from isthmus.lane.pieces import ABORT, COMMIT, Piece, control_type, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
@@ -57,6 +58,7 @@ class Detour:
         self._routes = routes
         self._aborts = Aborts(routes, engine.link, engine.may_send)
         self._markers = Markers(engine, routes, self._aborts)
+        self._omission = Omission(engine, self._aborts, self._markers)
 
     async def take(self, run: LaneRun) -> None:
         """Go on until the head of the lane is plain again, nothing is pending, or the lane may not write any more.
@@ -97,6 +99,8 @@ class Detour:
             await self._hole(run, batch.offset_end)
         elif batch.base_offset == position and piece.is_plain:
             return False
+        elif piece.is_aborted and await self._omission.applies(run):
+            await self._omission.take(run)
         elif batch.base_offset == position and piece.is_aborted and passes(batch, run.lane.batch_bytes_max):
             await self._aborted(run, batch)
         else:
@@ -155,7 +159,11 @@ class Detour:
         await self._markers.fill(run, hole_end)
 
     async def _marker(self, run: LaneRun, batch: Batch) -> None:
-        commit = control_type(batch) == COMMIT
+        kind = control_type(batch)
+        commit = kind == COMMIT
+        if kind == ABORT and await self._omission.applies(run):
+            await self._omission.take(run)
+            return
         transaction = None if commit else await self._aborted_transaction(run, batch)
         if transaction is not None and transaction.is_open:
             await self._markers.end(run, batch.producer_id, transaction)

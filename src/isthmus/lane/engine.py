@@ -338,10 +338,10 @@ class Engine:
                 self.faults.judged(run, verdict, answer.error_code, answer.error_message, batch)
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None:
-        """The first pieces of the lane, `records` together, are durable."""
+        """The first pieces of the lane are durable, `records` of them; without any they were left out."""
         size = run.take(pieces)
         run.tally.records += records
-        run.tally.size_bytes += size
+        run.tally.size_bytes += size if records else 0
         self._shrunk(run, size)
         # An answer that was on its way says nothing of a source that cannot be read any more.
         if run.state is not LaneState.ACTIVE and run.is_placed and self._is_read(run):

@@ -127,15 +127,20 @@ def weigh(sight: Sight, check: TailCheck, ours: Collection[int], tail: Batch | N
     return Weight.BELIEVED if is_known else Weight.DOUBTED
 
 
-def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | NoBatch) -> Judgement:
-    """Hold the last batch of the target against the source's first batch from that offset on."""
+def compare(
+    sight: Sight, ours: Collection[int], tail: Batch, source: Batch | NoBatch, *, is_aborted: bool = False
+) -> Judgement:
+    """Hold the last batch of the target against the source's first batch from that offset on.
+
+    `is_aborted` says that this one belongs to an aborted transaction.
+    """
     if source is NoBatch.DELETED:
         # It was there when the bounds were read: the next look goes by those that hold now.
         return unanswered(UNTOLD, LaneState.SOURCE_UNAVAILABLE)
     copied = None if isinstance(source, NoBatch) else source
     offset = sight.position - 1
     try:
-        is_ours = is_copy(tail, copied, offset, is_compacted=sight.is_compacted)
+        is_ours = is_copy(tail, copied, offset, is_compacted=sight.is_compacted, is_aborted=is_aborted)
     except ValueError as error:
         return undecodable(error)
     if not is_ours:
@@ -148,14 +153,17 @@ def compare(sight: Sight, ours: Collection[int], tail: Batch, source: Batch | No
     return Judgement(source_epoch=epoch)
 
 
-def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool) -> bool:
+def is_copy(tail: Batch, source: Batch | None, offset: int, *, is_compacted: bool, is_aborted: bool = False) -> bool:
     """Whether `tail` shows at `offset` what the source has there, `source` being its first batch from there on.
 
     Where the source has no record (a control batch, a hole) the target must have none either, unless the source's log
-    cleaner may have taken it (`is_compacted`).
+    cleaner may have taken it (`is_compacted`). Where the source's is aborted (`is_aborted`) a control record may stand
+    for it, whatever is configured: it may have been another way when that was written.
 
     :raises ValueError: One of the batches cannot be decoded.
     """
+    if is_aborted and tail.is_control:
+        return True
     wanted = None if source is None else _record_at(source, offset)
     return (wanted is None and is_compacted) or _record_at(tail, offset) == wanted
 

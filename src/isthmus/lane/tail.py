@@ -30,7 +30,7 @@ from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, FetchSession, Want
-from isthmus.wire.offsets import EARLIEST, READ_UNCOMMITTED, PartitionKey, list_offsets
+from isthmus.wire.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED, PartitionKey, list_offsets
 
 _TIMEOUT_S: Final = 3.0
 _AT_ONCE: Final = 64
@@ -39,10 +39,14 @@ _PARTITION_BYTES: Final = 2 << 20
 
 
 class Read(NamedTuple):
-    """The first batch at or behind an offset, or why there is none; `log_start` is -1 where it is not told."""
+    """The first batch at or behind an offset, or why there is none; `log_start` is -1 where it is not told.
+
+    `is_aborted` says that it belongs to an aborted transaction; only what is read at read_committed tells.
+    """
 
     batch: Batch | NoBatch
     log_start: int
+    is_aborted: bool = False
 
 
 Found = Read | ClusterError
@@ -110,7 +114,8 @@ class Tails:
             else:
                 doubted[key] = outcome
         wants = {(look.lane.source_topic, key.partition): _at_source(look) for key, (look, _) in doubted.items()}
-        sources = await _batches(self._source, wants)
+        # All of them are stable: what ends behind its source is not compared.
+        sources = await _batches(self._source, wants, READ_COMMITTED)
         for key, (look, batch) in doubted.items():
             judged[key] = self._compared(look, batch, sources[look.lane.source_topic, key.partition])
         return judged
@@ -133,7 +138,7 @@ class Tails:
         """What the end of the target's log amounts to, held against what the source says."""
         if isinstance(found, ClusterError):
             return Judged(look.sight, _unread(look.lane.source_topic, found, LaneState.SOURCE_UNAVAILABLE))
-        return Judged(look.sight, compare(look.sight, self._ours, batch, found.batch))
+        return Judged(look.sight, compare(look.sight, self._ours, batch, found.batch, is_aborted=found.is_aborted))
 
 
 def sight_of(run: LaneRun, target: Cluster) -> Sight:
@@ -163,17 +168,21 @@ def _unread(topic: str, error: ClusterError, state: LaneState) -> Judgement:
     return unanswered(error, state)
 
 
-async def _batches(routes: Routes, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Found]:
+async def _batches(
+    routes: Routes, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
+) -> dict[PartitionKey, Found]:
     answers = await routes.ask(
         wants,
         lambda connection, epochs: batches_at(
-            connection, {key: wants[key]._replace(leader_epoch=epoch) for key, epoch in epochs.items()}
+            connection, {key: wants[key]._replace(leader_epoch=epoch) for key, epoch in epochs.items()}, isolation
         ),
     )
     return {key: answers.get(key, UNTOLD) for key in wants}
 
 
-async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want]) -> dict[PartitionKey, Found]:
+async def batches_at(
+    connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
+) -> dict[PartitionKey, Found]:
     """The first batch at or behind each wanted offset, or why there is none; an error where the broker cannot tell.
 
     :raises ClusterError: The broker did not answer, or not with record batches.
@@ -182,7 +191,7 @@ async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want])
     waiting, outside = dict(wants), dict[PartitionKey, int]()
     while waiting:
         chunk = dict(islice(waiting.items(), _AT_ONCE))
-        answers = {fetched.key: fetched for fetched in await _read_once(connection, chunk)}
+        answers = {fetched.key: fetched for fetched in await _read_once(connection, chunk, isolation)}
         try:
             told = {key: found_in(fetched) for key, fetched in answers.items()}
         except ValueError as error:
@@ -201,7 +210,7 @@ async def batches_at(connection: Connection, wants: Mapping[PartitionKey, Want])
                 if error_code == codes.OFFSET_OUT_OF_RANGE:
                     outside[key] = wants[key].leader_epoch
             else:
-                found[key] = UNTOLD if each is None else Read(each, answers[key].log_start)
+                found[key] = UNTOLD if each is None else _read(each, answers[key])
     starts = await list_offsets(connection, outside, EARLIEST, timeout_s=_TIMEOUT_S) if outside else {}
     for key, start in starts.items():
         # A log that ends before it is no proof of anything: its leader may only lag behind.
@@ -216,14 +225,25 @@ def found_in(fetched: Fetched) -> Batch | NoBatch | None:
     :raises ValueError: It holds something else than record batches.
     """
     if not fetched.records and fetched.error_code == codes.NONE:
-        is_within = fetched.log_start <= fetched.offset < fetched.high_watermark
+        # Only at read_committed the stable end is told, and nothing is read beyond it.
+        end = fetched.high_watermark if fetched.stable_end < 0 else fetched.stable_end
+        is_within = fetched.log_start <= fetched.offset < end
         return NoBatch.HOLE if is_within else None
     return _first(fetched.records)
 
 
-async def _read_once(connection: Connection, wants: Mapping[PartitionKey, Want]) -> list[Fetched]:
+def _read(batch: Batch | NoBatch, fetched: Fetched) -> Read:
+    is_aborted = (
+        isinstance(batch, Batch)
+        and batch.is_transactional
+        and any(producer == batch.producer_id and first < batch.offset_end for producer, first in fetched.aborted)
+    )
+    return Read(batch, fetched.log_start, is_aborted)
+
+
+async def _read_once(connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int) -> list[Fetched]:
     """One fetch outside any session."""
-    session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
+    session = FetchSession(isolation=isolation, incremental=False)
     for key, want in wants.items():
         session.want(key, want)
     request: Any = session.request(

@@ -7,6 +7,8 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from isthmus.model.transactions import AbortedPolicy
+
 
 class LaneKey(NamedTuple):
     """What tells the lanes of one link apart: the target topic and the partition (the same number on both sides)."""
@@ -98,8 +100,9 @@ class Lane:
 
     `batch_bytes_max` is the largest record batch the target topic takes. `is_compacted` tells that holes in the
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
-    `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else seemed to have written
-    to the target: with every one the lane looks at its log anew.
+    `aborted` says what becomes of records of aborted transactions; a transaction that is open at the target is ended,
+    whatever it was before. `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else
+    seemed to have written to the target: with every one the lane looks at its log anew.
     """
 
     source_topic: str
@@ -110,6 +113,7 @@ class Lane:
     batch_bytes_max: int = 1_048_588
     is_compacted: bool = False
     holes_max: int = 1_000_000
+    aborted: AbortedPolicy = AbortedPolicy.COPY
     continues_after_gap: bool = False
     doubts: int = 0
 

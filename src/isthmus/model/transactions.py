@@ -31,6 +31,17 @@ def is_lone(producer_id: int) -> bool:
     return producer_id >= _LONE
 
 
+class AbortedPolicy(enum.StrEnum):
+    """What becomes of the records of aborted transactions."""
+
+    AUTO = "auto"
+    """They are copied where that is exactly once, and left out where it is not."""
+    COPY = "copy"
+    """They are in aborted transactions at the target."""
+    OMIT = "omit"
+    """They are left out: control records take their offsets."""
+
+
 class TransactionState(enum.StrEnum):
     """What is known of a transaction that a partition's leader has as open."""
 

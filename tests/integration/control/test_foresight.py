@@ -417,9 +417,9 @@ def test_many_partitions_take_few_fetches(
     asked: list[int] = []
     read_once = tail._read_once
 
-    async def counted(connection: Any, wants: Any) -> Any:
+    async def counted(connection: Any, wants: Any, isolation: int) -> Any:
         asked.append(len(wants))
-        return await read_once(connection, wants)
+        return await read_once(connection, wants, isolation)
 
     monkeypatch.setattr(tail, "_read_once", counted)
     (link,) = Fabric(configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))).plan().links

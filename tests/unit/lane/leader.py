@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kafka.protocol.consumer import ListOffsetsRequest
+
 from isthmus.errors import Unreachable
 from isthmus.lane.routes import Leader, Routes
 from isthmus.wire.client import Client
@@ -19,7 +21,8 @@ PRODUCE, WRITE_TXN_MARKERS = 0, 27
 class Led:
     """A connection to a leader. `asked` are the requests that came, `posted` the appends, which wait for an answer.
 
-    Control records are taken as long as it answers; whether they are after that nobody knows.
+    Control records are taken as long as it answers; whether they are after that nobody knows. `stable` is the last
+    stable offset it tells.
     """
 
     cluster = where = client_id = "nowhere"
@@ -27,10 +30,11 @@ class Led:
     next_correlation = 1
     silent_s = 0.0
 
-    def __init__(self, *, answers: int = 1000) -> None:
+    def __init__(self, *, answers: int = 1000, stable: int = 0) -> None:
         self.asked: list[Any] = []
         self.posted: list[asyncio.Future[Any]] = []
         self._answers = answers
+        self._stable = stable
         self.api_versions = {PRODUCE: (3, 12), WRITE_TXN_MARKERS: (0, 1)}
 
     @property
@@ -41,6 +45,9 @@ class Led:
         self.asked.append(request)
         if len(self.asked) > self._answers:
             raise Unreachable("gone", cluster="nowhere")
+        if isinstance(request, ListOffsetsRequest):
+            told = SimpleNamespace(partition_index=0, error_code=0, offset=self._stable)
+            return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[told])])
         taken = [SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])])]
         return SimpleNamespace(markers=taken * len({marker.producer_id for marker in request.markers}))
 

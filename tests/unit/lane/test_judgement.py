@@ -248,6 +248,15 @@ def test_control_records_stand_where_the_source_has_no_record() -> None:
     assert not is_copy(control, SOURCE, 13, is_compacted=False)
 
 
+def test_control_records_stand_where_the_source_has_aborted_ones() -> None:
+    """They were left out; a record that is there instead has to be the source's all the same."""
+    control = one(marker(13, 1, commit=False))
+    assert is_copy(control, SOURCE, 13, is_compacted=False, is_aborted=True)
+    assert compare(sight(14), (), control, SOURCE, is_aborted=True).state is None
+    assert compare(sight(14), (), control, SOURCE).state is LaneState.FOREIGN_WRITE
+    assert not is_copy(one(stored(10, [PLAIN] * 6)), SOURCE, 13, is_compacted=False, is_aborted=True)
+
+
 def test_cleaned_records_cannot_be_compared() -> None:
     """What the source's cleaner took since is believed; in a log that is not cleaned it is somebody else's."""
     tail = one(stored(10, RECORDS))

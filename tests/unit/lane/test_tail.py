@@ -59,6 +59,9 @@ def test_what_a_log_says_of_an_offset() -> None:
     assert found_in(fetched(high_watermark=16, log_start=0, records=stored(10, RECORDS)[:-1])) is None
     # A leader that was just elected does not know yet how far everything is replicated.
     assert found_in(fetched(high_watermark=13, log_start=0)) is None
+    # At read_committed nothing behind the stable end is shown, whatever is there.
+    assert found_in(fetched(high_watermark=16, log_start=0)._replace(stable_end=13)) is None
+    assert found_in(fetched(high_watermark=16, log_start=0)._replace(stable_end=-1)) is NoBatch.HOLE
     assert found_in(fetched(code=codes.OFFSET_OUT_OF_RANGE)) is None
     assert found_in(fetched(code=codes.NOT_LEADER_OR_FOLLOWER)) is None
 
