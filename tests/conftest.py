@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import signal
 from collections.abc import Callable, Iterator
@@ -81,3 +82,11 @@ def topic() -> Callable[[str], str]:
         return f"{stem}-{secrets.token_hex(4)}"
 
     return name
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Randomness whose seed is printed when the test fails."""
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
+    return random.Random(seed)

@@ -83,7 +83,6 @@ def test_a_far_target_gets_larger_batches(
 
 
 @pytest.mark.parametrize("age_ms", [0, 3 * DAY_MS])
-@pytest.mark.parametrize("chance", [1, 2], indirect=True)
 def test_crashes_far_from_the_target(
     distant: Distant, east: LocalCluster, topic: TopicNamer, chance: random.Random, age_ms: int
 ) -> None:

@@ -76,7 +76,6 @@ def test_cut(remote: Remote, stream: Stream, side: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("chance", [1], indirect=True)
 def test_answers_lost(remote: Remote, stream: Stream, chance: random.Random, side: str) -> None:
     """Requests that arrive and whose answers are lost are neither lost nor done twice."""
     proxy = remote.proxy(side)
@@ -99,7 +98,6 @@ def test_answers_lost(remote: Remote, stream: Stream, chance: random.Random, sid
     stream.assert_mirrored(remote.mirror.target)
 
 
-@pytest.mark.parametrize("chance", [1, 2, 3], indirect=True)
 def test_connections_reset(remote: Remote, stream: Stream, chance: random.Random) -> None:
     """Connections of both sides that break at any byte cost a moment each and no record."""
     resets = 25

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -20,11 +18,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark = session(SparkSettings(master="local[3]"), log=log)
     yield spark
     spark.stop()
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    """Randomness whose seed is printed when the test fails."""
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
-    return random.Random(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -18,14 +16,6 @@ from tests.integration.lane.mirror import Mirror
 def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
     """East to west, with producer ids of its own."""
     return Mirror(east, west)
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    """Randomness whose seed is printed when the test fails."""
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
-    return random.Random(seed)
 
 
 @pytest.fixture(scope="session")

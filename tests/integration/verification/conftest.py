@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import secrets
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -31,11 +28,3 @@ def pair(spark: SparkSession, east: LocalCluster, west: LocalCluster) -> Pair:
 def mirror(east: LocalCluster, west: LocalCluster) -> Mirror:
     """A real mirror from east to west."""
     return Mirror(east, west)
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    """Randomness whose seed is printed when the test fails."""
-    seed = secrets.randbits(32)
-    print(f"seed {seed}")  # noqa: T201  # pytest shows it with a failure only
-    return random.Random(seed)
