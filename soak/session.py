@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from soak.history import History, read_history
 from soak.judge.evidence import Lane, PartitionKey, Violation
 from soak.judge.tee import Tee
 from soak.judge.timeline import Sufferings
-from soak.judge.trial import collect, judged
+from soak.judge.trial import collect, judged, noted
 from soak.mirrors.isthmus import Isthmus
 from soak.mirrors.mirror import Mirror, Supervisor
 from soak.mirrors.mirrormaker import MirrorMaker
@@ -34,6 +33,7 @@ _RECOVER_S: Final = 240.0
 _QUIET_S: Final = 420.0
 _CARRIED_S: Final = 120.0
 _STILL_S: Final = 40.0
+_SHOWN_S: Final = 300.0
 _STOP_S: Final = 60.0
 Note = Callable[[str], None]
 
@@ -136,7 +136,8 @@ def perform(run: Run, note: Note) -> Outcome:
             _quieten(stage)
         note("judging")
         lanes, violations = _judge(stage)
-        history.tell("verdict", violations=[str(violation) for violation in violations])
+        notes = [*acting.notes(), *noted(read_history(run.history), lanes)]
+        history.tell("verdict", violations=[str(violation) for violation in violations], notes=notes)
     return Outcome(
         run=run,
         records=stage.records,
@@ -144,7 +145,7 @@ def perform(run: Run, note: Note) -> Outcome:
         faults=dict(acting.done),
         violations=violations,
         seconds=time.monotonic() - begun,
-        notes=tuple(acting.notes()),
+        notes=tuple(notes),
     )
 
 
@@ -172,7 +173,7 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
         scene=scene,
         load=load,
         tee=Tee(target.servers, (PREFIX,)),
-        group_spy=GroupSpy(load.groups, source.servers, target.servers, history),
+        group_spy=GroupSpy(load.groups, load.read, source.servers, target.servers, history),
         status_spy=StatusSpy(mirror, history) if isinstance(mirror, Isthmus) else None,
         note=note,
     )
@@ -204,7 +205,7 @@ def _act(stage: _Stage, acting: Acting) -> None:
         acting.act(bout)
         for side in (stage.scene.source, stage.scene.target):
             side.restore()
-        stage.history.tell("bout", number=number, phase="healed", load=os.getloadavg()[0], processors=os.cpu_count())
+        stage.history.tell("bout", number=number, phase="healed")
         stage.note(f"bout {number}: everything is whole again, recovering")
         _recover(stage)
         stage.history.tell("bout", number=number, phase="end")
@@ -264,7 +265,8 @@ def _quieten(stage: _Stage) -> None:
     except TimeoutError as error:
         scene.history.tell("phase", name="restless", problem=str(error))
     if stage.status_spy is not None:
-        stage.status_spy.look()
+        with suppress(TimeoutError):
+            scene.until(stage.status_spy.look, "the status is shown", term_s=_SHOWN_S)
 
 
 def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:

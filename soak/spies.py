@@ -11,6 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from soak.history import History
+from soak.judge.evidence import PartitionKey
 from soak.judge.reading import Ruler
 from soak.mirrors.isthmus import Isthmus
 from soak.positions import Positions, Surveyor
@@ -51,20 +52,29 @@ class StatusSpy:
         with repeated(self.look, _STATUS_S, "status"):
             yield
 
-    def look(self) -> None:
-        """Look once."""
+    def look(self) -> bool:
+        """Look once; whether something was shown."""
         begun = self._history.now()
         with suppress(subprocess.TimeoutExpired):
             shown = self._mirror.status()
             if shown:
                 self._history.tell("status", begun=round(begun, 3), **_shortened(shown[0]))
+                return True
+        return False
 
 
 class GroupSpy:
     """Asks where groups stand at the target, and where the target ends after that."""
 
-    def __init__(self, groups: list[str], source_servers: str, target_servers: str, history: History) -> None:
-        self._groups = groups
+    def __init__(
+        self,
+        groups: list[str],
+        keys: list[PartitionKey],
+        source_servers: str,
+        target_servers: str,
+        history: History,
+    ) -> None:
+        self._groups, self._keys = groups, keys
         self._source, self._target = Surveyor(source_servers), Surveyor(target_servers)
         self._ruler = Ruler(target_servers)
         self._history = history
@@ -72,13 +82,17 @@ class GroupSpy:
     @contextmanager
     def looking(self) -> Iterator[None]:
         """Look again and again."""
-        with repeated(self.look, _GROUPS_S, "groups"):
-            yield
+        try:
+            with repeated(self.look, _GROUPS_S, "groups"):
+                yield
+        finally:
+            self._source.close()
+            self._target.close()
 
     def look(self, *, final: bool = False) -> bool:
         """Look once; the last time at the source too. Whether both agreed then."""
-        there = self._target.positions(self._groups)
-        here = self._source.positions(self._groups) if final else {}
+        there = self._target.positions(self._groups, self._keys)
+        here = self._source.positions(self._groups, self._keys) if final else {}
         try:
             ends = self._ruler.ends({key for each in there.values() for key in each}, term_s=_TERM_S)
         except KafkaException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -60,7 +61,8 @@ class Watch:
         changed = {f"{t}:{p}": list(ends) for (t, p), ends in found.items() if told.get((t, p)) != ends}
         unseen = [f"{t}:{p}" for t, p in told.keys() - found.keys()]
         self._told[side] = {**told, **found}
-        self._history.tell("ends", side=side, begun=round(begun, 3), changed=changed, unseen=unseen)
+        load = {"load": os.getloadavg()[0], "processors": os.cpu_count() or 1}
+        self._history.tell("ends", side=side, begun=round(begun, 3), changed=changed, unseen=unseen, **load)
 
 
 class Stillness:

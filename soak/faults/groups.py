@@ -83,7 +83,11 @@ def _carried(scene: Scene, group: str, offset: int) -> None:
 
 
 def _position(side: Side, group: str, place: tuple[str, int]) -> int | None:
-    return Surveyor(side.servers).positions([group]).get(group, {}).get(place)
+    surveyor = Surveyor(side.servers)
+    try:
+        return surveyor.positions([group], [place]).get(group, {}).get(place)
+    finally:
+        surveyor.close()
 
 
 def _commit(side: Side, group: str, place: tuple[str, int], offset: int) -> None:

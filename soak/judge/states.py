@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from soak.history import Event
 from soak.judge.evidence import Case, PartitionKey, Violation
-from soak.judge.timeline import TERMINAL, Sufferings, Timeline
+from soak.judge.timeline import TERMINAL, Machine, Sufferings, Timeline
 
 _SLACK_S: Final = 1.0
 _STILL_S: Final = 40.0
@@ -21,10 +21,10 @@ _NAME: Final = "I22 monitoring truth"
 def i22_monitoring_truth(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
     """Ends, lags and states are as the judge sees them himself; no state that lasts is told without its cause."""
     found: dict[str, Violation] = {}
-    absences = _absences(case)
+    absences, machine = _absences(case), Machine(case.events)
     for event in case.of("status"):
         for row in event["partitions"]:
-            for violation in _judged(event, row, timeline, sufferings, absences):
+            for violation in _judged(event, row, timeline, sufferings, absences, machine):
                 # The first of a kind for each partition tells enough.
                 found.setdefault(violation.where + violation.message.partition(":")[0], violation)
         for topic in event["topics"]:
@@ -40,6 +40,7 @@ def _judged(
     timeline: Timeline,
     sufferings: Sufferings,
     absences: list[tuple[float, float]],
+    machine: Machine,
 ) -> Iterator[Violation]:
     key = (row["topic"], row["partition"])
     where = f"{key[0]}-{key[1]}"
@@ -51,11 +52,13 @@ def _judged(
     yield from _ends(event, row, key, where, timeline)
     if row["state"] == "ACTIVE":
         claimed_at = event["begun"] - row["state_age"]
-        absent = next((one for one in absences if one[0] + _SILENT_S < claimed_at and event["at"] < one[1]), None)
+        stretch = machine.stretch(claimed_at - _STILL_S, event["at"])
+        silent_s, still_s = _SILENT_S * stretch, _STILL_S * stretch
+        absent = next((one for one in absences if one[0] + silent_s < claimed_at and event["at"] < one[1]), None)
         if absent is not None:
             message = f"ACTIVE without a mirror: told at {event['begun']:.1f} s, none ran since {absent[0]:.1f} s"
             yield Violation(invariant=_NAME, where=where, message=message)
-        elif _stood_still(timeline, key, claimed_at - _STILL_S, event["at"]):
+        elif _stood_still(timeline, key, claimed_at, still_s):
             message = f"ACTIVE and nothing copied: told at {event['begun']:.1f} s, as of {claimed_at:.1f} s"
             yield Violation(invariant=_NAME, where=where, message=message)
 
@@ -76,14 +79,17 @@ def _ends(event: Event, row: dict[str, Any], key: PartitionKey, where: str, time
             )
             yield Violation(invariant=_NAME, where=where, message=message)
     ends = (row["source_end"], row["target_end"])
-    if None not in ends and row["lag"] is not None and row["lag"] > max(ends[0] - ends[1], 0):
-        yield Violation(invariant=_NAME, where=where, message=f"lag: {row['lag']} was told with the ends {ends}")
+    if None not in ends and row["lag"] is not None:
+        # What the source deleted since cannot be copied any more.
+        start = max((look.start for look in timeline.looks("source", key)), default=0)
+        if not max(ends[0] - max(ends[1], start), 0) <= row["lag"] <= max(ends[0] - ends[1], 0):
+            yield Violation(invariant=_NAME, where=where, message=f"lag: {row['lag']} was told with the ends {ends}")
 
 
-def _stood_still(timeline: Timeline, key: PartitionKey, begin: float, end: float) -> bool:
+def _stood_still(timeline: Timeline, key: PartitionKey, at: float, still_s: float) -> bool:
     """Whether there was something to copy all the time, and the target did not move."""
-    there, here = timeline.within("target", key, begin, end), timeline.within("source", key, begin, end)
-    if len(there) < 2 or len(here) < 2 or there[-1].ended - there[0].begun < _STILL_S * 0.9:
+    there, here = (timeline.within(side, key, at - still_s, at) for side in ("target", "source"))
+    if len(there) < 2 or len(here) < 2 or there[-1].ended - there[0].begun < still_s * 0.9:
         return False
     return there[0].high == there[-1].high and all(look.stable > there[-1].high for look in here)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from soak.history import Event
 from soak.judge.evidence import PartitionKey
 
-START, HIGH, STABLE = 0, 1, 2
+_LOAD_S: Final = 60.0
 
 
 class Look(NamedTuple):
@@ -66,6 +66,22 @@ class Timeline:
     def within(self, side: str, key: PartitionKey, begin: float, end: float) -> list[Look]:
         """The looks between two moments."""
         return [look for look in self.looks(side, key) if begin <= look.begun and look.ended <= end]
+
+
+class Machine:
+    """How busy the machine was, by what its events tell of load and processors."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._loads: list[tuple[float, float]] = [
+            (event["at"], event["load"] / max(event["processors"], 1)) for event in events if "load" in event
+        ]
+
+    def stretch(self, begin: float, end: float) -> float:
+        """How many times longer than on an idle machine everything may take between two moments.
+
+        A load is an average over the minute before: that of the minute afterwards tells too.
+        """
+        return max([1.0, *(load for at, load in self._loads if begin <= at <= end + _LOAD_S)])
 
 
 _TERMINAL_BY: Final = {

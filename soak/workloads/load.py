@@ -21,6 +21,7 @@ from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
 from soak.workloads.transactional import TransactionalWriter
 
 PREFIX: Final = "soak."
+_READ: Final = (f"{PREFIX}plain", f"{PREFIX}transactions")
 _DAY_MS: Final = 86_400_000
 _PARTITIONS: Final = 3
 _RECORDS_PER_S: Final = 25.0
@@ -47,8 +48,8 @@ class Worker(Protocol):
 class Load:
     """Topics of the source, who writes them, and who consumes them.
 
-    `topics` are those every fault may choose from, `compacted` those that are cleaned. `ends` tells where partitions of
-    the source end.
+    `topics` are those every fault may choose from, `compacted` those that are cleaned, `groups` read the partitions
+    `read`. `ends` tells where partitions of the source end.
     """
 
     def __init__(self, source: Side, history: History, seed: int, ends: Callable[[], dict[PartitionKey, int]]) -> None:
@@ -57,6 +58,7 @@ class Load:
         self.topics = [f"{PREFIX}{name}" for name in names]
         self.compacted = frozenset({f"{PREFIX}compacted"})
         self.groups = [f"{PREFIX}group-{number}" for number in range(_GROUPS)]
+        self.read = [(topic, partition) for topic in _READ for partition in range(_PARTITIONS)]
         self._source, self._history = source, history
         writers: list[PlainWriter | TransactionalWriter] = [
             PlainWriter(pen, source.servers, history) for pen in _pens(chance)
@@ -160,7 +162,7 @@ class Newcomers:
 
 def _chosen(ends: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
     """The partitions that groups read: those of two topics that nobody deletes."""
-    return {key: end for key, end in ends.items() if key[0] in (f"{PREFIX}plain", f"{PREFIX}transactions")}
+    return {key: end for key, end in ends.items() if key[0] in _READ}
 
 
 def _pens(chance: random.Random) -> Iterator[Pen]:
