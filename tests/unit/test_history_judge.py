@@ -1,0 +1,283 @@
+"""The judge of the soak reads a history rightly: ends, recoveries, states, groups and gaps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from soak.history import Event
+from soak.judge.causes import i16_gap_honesty, i17_incarnation
+from soak.judge.dump import batches, i10_replicas_agree
+from soak.judge.evidence import NO_LOG, Case, Lane, Log, Seen, Violation
+from soak.judge.health import i20_no_secret_leak, i21_no_bug
+from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
+from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
+from soak.judge.states import i22_monitoring_truth
+from soak.judge.timeline import Machine, Sufferings, Timeline
+
+LANE = Lane(topic="t", partition=0, source=NO_LOG, target=NO_LOG)
+
+
+def ends(at: float, side: str, high: int, *, stable: int | None = None, load: float = 0.0, start: int = 0) -> Event:
+    """A look at the only partition, which took a tenth of a second."""
+    changed = {"t:0": [start, high if stable is None else stable, high]}
+    told = {"side": side, "begun": at - 0.1, "changed": changed, "unseen": [], "load": load, "processors": 2}
+    return {"kind": "ends", "at": at, **told}
+
+
+def flow(until: int, *, copied_until: int | None = None, load: float = 0.0) -> list[Event]:
+    """The source grows by 10 records a second; the target follows a second later, until it stops."""
+    found = []
+    for at in range(until):
+        behind = at if copied_until is None else min(at, copied_until)
+        found.append(ends(at, "target", 10 * max(behind - 1, 0), load=load))
+        found.append(ends(at + 0.5, "source", 10 * at, load=load))
+    return found
+
+
+def status(at: float, state: str = "ACTIVE", **changed: Any) -> Event:
+    """What was shown of the only partition."""
+    row = {
+        "topic": "t",
+        "partition": 0,
+        "state": state,
+        "state_age": 0.0,
+        "source_end": None,
+        "source_age": 0.0,
+        "target_end": None,
+        "target_age": 0.0,
+        "lag": None,
+        "gaps": [],
+        "problem": None,
+        **changed,
+    }
+    topics = [{"topic": "t", "state": state, "problem": None}]
+    return {"kind": "status", "at": at, "begun": at - 0.2, "partitions": [row], "topics": topics}
+
+
+def suffered(what: str, at: float = 0.0) -> Event:
+    return {"kind": "suffered", "at": at, "topic": "t", "what": what}
+
+
+def case(*events: Event, lane: Lane = LANE) -> Case:
+    return Case(events=tuple(sorted(events, key=lambda event: event["at"])), lanes=(lane,))
+
+
+def liveness(*events: Event) -> list[Violation]:
+    found = case(*events)
+    return list(i21_liveness(found, Timeline(found.events), Sufferings(found.events)))
+
+
+def truth(*events: Event) -> list[str]:
+    """What was not true of what was shown, in the judge's words up to the first colon."""
+    found = case(*events)
+    violations = i22_monitoring_truth(found, Timeline(found.events), Sufferings(found.events))
+    return [violation.message.partition(":")[0] for violation in violations]
+
+
+HEALED = {"kind": "bout", "at": 20.0, "number": 1, "phase": "healed"}
+
+
+def test_a_partition_that_did_not_answer_has_no_look_then() -> None:
+    """Ends that did not change are looked at all the same; those that did not answer are not known at that time."""
+    silent = {**ends(3, "target", 0), "changed": {}, "unseen": ["t:0"]}
+    again = {**ends(4, "target", 0), "changed": {}}
+    timeline = Timeline([ends(1, "target", 5), {**ends(2, "target", 0), "changed": {}}, silent, again])
+    assert [(look.ended, look.high) for look in timeline.looks("target", ("t", 0))] == [(1, 5), (2, 5), (4, 5)]
+    assert timeline.keys("source") == set()
+
+
+def test_looks_are_found_by_their_time() -> None:
+    """The last look before a moment had ended then, the first one after it had not begun."""
+    timeline = Timeline([ends(1, "source", 5), ends(2, "source", 9)])
+    before, after = timeline.before("source", ("t", 0), 1.95), timeline.after("source", ("t", 0), 0.95)
+    assert before is not None
+    assert before.high == 5
+    assert after is not None
+    assert after.high == 9
+    assert timeline.before("source", ("t", 0), 0.9) is None
+    assert timeline.after("source", ("t", 0), 2.0) is None
+
+
+def test_a_busy_machine_has_longer() -> None:
+    """Limits grow with the load per processor around a moment, and never fall below those of an idle machine."""
+    machine = Machine([ends(10, "source", 0, load=8.0), ends(500, "source", 0, load=0.5)])
+    assert machine.stretch(0, 20) == 4.0
+    assert machine.stretch(400, 600) == 1.0
+
+
+def test_a_partition_that_never_goes_on_is_found() -> None:
+    """Within a minute after all is whole again a lagging partition moves; on a busy machine it may take longer."""
+    assert liveness(*flow(100), HEALED) == []
+    assert len(liveness(*flow(100, copied_until=15), HEALED)) == 1
+    assert liveness(*flow(70, copied_until=15), HEALED) == [], "nobody looked for a minute"
+    assert liveness(*flow(100, copied_until=15, load=4.0), HEALED) == []
+    assert len(liveness(*flow(170, copied_until=15, load=4.0), HEALED)) == 1
+    assert liveness(*flow(100, copied_until=15), HEALED, suffered("source truncated")) == []
+
+
+def test_a_target_that_is_early_or_shrinks_is_found() -> None:
+    """The target is never ahead of what is stable at the source, and never ends before where it ended."""
+    early = case(*flow(20), ends(5.2, "target", 70), ends(5.3, "target", 40))
+    timeline, sufferings = Timeline(early.events), Sufferings(early.events)
+    assert len(list(i7_no_early_read(early, timeline, sufferings))) == 1
+    assert len(list(i10_prefix_stability(early, timeline, sufferings))) == 1
+    fine = case(*flow(20))
+    timeline = Timeline(fine.events)
+    assert list(i7_no_early_read(fine, timeline, sufferings)) == []
+    assert list(i10_prefix_stability(fine, timeline, sufferings)) == []
+    reread = case({"kind": "reread", "at": 9.0, "topic": "t", "partition": 0, "count": 1, "offsets": [3]})
+    assert len(list(i10_prefix_stability(reread, timeline, sufferings))) == 1
+
+
+def test_torn_views_are_counted_once_for_each_transaction() -> None:
+    """A transaction of which a part was visible counts, unless another one begins where the view ended."""
+
+    def transaction(first: int, last: int, ended: str = "committed") -> Event:
+        return {"kind": "txn", "at": 0.0, "topic": "t", "ended": ended, "spans": [[0, first, last]]}
+
+    looks = [ends(1, "target", 15), ends(2, "target", 16), ends(3, "target", 40)]
+    for others, count in (([], 1), ([transaction(16, 18)], 1), ([transaction(15, 18), transaction(16, 20)], 0)):
+        torn = case(*looks, transaction(10, 20), *others)
+        assert i8_torn_views(torn, Timeline(torn.events)) == count, others
+    whole = case(ends(1, "target", 10), ends(2, "target", 21), transaction(10, 20), transaction(30, 35, "aborted"))
+    assert i8_torn_views(whole, Timeline(whole.events)) == 0
+
+
+def test_ends_that_were_shown_lie_between_what_was_looked_at() -> None:
+    """An end that is higher than it was later, or lower than it was before, is not true; its age counts."""
+    assert truth(*flow(30), status(10, source_end=95, target_end=85, lag=10)) == []
+    assert truth(*flow(30), status(10, source_end=500)) == ["source end"]
+    assert truth(*flow(30), status(10, target_end=40)) == ["target end"]
+    assert truth(*flow(30), status(10, target_end=40, target_age=6.0)) == []
+    assert truth(*flow(30), status(10, source_end=95, target_end=85, lag=11)) == ["lag"]
+    assert truth(*flow(30), status(10, source_end=95, target_end=85, lag=3)) == ["lag"]
+
+
+def test_only_what_copies_is_active() -> None:
+    """ACTIVE is a lie for what has stood still too long with something to copy, or when no mirror runs."""
+    assert truth(*flow(100), status(90)) == []
+    assert truth(*flow(100, copied_until=30), status(90)) == ["ACTIVE and nothing copied"]
+    assert truth(*flow(100, copied_until=30), status(90, "STARTING")) == []
+    assert truth(*flow(100, copied_until=30, load=6.0), status(90)) == [], "forty seconds are two minutes then"
+    gone = [{"kind": "mirror", "did": did, "at": at} for did, at in (("started", 0), ("ended", 20), ("started", 60))]
+    assert truth(*flow(100), *gone, status(50)) == ["ACTIVE without a mirror"]
+    assert truth(*flow(100), *gone, status(30)) == [], "nobody can know that so soon"
+
+
+@pytest.mark.parametrize(
+    ("what", "state", "is_true"),
+    [
+        ("source truncated", "DIVERGED", True),
+        ("source truncated", "DATA_GAP", False),
+        ("source lost records", "DATA_GAP", True),
+        ("target recreated", "TOPIC_RECREATED", True),
+        ("nothing", "FAILED", False),
+    ],
+)
+def test_a_state_that_lasts_needs_its_cause(what: str, state: str, is_true: bool) -> None:
+    """States that last are told only where something of their kind was done to the topic, and not before it."""
+    alarms = truth(*flow(30), suffered(what), status(10, state))
+    assert alarms == ([] if is_true else ["false alarm"] * len(alarms))
+    assert bool(alarms) is not is_true
+    assert "false alarm" in truth(*flow(30), suffered(what, at=20.0), status(10, state))
+
+
+def commit(at: float, offset: int) -> Event:
+    return {"kind": "commit", "at": at, "phase": "begin", "group": "g", "topic": "t", "partition": 0, "offset": offset}
+
+
+def positions(at: float, there: int, *, here: int | None = None, end: int = 1000) -> Event:
+    """Where the only group stood; with `here` it is the last look."""
+    source = {} if here is None else {"g": {"t:0": here}}
+    told = {"target": {"g": {"t:0": there}}, "source": source, "target_ends": {"t:0": end}}
+    return {"kind": "positions", "at": at, "final": here is not None, **told}
+
+
+def groups(*events: Event) -> set[str]:
+    found = case(*events)
+    return {each.invariant.split()[0] for rule in (i14_no_overshoot, i15_no_undershoot) for each in rule(found)}
+
+
+def test_groups_stand_where_commits_put_them() -> None:
+    """A group is never beyond a commit that was begun, nor the log, and in the end where the source has it."""
+    assert groups(commit(1, 5), positions(2, 5), positions(9, 5, here=5)) == set()
+    assert groups(commit(1, 5), positions(2, 6)) == {"I14"}
+    assert groups(positions(2, 5), commit(3, 5)) == {"I14"}, "committed later"
+    assert groups(commit(1, 9), positions(9, 4, here=9)) == {"I15"}
+    assert groups(commit(1, 9), positions(2, 9, end=8)) == {"I15"}
+    touched = {"kind": "touched", "at": 0.0, "group": "g"}
+    assert groups(touched, commit(1, 9), positions(2, 12), positions(9, 4, here=9)) == set()
+    kept = {"kind": "kept", "at": 3.0, "group": "g", "expected": 4, "found": 7}
+    assert groups(kept) == {"I15"}
+
+
+def held(offsets: range, suffix: str = "") -> Log:
+    """A log of records with these offsets."""
+    records = tuple(
+        Seen(offset=at, id=f"w{suffix}.0.{at}", content=b"", key=b"", is_null=False, is_sound=True) for at in offsets
+    )
+    return Log(start=offsets.start, stable=offsets.stop, high=offsets.stop, records=records, visible=frozenset(offsets))
+
+
+def causes(lane: Lane, *events: Event) -> set[str]:
+    found = case(*events, lane=lane)
+    rules = (i16_gap_honesty, i17_incarnation)
+    return {each.invariant.split()[0] for rule in rules for each in rule(found, Sufferings(found.events))}
+
+
+def test_gaps_are_told_as_what_they_are() -> None:
+    """What the source deleted before it was copied is told, as a gap or as a state; what is told is missing."""
+    lost = replace(
+        LANE, source=held(range(50, 80)), target=held(range(30)), acked={at: f"w.0.{at}" for at in range(80)}
+    )
+    done = suffered("source lost records")
+    assert causes(lost, done, status(9, "DATA_GAP")) == set()
+    assert causes(lost, done, status(9, "ACTIVE")) == {"I16"}
+    target = held(range(80))
+    continued = replace(lost, target=replace(target, records=(*target.records[:30], *target.records[50:])))
+    assert causes(replace(continued, gaps=((30, 50),)), done, status(9)) == set()
+    assert causes(replace(continued, gaps=((30, 51),)), done, status(9)) == {"I16"}, "one of them is there"
+    assert causes(replace(continued, gaps=((30, 40),)), done, status(9)) == {"I16"}, "ten were not told"
+    assert causes(replace(lost, target=held(range(80)), gaps=((90, 95),)), done, status(9)) == {"I16"}
+
+
+def test_lives_of_topics_are_not_mixed() -> None:
+    """Records of a topic's second life are nowhere, and that it began anew is told."""
+    done = suffered("source recreated")
+    first = replace(LANE, source=held(range(9), "-again"), target=held(range(20)))
+    assert causes(first, done, status(9, "TOPIC_RECREATED")) == set()
+    assert causes(first, done, status(9)) == {"I17"}
+    mixed = replace(first, target=held(range(20), "-again"))
+    assert causes(mixed, done, status(9, "TOPIC_RECREATED")) == {"I17"}
+
+
+DUMPED = """Dumping /data/t-0/00000000000000000000.log
+baseOffset: 0 lastOffset: 4 count: 5 baseSequence: 0 isTransactional: false isControl: false crc: 11 isvalid: true
+baseOffset: 5 lastOffset: 9 count: 5 baseSequence: 5 isTransactional: false isControl: false crc: 12 isvalid: true
+"""
+
+
+def test_replicas_that_differ_are_found() -> None:
+    """Brokers hold the same batches where they hold the same offsets; a hole, damage or other bytes are found."""
+    whole = batches(DUMPED)
+    assert [batch.base for batch in whole["t", 0]] == [0, 5]
+    assert list(i10_replicas_agree({1: whole, 2: whole}, [LANE])) == []
+    shorter = batches("".join(DUMPED.splitlines(keepends=True)[:2]))
+    assert list(i10_replicas_agree({1: whole, 2: shorter}, [LANE])) == [], "it may be behind"
+    for old, new in (("crc: 12", "crc: 13"), ("baseOffset: 5", "baseOffset: 6"), ("isvalid: true", "isvalid: false")):
+        assert list(i10_replicas_agree({1: whole, 2: batches(DUMPED.replace(old, new))}, [LANE])) != [], old
+
+
+def test_bugs_and_leaks_are_found() -> None:
+    """A process that ends with a bug, a traceback or a password in what it wrote is a violation each."""
+    events = [
+        {"kind": "mirror", "at": 1.0, "did": "ended", "code": 70},
+        {"kind": "mirror", "at": 2.0, "did": "ended", "code": 10},
+        {"kind": "traceback", "at": 3.0, "file": "run-1.log", "said": "KeyError: 3"},
+        {"kind": "leak", "at": 3.0, "file": "run-1.log"},
+    ]
+    found = case(*events)
+    assert [len(list(rule(found))) for rule in (i21_no_bug, i20_no_secret_leak)] == [2, 1]
