@@ -16,6 +16,7 @@ from isthmus.wire import codes
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey, list_offsets
+from isthmus.wire.records import records_in
 
 _AT_ONCE: Final = 32
 _NO_TIMESTAMP: Final = -1
@@ -67,9 +68,8 @@ async def _before(reader: LogReader, key: PartitionKey, log: LogRange) -> int:
 
 def _stamps(batch: Batch, key: PartitionKey) -> list[tuple[int, int]]:
     try:
-        stored = MemoryRecords(bytes(batch.view)).next_batch()
-        shift = batch.base_offset - stored.base_offset if batch.magic == 2 else 0
-        return [(r.offset + shift, _NO_TIMESTAMP if r.timestamp is None else r.timestamp) for r in stored]
+        stored = records_in(batch) if batch.magic == 2 else MemoryRecords(bytes(batch.view)).next_batch()
+        return [(r.offset, _NO_TIMESTAMP if r.timestamp is None else r.timestamp) for r in stored]
     except Exception as error:
         raise unreadable("the source", f"offset {batch.base_offset} of {key[0]}-{key[1]}", error) from error
 

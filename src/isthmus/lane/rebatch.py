@@ -1,7 +1,8 @@
 """Record batches taken apart and put together again: joined, split, trimmed, made dense, brought to magic 2.
 
 Only what cannot pass as bytes comes here. Records are decoded and encoded by aiokafka's compiled codec; offsets,
-timestamps, keys, values and headers stay, the batch around them changes.
+timestamps, keys, values and headers stay, the batch around them changes. See `wire.records` for header keys that
+are no UTF-8.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Final, NamedTuple
 
 import cramjam
 from aiokafka.codec import snappy_encode
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from isthmus.lane.legacy import messages
 from isthmus.wire.batch import HEADER_BYTES, Batch, checked, compressed, scan
+from isthmus.wire.records import Headers, encoded, records_in
 
-Headers = list[tuple[str, bytes | None]]
 _BUILDER_BYTES: Final = 1 << 30
 _MAGIC: Final = 2
 _GZIP_LEVEL: Final = 6
@@ -46,10 +47,9 @@ def records_of(batch: Batch) -> list[Record]:
     if batch.magic != _MAGIC:
         return _legacy_records(batch)
     try:
-        decoded = DefaultRecordBatch(bytes(batch.view))
         # The bytes of a batch built here begin at offset 0, wherever it belongs.
-        shift = batch.base_offset - decoded.base_offset
-        return [Record(r.offset + shift, r.timestamp, r.key, r.value, r.headers) for r in decoded]
+        shift = batch.base_offset - next(scan(batch.view)).base_offset
+        return [Record(r.offset + shift, r.timestamp, r.key, r.value, r.headers) for r in records_in(batch)]
     except Exception as error:
         raise ValueError(f"the batch at offset {batch.base_offset} cannot be decoded: {error}") from error
 
@@ -66,9 +66,12 @@ def encode(records: Sequence[Record], codec: int) -> Batch:
     """One dense batch of magic 2 from records whose offsets follow one another, with timestamps all or none."""
     builder = _builder()
     append = builder.append
-    for delta, (_, timestamp, key, value, headers) in enumerate(records):
-        append(delta, timestamp, key, value, headers)
-    return _built(builder, records[0].offset, codec)
+    try:
+        for delta, (_, timestamp, key, value, headers) in enumerate(records):
+            append(delta, timestamp, key, value, headers)
+    except UnicodeEncodeError:
+        return _placed(encoded(record[1:] for record in records), records[0].offset, codec)
+    return _placed(builder.build(), records[0].offset, codec)
 
 
 def _builder() -> DefaultRecordBatchBuilder:
@@ -76,8 +79,8 @@ def _builder() -> DefaultRecordBatchBuilder:
     return DefaultRecordBatchBuilder(_MAGIC, 0, 0, -1, -1, -1, _BUILDER_BYTES)
 
 
-def _built(builder: DefaultRecordBatchBuilder, base_offset: int, codec: int) -> Batch:
-    plain = memoryview(builder.build())
+def _placed(built: bytes | bytearray, base_offset: int, codec: int) -> Batch:
+    plain = memoryview(built)
     batch = next(scan(plain))
     # The builder writes leader epoch 0, which would be a claim about the source's log.
     offset_end = base_offset + batch.record_count
@@ -126,11 +129,25 @@ def join(batches: Sequence[Batch]) -> Batch:
                 for record in records:
                     append(delta, record.timestamp, record.key, record.value, record.headers)
                     delta += 1
+    except UnicodeDecodeError:
+        return _joined_plainly(batches)
     except Exception as error:
         raise ValueError(f"the batches from offset {base_offset} on cannot be decoded: {error}") from error
     if base_offset + delta != batches[-1].offset_end:
         raise ValueError(f"the batches from offset {base_offset} on hold other records than their headers promise")
-    return _built(builder, base_offset, batches[0].codec)
+    return _placed(builder.build(), base_offset, batches[0].codec)
+
+
+def _joined_plainly(batches: Sequence[Batch]) -> Batch:
+    """`join` of records some of which have header keys that are no UTF-8: the slow way, by their own texts."""
+    base_offset, records = batches[0].base_offset, []
+    for batch in batches:
+        for stored in scan(batch.view):
+            records += records_of(stored)
+    if base_offset + len(records) != batches[-1].offset_end:
+        raise ValueError(f"the batches from offset {base_offset} on hold other records than their headers promise")
+    placed = [record._replace(offset=base_offset + delta) for delta, record in enumerate(records)]
+    return encode(placed, batches[0].codec)
 
 
 def dense(batch: Batch, *, begin: int = 0, codec: int | None = None) -> list[Batch]:

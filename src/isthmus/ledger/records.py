@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from isthmus.ledger.documents import Document, encoded
 from isthmus.wire.batch import Batch, scan
+from isthmus.wire.records import records_in
 
 _MAGIC: Final = 2
 _NO_CODEC: Final = 0
@@ -55,6 +56,6 @@ def unpacked(records: bytes) -> Iterator[tuple[int, list[Entry]]]:
 
 
 def _entries(batch: Batch) -> Iterator[Entry]:
-    for record in DefaultRecordBatch(bytes(batch.view)):
+    for record in records_in(batch):
         if record.key is not None:
             yield Entry(record.offset, record.key.decode(errors="replace"), record.value, record.timestamp)

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from aiokafka.errors import KafkaError
-from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch
 from pyspark.sql.types import (
     ArrayType,
@@ -28,6 +27,7 @@ from pyspark.sql.types import (
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch, is_abort_marker, unreadable
 from isthmus.wire.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
+from isthmus.wire.records import header_key, records_in
 
 DIGEST_BYTES: Final = 16
 _MAGIC: Final = 2
@@ -105,7 +105,7 @@ def record_digest(record: Any) -> bytes:
 def _header_parts(headers: Iterable[tuple[str, bytes | None]]) -> list[bytes]:
     parts: list[bytes] = []
     for name, value in headers:
-        key = name.encode()
+        key = header_key(name)
         parts += (_LENGTHS(len(key), _NULL if value is None else len(value), 0), key, value or b"")
     return parts
 
@@ -122,7 +122,8 @@ def _control_type(batch: Batch) -> str | None:
 
 
 def _headers(record: Any) -> list[dict[str, Any]]:
-    return [{"key": name, "value": value} for name, value in record.headers]
+    # A text of Spark's has no room for bytes that are none; digests tell them apart.
+    return [{"key": header_key(name).decode(errors="replace"), "value": value} for name, value in record.headers]
 
 
 def _timestamp_ms(record: Any) -> int:
@@ -222,13 +223,9 @@ class Rows:
 
 def _records(batch: Batch, origin: Origin) -> Iterable[Any]:
     """The decoded records of a batch that lie in the range."""
-    decoded: Iterable[Any]
+    legacy = batch.magic != _MAGIC
     try:
-        if batch.magic == _MAGIC:
-            decoded = DefaultRecordBatch(batch.view)
-        else:
-            decoded = LegacyRecordBatch(bytes(batch.view), batch.magic)
-        records = list(decoded)
+        records = list(LegacyRecordBatch(bytes(batch.view), batch.magic)) if legacy else records_in(batch)
     except (KafkaError, ValueError) as error:
         where = f"offset {batch.base_offset} of {origin.span}"
         raise unreadable(origin.cluster, where, error) from error

@@ -235,6 +235,13 @@ def checked(batch: Batch) -> Batch:
     return batch
 
 
+def headed(records: bytes, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
+    """An uncompressed batch at offset 0, of no producer, that holds `count` encoded records."""
+    front = _CHECKED.pack(0, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
+    crc = crc32c(records, crc32c(front))
+    return _UNCHECKED.pack(0, HEADER_BYTES - _FRAME_BYTES + len(records), -1, 2, crc) + front + records
+
+
 def compressed(batch: Batch, codec: int, records: bytes) -> Batch:
     """An uncompressed batch with `records` (its own, compressed) behind a header that says so."""
     attributes = batch.attributes & ~CODEC_MASK | codec

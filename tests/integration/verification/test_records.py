@@ -7,7 +7,8 @@ import random
 import pytest
 
 from isthmus.spark.verification import Kind
-from tests.integration.lane import topics, transactions
+from isthmus.wire.records import encoded
+from tests.integration.lane import oracle, topics, transactions
 from tests.integration.lane.mirror import Mirror
 from tests.integration.verification.forgery import built
 from tests.integration.verification.pair import RECORDS, Pair, found, records, without
@@ -87,3 +88,34 @@ def test_real_mirror_is_equal(pair: Pair, mirror: Mirror, chance: random.Random)
 
     assert {name: found(verdict) for name, verdict in verdicts.items()} == {transactional: [], tiny: [], mixed: []}
     assert verdicts[mixed].records == 5 * 200
+
+
+def test_header_keys_that_are_no_utf_8(pair: Pair, mirror: Mirror) -> None:
+    """Such records are joined, split and compared as others are: their keys stay the bytes they were."""
+    name = pair.topic("odd", at_target=False)
+    topics.create(pair.target, name, max_message_bytes=2000)
+    key = b"\xff\xfe\x80".decode(errors="surrogateescape")
+    single = [(topics.SEPTEMBER + n, b"k", b"%d" % n, [(key, b"x"), ("h", None)]) for n in range(20)]
+    large = [(topics.SEPTEMBER, None, bytes(300), [(key, None)])] * 10
+    for batch in ([record] for record in single):
+        pair.append(pair.source, name, encoded(batch))
+    pair.append(pair.source, name, encoded(large))
+
+    mirror.copy(name)
+
+    stored = b"".join(
+        path.read_bytes() for path in sorted((pair.target.broker(1).folder / "data" / f"{name}-0").glob("*.log"))
+    )
+    assert stored.count(b"\x06\xff\xfe\x80") == 30
+    assert pair.verify(name)[name].is_equal
+    here, there = (
+        oracle.printed_records(cluster.admin_bootstrap_servers, name, "read_committed", count=30)
+        for cluster in (pair.source, pair.target)
+    )
+    assert there == here
+    # One that differs in nothing but such a byte is told.
+    pair.append(pair.source, name, encoded(single[:1]))
+    other = b"\xff\xfe\x81".decode(errors="surrogateescape")
+    pair.append(pair.target, name, encoded([(single[0][0], b"k", b"0", [(other, b"x"), ("h", None)])]))
+    assert found(pair.verify(name)[name]) == [(Kind.DIFFERENT, 30, 31)]
+    assert pair.verify(name)[name].partitions[0].findings[0].fields == ("headers",)

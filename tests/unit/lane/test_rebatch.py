@@ -83,6 +83,23 @@ def test_brokers_can_read_what_was_compressed_here() -> None:
     assert flags & LZ4_BLOCKS_ARE_INDEPENDENT
 
 
+@pytest.mark.parametrize("codec", range(5))
+def test_header_keys_that_are_no_utf_8(codec: int) -> None:
+    """They pass through every way of rebuilding a batch as the bytes they were."""
+    strange = PLAIN._replace(headers=[("\udcff\udcfe", b"x"), ("a", None)])
+    whole = encode(placed(7, [PLAIN, strange, PLAIN]), codec)
+    expected = placed(7, [PLAIN, strange, PLAIN, PLAIN])
+
+    assert records_of(whole) == expected[:3]
+    joined = join([whole, encode(placed(10, [PLAIN]), codec)])
+    assert_whole(joined)
+    assert records_of(joined) == expected
+    assert [record for part in dense(joined, begin=8) for record in records_of(part)] == expected[1:]
+    assert [record for part in split(joined, 100) for record in records_of(part)] == expected
+    with pytest.raises(ValueError, match="other records"):
+        join([whole._replace(record_count=4, offset_end=11)])
+
+
 def test_what_cannot_be_joined_is_an_error() -> None:
     """Undecodable batches, and headers that promise other records than there are, are never joined."""
     whole = one(stored(0, [PLAIN] * 3))

@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from aiokafka.record.default_records import DefaultRecordBatch
-
 from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
 from isthmus.cluster.reading import is_abort_marker
 from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.wire.batch import Batch
 from isthmus.wire.offsets import PartitionKey
+from isthmus.wire.records import records_in
 
 _UNKNOWN_PLACE: Final = -1
 _PRODUCERS_MAX: Final = 8
@@ -135,6 +134,6 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
 
 def _records(batch: Batch) -> list[tuple[int, bytes | None, bytes | None]]:
     try:
-        return [(record.offset, record.key, record.value) for record in DefaultRecordBatch(bytes(batch.view))]
+        return [(record.offset, record.key, record.value) for record in records_in(batch)]
     except Exception as error:
         raise ValueError(f"the batch at offset {batch.base_offset} cannot be decoded: {error}") from error
