@@ -16,7 +16,7 @@ from soak.judge.reading import Ruler
 from soak.mirrors.isthmus import Isthmus
 from soak.positions import Positions, Surveyor
 
-_STATUS_S: Final = 10.0
+_STATUS_S: Final = 15.0
 _GROUPS_S: Final = 4.0
 _TERM_S: Final = 10.0
 

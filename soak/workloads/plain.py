@@ -14,7 +14,7 @@ from soak.content import Style, made, record_id
 from soak.history import History
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-_TICK_S: Final = 0.02
+_TICK_S: Final = 0.05
 _TELL_S: Final = 1.0
 _FLUSH_S: Final = 120.0
 PATIENT: Final = {

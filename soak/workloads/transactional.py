@@ -19,7 +19,7 @@ _TIMEOUT_MS: Final = 10_000
 _CALL_S: Final = 60.0
 _FLUSH_S: Final = 60.0
 _ABORTS, _LEFT_OPEN = 0.3, 0.04
-_RECORDS_MAX: Final = 60
+_RECORDS_MAX: Final = 25
 _STYLE: Final = Style(value_bytes=300)
 
 
@@ -105,7 +105,7 @@ class TransactionalWriter:
         (producer.abort_transaction if is_aborted else producer.commit_transaction)(_CALL_S)
         ended = "aborted" if is_aborted else "committed"
         self._history.tell("txn", writer=self.name, topic=self.topic, ended=ended, spans=_told(spans))
-        self._over.wait(chance.uniform(0.0, 0.5))
+        self._over.wait(chance.uniform(0.1, 0.9))
 
     def _send(self, producer: Producer, partition: int, spans: dict[int, list[int]]) -> None:
         number = self._sent[partition]

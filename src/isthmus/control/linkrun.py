@@ -219,7 +219,12 @@ class LinkRun:
         idle = frozenset() if session is None else session.idle
         ages_s = {key: age for key, age in self._progress.ages_s(time.monotonic()).items() if key not in idle}
         view = LanesView(
-            controller=controller, reports=reports, counts=self._progress.counts, ages_s=ages_s, paused=paused
+            controller=controller,
+            reports=reports,
+            counts=self._progress.counts,
+            ages_s=ages_s,
+            paused=paused,
+            places=self._progress.places,
         )
         return LinkProgress(
             link=self.link.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from isthmus.control.plan import LinkPlan, TopicPlan, problem_dict
@@ -11,7 +11,7 @@ from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.state import ControllerState, LaneEvidence, LinkState, lane_state
-from isthmus.spark.progress import Count
+from isthmus.spark.progress import Count, Place
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPPED)
 
@@ -239,8 +239,8 @@ class LinkProgress:
 class LanesView:
     """What a controller knows of its lanes at a moment.
 
-    `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `paused` the
-    topics an operator paused, `None` among them standing for the whole link.
+    `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `places` where
+    they were last known to be, `paused` the topics an operator paused, `None` among them standing for the whole link.
     """
 
     controller: ControllerState
@@ -248,6 +248,7 @@ class LanesView:
     counts: Mapping[LaneKey, Count]
     ages_s: Mapping[LaneKey, float]
     paused: frozenset[str | None] = frozenset()
+    places: Mapping[LaneKey, Place] = field(default_factory=dict)
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
@@ -290,8 +291,11 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         reported, problem = report.state, report.problem
     state = lane_state(_evidence(topic.topic, reported, view))
     source = decision.source
-    # A lane that looks for its place does not know them yet; the plan does.
+    # A lane that looks for its place does not know them yet: then it is where it was, or else where the plan found it.
     position, source_end = (-1, -1) if report is None else (report.position, report.source_end)
+    if key in view.places and not state.is_terminal:
+        position = view.places[key].position if position < 0 else position
+        source_end = view.places[key].source_end if source_end < 0 else source_end
     if source_end < 0 and source is not None:
         source_end = source.stable_end
     return PartitionProgress(

@@ -19,6 +19,13 @@ class Count(NamedTuple):
     size_bytes: int
 
 
+class Place(NamedTuple):
+    """Where a lane and the end of its source were last known to be; -1 if they never were."""
+
+    position: int
+    source_end: int
+
+
 @dataclass(slots=True)
 class _Lease:
     """What one running lease has reported. `begun_at` is when it reported first, in monotonic seconds."""
@@ -33,12 +40,14 @@ class Progress:
 
     The leases of a session are told apart by slot and generation; `begin` when there is another session. `beats` are
     the newest of the controller that tasks had heard when they made the newest report of a lane, where that is known.
+    `places` outlive reports that know none, and sessions.
     """
 
     def __init__(self) -> None:
         self._reports: dict[LaneKey, LaneReport] = {}
         self._heard: dict[LaneKey, float] = {}
         self.beats: dict[LaneKey, int] = {}
+        self.places: dict[LaneKey, Place] = {}
         self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._totals: dict[LaneKey, Count] = {}
@@ -151,7 +160,9 @@ class Progress:
     def _show(self, report: LaneReport, beat: int) -> None:
         # What a lease says of a lane it has given up may come later than what the next one says, and be older.
         self.beats[report.key] = -1 if report.state is LaneState.STOPPED else beat
-        known = self._reports.get(report.key)
+        known, place = self._reports.get(report.key), self.places.get(report.key, Place(-1, -1))
+        position = report.position if report.position >= 0 else place.position
+        self.places[report.key] = Place(position, max(report.source_end, place.source_end))
         if report.state is LaneState.STOPPED:
             if known is not None:
                 # Its lease ended, the lane goes on in the next.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from isthmus.cluster.offsets import LogRange
@@ -12,7 +13,7 @@ from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable
 from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.state import ControllerState, LinkState
-from isthmus.spark.progress import Count
+from isthmus.spark.progress import Count, Place
 
 COUNTS = {LaneKey("orders", 0): Count(7, 70)}
 
@@ -52,6 +53,22 @@ def test_lag_before_the_first_report_is_the_plans() -> None:
     topic = topic_after(decision(0), decision(1), p0=report(0, LaneState.ACTIVE, 40))
     assert topic.lag_records == 160
     assert topic.state is LaneState.STARTING
+
+
+def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
+    """A lane that does not know where it is any more was somewhere; what was planned long ago says less."""
+    key, searching = LaneKey("orders", 0), report(0, LaneState.STARTING, -1)
+    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=1, partitions=(decision(0),))
+    plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
+    for last, lag in ((Place(40, 100), 60), (Place(40, 130), 90), (Place(-1, -1), 100)):
+        view = LanesView(
+            controller=ControllerState.ALIVE,
+            reports={key: replace(searching, source_end=-1)},
+            counts=COUNTS,
+            ages_s={},
+            places={key: last},
+        )
+        assert topics_of(plan, view)[0].lag_records == lag
 
 
 def test_topic_has_the_state_that_needs_most_attention() -> None:

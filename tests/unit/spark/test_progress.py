@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.latency import BUCKETS
-from isthmus.spark.progress import Progress
+from isthmus.spark.progress import Place, Progress
 
 KEY = LaneKey("orders", 0)
 
@@ -49,6 +49,17 @@ def test_the_end_of_a_lease_is_not_the_end_of_its_lanes() -> None:
 
     (shown,) = progress.reports()
     assert (shown.state, shown.problem, shown.position) == (LaneState.ACTIVE, None, 15)
+
+
+def test_where_a_lane_was_last_outlives_what_knows_no_place() -> None:
+    """A lane that looks for its place has none, in whichever session; where it was before is remembered."""
+    progress = Progress()
+    progress.take(0, 1, [report(10, 10)], [], 0.0)
+    progress.begin()
+    progress.take(0, 2, [report(-1, 0, state=LaneState.STARTING)], [], 1.0)
+
+    assert [r.position for r in progress.reports()] == [-1]
+    assert progress.places == {KEY: Place(10, 100)}
 
 
 def test_a_lane_that_ended_for_good_says_so() -> None:
