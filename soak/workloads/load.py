@@ -28,7 +28,7 @@ _RECORDS_PER_S: Final = 12.0
 _SMALL_MS, _LARGE_MS = 2, 400
 _GROUPS: Final = 5
 _NEW_EVERY_S: Final = 30.0
-_GROWN_MAX: Final = 6
+_NEW_MAX: Final = 6
 _COMPACTED: Final[dict[str, Any]] = {
     "cleanup_policy": "compact",
     "segment_ms": 3_000,
@@ -102,7 +102,7 @@ class Load:
 
 
 class Newcomers:
-    """Creates a topic now and then, and has another one grow; both are written to from then on."""
+    """Creates some topics, one now and then, and has another one grow; all are written to from then on."""
 
     def __init__(self, source: Side, history: History, acks: list[Acks]) -> None:
         self._source, self._history, self._acks = source, history, acks
@@ -129,7 +129,7 @@ class Newcomers:
 
     def _run(self) -> None:
         number = 0
-        while not self._over.wait(_NEW_EVERY_S):
+        while number < _NEW_MAX and not self._over.wait(_NEW_EVERY_S):
             number += 1
             try:
                 create_topic(self._source, f"{PREFIX}late-{number}", partitions=2)
@@ -141,9 +141,8 @@ class Newcomers:
 
     def _grow(self, partitions: int) -> None:
         name = f"{PREFIX}growing"
-        if partitions <= _GROWN_MAX:
-            admin(self._source).create_partitions([NewPartitions(name, partitions)])[name].result(TERM_S)
-            self._writers[0].partitions = partitions
+        admin(self._source).create_partitions([NewPartitions(name, partitions)])[name].result(TERM_S)
+        self._writers[0].partitions = partitions
 
     def _write(self, name: str, partitions: int) -> None:
         pen = Pen(
