@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -109,7 +110,7 @@ def resolved(configuration: Configuration) -> Row:
 def _plain(value: object) -> object:
     if isinstance(value, Cluster):
         return value.alias
-    if isinstance(value, Secret | NamePattern):
+    if isinstance(value, Secret | NamePattern | enum.Enum):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         return _fields(value)

@@ -25,6 +25,7 @@ _COLUMNS: Final = (
     Column("topic", Cells.NAME),
     Column("action"),
     Column("mode", gives_way=3),
+    Column("aborted", gives_way=5),
     Column("partitions", Cells.NUMBER, gives_way=2),
     Column("refused"),
     Column("records_to_copy", Cells.NUMBER),
@@ -68,8 +69,9 @@ def show_plan(plan: Plan, output: OutputFormat) -> None:
     if not output.is_table:
         render(plan.as_dict(), output)
         return
-    shows_refused = any(topic.refused for link in plan.links for topic in link.topics)
-    columns = [column for column in _COLUMNS if shows_refused or column.name != "refused"]
+    silent = set() if any(topic.refused for link in plan.links for topic in link.topics) else {"refused"}
+    silent |= set() if any(link.aborted for link in plan.links) else {"aborted"}
+    columns = [column for column in _COLUMNS if column.name not in silent]
     render([row for link in plan.links for row in _rows(link)], output, columns=columns)
     for link in plan.links:
         _tell(link)
@@ -82,6 +84,7 @@ def _rows(link: LinkPlan) -> list[Row]:
             "topic": topic.topic,
             "action": str(topic.action),
             "mode": str(topic.mode),
+            "aborted": "" if link.aborted is None else str(link.aborted.policy),
             "partitions": topic.partition_count,
             **_refused(topic),
             "records_to_copy": topic.lag_records,
@@ -135,6 +138,8 @@ def _tell(link: LinkPlan) -> None:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
+    if link.aborted is not None:
+        console.print(Text(printable(f"{link.link}: {link.aborted}. {link.aborted.advice}".rstrip())))
     for problem in link.recommendations:
         _say("Recommended", link.link, problem, "yellow")
     for name in link.no_longer_mirrored:

@@ -36,6 +36,7 @@ _COLUMNS: Final = (
     Column("lag_seconds", Cells.NUMBER, gives_way=1),
     Column("records_per_second", Cells.NUMBER, gives_way=4),
     Column("as_of"),
+    Column("aborted", gives_way=6),
     Column("problem", Cells.PROSE, gives_way=5),
 )
 
@@ -85,10 +86,11 @@ def status_rows(links: Sequence[LinkProgress], *, by_partition: bool) -> list[Ro
     for link in links:
         for topic in link.topics:
             items = topic.partitions if by_partition and topic.partitions else (topic,)
-            rows.extend({"link": link.link, **_shown(item)} for item in items)
+            rows.extend({"link": link.link, **_shown(item), "aborted": _aborted(link)} for item in items)
         if not link.topics:
             lag = link.as_dict()["lag_records"]
-            rows.append({"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW})
+            row = {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW}
+            rows.append({**row, "aborted": _aborted(link)})
     return rows
 
 
@@ -140,6 +142,10 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
     row = {name: fields[name] for name in columns if name in fields}
     as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
     return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
+
+
+def _aborted(link: LinkProgress) -> str:
+    return "" if link.aborted is None else str(link.aborted)
 
 
 def _columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:

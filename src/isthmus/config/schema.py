@@ -282,6 +282,20 @@ class LimitsSection(Section):
     )
 
 
+class TransactionsSection(Section):
+    """What becomes of transactions. Committed ones are always copied."""
+
+    aborted: Literal["auto", "copy", "omit"] = Field(
+        "auto",
+        description=(
+            "What becomes of records of aborted transactions, which only read_uncommitted consumers see. copy writes "
+            "them into aborted transactions: where the target's brokers verify transactions, Kafka's default since "
+            "3.6, a partition may stop then when a broker fails. omit has control records take their offsets. "
+            "auto copies them where that is exact and omits them elsewhere; isthmus plan says which."
+        ),
+    )
+
+
 class LinkSection(Section):
     """One direction: from a source cluster into a target cluster."""
 
@@ -291,6 +305,7 @@ class LinkSection(Section):
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
+    transactions: TransactionsSection = Field(TransactionsSection(), description="What becomes of transactions.")
     on_data_gap: DataGapPolicy = Field(
         "stop",
         description=(

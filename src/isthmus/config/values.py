@@ -22,10 +22,11 @@ from isthmus.config.schema import (
 from isthmus.model.cluster import Cluster, OAuth, Origin, Secret, Security, Tls
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.link import Limits, Link
+from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.naming import Naming
 from isthmus.model.reference import FileReference
 from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.transactions import AbortedPolicy
 
 Origins = Mapping[KeyPath, tuple[Secret | FileReference, ...]]
 """By the path of a text its parts, where files are among them."""
@@ -130,6 +131,7 @@ def _link(section: LinkSection, source: Cluster, target: Cluster) -> Link:
         ),
         on_data_gap=section.on_data_gap,
         compaction_holes_max=section.compaction_holes_max,
+        transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
         topics_interval_s=section.topics_interval_s,
     )
 

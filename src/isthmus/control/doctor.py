@@ -225,6 +225,8 @@ def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
         yield from _topic(f"{plan.link}/{topic.topic}", topic)
     if sound:
         yield _ok(plan.link, "topics", f"{counted(len(sound), 'topic')} can be mirrored with the same offsets")
+    if plan.aborted is not None:
+        yield _ok(plan.link, "transactions", f"{plan.aborted}. {plan.aborted.advice}".rstrip(" ."))
     for problem in plan.unmatched:
         yield _of_problem(Level.WARN, plan.link, "patterns", problem)
 

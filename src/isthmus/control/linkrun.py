@@ -236,6 +236,7 @@ class LinkRun:
             groups=() if session is None else session.groups,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
+            aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
             problem=self._problem or (None if at_work is None else at_work.problem),
         )
 

@@ -7,16 +7,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from isthmus.cluster.brokers import describe_cluster
+from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.configs import Configs
 from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.topics import TopicDescription, describe_topics, selected_topics
-from isthmus.control.precautions import precautions, transactional_topics
+from isthmus.control.precautions import Precautions, precautions, transactional_topics
 from isthmus.control.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
 from isthmus.errors import ClusterError, IsthmusError, NotAuthorized
 from isthmus.lane.preflight import TopicPair, uncounted
+from isthmus.model.aborted import Abilities, Treatment, treatment
 from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.wire import codes
@@ -33,9 +34,9 @@ class ObservedLink:
     because a right is missing.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
-    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `verified` are topics
-    written in transactions of late, if the target's brokers ask a coordinator before they take a transaction's records;
-    none if they do not. `unmatched` are the patterns that match nothing, if all topics were looked for.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
+    becomes of aborted records; if there is a risk in it, `transactional` are the topics written in transactions of
+    late. `unmatched` are the patterns that match nothing, if all topics were looked for.
     """
 
     link: Link
@@ -47,7 +48,8 @@ class ObservedLink:
     problems: Mapping[str, Problem] = field(default_factory=dict)
     denied: frozenset[str] = frozenset()
     expiration_ms: int | None = None
-    verified: frozenset[str] = frozenset()
+    aborted: Treatment | None = None
+    transactional: frozenset[str] = frozenset()
     unmatched: tuple[Problem, ...] = ()
 
 
@@ -69,6 +71,7 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
     view = await _Sides.look(link, source, target, found)
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await precautions(target)
+    aborted = _treated(link, target_cluster, taken)
     return replace(
         seen,
         pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
@@ -76,9 +79,28 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
         problems=view.problems,
         denied=view.denied,
         expiration_ms=taken.expiration_ms,
-        verified=await transactional_topics(source, found, pairs) if taken.verifies_transactions else frozenset(),
+        aborted=aborted,
+        transactional=await transactional_topics(source, found, pairs) if aborted.risk else frozenset(),
         unmatched=await _unmatched(link, source, found) if topics is None else (),
     )
+
+
+async def treated(link: Link, target: Client) -> Treatment:
+    """What becomes of aborted records of a link.
+
+    :raises ClusterError: The target did not answer.
+    """
+    described, taken = await asyncio.gather(describe_cluster(target), precautions(target))
+    return _treated(link, described, taken)
+
+
+def _treated(link: Link, target: ClusterDescription, taken: Precautions) -> Treatment:
+    abilities = Abilities(
+        writes_markers=Operation.ALTER in target.operations,
+        verifies=taken.verifies_transactions,
+        tells=taken.tells_producers,
+    )
+    return treatment(link.transactions.aborted, abilities, link.target.alias)
 
 
 async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:

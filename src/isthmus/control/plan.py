@@ -9,6 +9,7 @@ from typing import Any
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.lane.preflight import Mode, PartitionDecision
+from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState, Problem
 
 
@@ -122,6 +123,7 @@ class TopicPlan:
 class LinkPlan:
     """One link. With a `problem` nothing of it can be done, for the reason given.
 
+    `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
@@ -134,6 +136,7 @@ class LinkPlan:
     topics: tuple[TopicPlan, ...] = ()
     recommendations: tuple[Problem, ...] = ()
     no_longer_mirrored: tuple[str, ...] = ()
+    aborted: Treatment | None = None
     unmatched: tuple[Problem, ...] = ()
     problem: Problem | None = None
 
@@ -151,6 +154,8 @@ class LinkPlan:
             "source_cluster_id": self.source_id,
             "target_cluster_id": self.target_id,
             "problem": problem_dict(self.problem) if self.problem else None,
+            "aborted": None if self.aborted is None else str(self.aborted.policy),
+            "aborted_reason": None if self.aborted is None else self.aborted.reason,
             "topics": [topic.as_dict() for topic in self.topics],
             "unmatched": [problem_dict(problem) for problem in self.unmatched],
             "recommendations": [problem_dict(problem) for problem in self.recommendations],

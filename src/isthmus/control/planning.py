@@ -25,6 +25,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState, Problem
 from isthmus.model.link import Link
 from isthmus.model.remedies import BEGIN_ANEW, recreated
+from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -80,6 +81,7 @@ def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, Top
         target_id=observed.target_id,
         topics=topics,
         recommendations=tuple(_recommendations(observed, topics)),
+        aborted=observed.aborted,
         unmatched=observed.unmatched,
         problem=problem,
     )
@@ -158,11 +160,18 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         creation=None if refused else created,
         settles={} if refused else settles,
         is_filling=not refused and target is not None and is_filling(source, target),
-        lanes=() if refused else tuple(_lanes(observed.link, pair, decision)),
+        lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed))),
     )
 
 
-def _lanes(link: Link, pair: TopicPair, decision: TopicDecision) -> Iterator[Lane]:
+def _aborted(observed: ObservedLink) -> AbortedPolicy:
+    """What lanes do with aborted records: with AUTO they find out themselves when brokers begin to verify."""
+    link, in_force = observed.link, observed.aborted
+    is_left_out = in_force is not None and in_force.policy is AbortedPolicy.OMIT
+    return AbortedPolicy.OMIT if is_left_out else link.transactions.aborted
+
+
+def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: AbortedPolicy) -> Iterator[Lane]:
     """A lane for each partition both sides have and nothing speaks against."""
     target = pair.target
     if target is None:
@@ -178,6 +187,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision) -> Iterator[Lan
                 batch_bytes_max=batch_bytes_max(target),
                 is_compacted=decision.is_compacted,
                 holes_max=link.compaction_holes_max,
+                aborted=aborted,
                 continues_after_gap=link.on_data_gap == "continue",
             )
 
@@ -187,7 +197,7 @@ def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> I
     copied = [topic.topic for topic in topics if topic.action is not Action.REFUSE]
     yield from _pauses(observed, topics)
     yield from _longer_memory(observed, copied)
-    yield from _own_ends(observed, copied)
+    yield from _safer_ends(observed, copied)
 
 
 def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
@@ -215,18 +225,12 @@ def _longer_memory(observed: ObservedLink, copied: list[str]) -> Iterator[Proble
     )
 
 
-def _own_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
-    topics = sorted(observed.verified.intersection(copied))
-    if not topics:
-        return
-    verb = "is" if len(topics) == 1 else "are"
-    yield Problem(
-        f"{_listed(topics)} {verb} written in transactions. Coordinators of "
-        f"{observed.link.target.alias} write the ends of aborted ones, and may write one twice when a broker fails: "
-        "that partition stops then",
-        "Set transaction.partition.verification.enable=false on the target's brokers (dynamic, all brokers), and grant "
-        "ALTER on the cluster. Then Isthmus writes the ends itself, exactly once.",
-    )
+def _safer_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
+    topics = sorted(observed.transactional.intersection(copied))
+    risk = None if observed.aborted is None else observed.aborted.risk
+    if topics and risk is not None:
+        verb = "is" if len(topics) == 1 else "are"
+        yield Problem(f"{_listed(topics)} {verb} written in transactions, and {risk.message}", risk.hint)
 
 
 def _listed(topics: list[str]) -> str:

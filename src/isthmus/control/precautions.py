@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from isthmus.cluster.configs import Configs, describe_broker_configs
 from isthmus.cluster.producers import active_producers
 from isthmus.errors import ClusterError
+from isthmus.lane.target import DESCRIBE_PRODUCERS
+from isthmus.model.aborted import VERIFICATION
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
@@ -18,11 +20,13 @@ class Precautions:
     """`expiration_ms` is `producer.id.expiration.ms`, the smallest of all brokers; `None` where one does not tell.
 
     `verifies_transactions` says that a broker asks a coordinator before it takes a transaction's first record
-    (`transaction.partition.verification.enable`, KIP-890).
+    (`transaction.partition.verification.enable`, KIP-890); `None` where none lets us see. `tells_producers` says that
+    all tell what they know of a producer (KIP-664). A broker that does not answer now is passed over.
     """
 
     expiration_ms: int | None
-    verifies_transactions: bool
+    verifies_transactions: bool | None
+    tells_producers: bool = True
 
 
 async def precautions(target: Client) -> Precautions:
@@ -33,10 +37,19 @@ async def precautions(target: Client) -> Precautions:
     nodes = (await target.metadata()).brokers
     answers = await asyncio.gather(*(_described(target, node_id) for node_id in nodes))
     ages = _values(answers, "producer.id.expiration.ms")
+    told = [configs for configs in answers if configs]
     return Precautions(
         expiration_ms=None if None in ages else min((int(age) for age in ages if age), default=None),
-        verifies_transactions="true" in _values(answers, "transaction.partition.verification.enable"),
+        verifies_transactions="true" in _values(told, VERIFICATION) if told else None,
+        tells_producers=all(await asyncio.gather(*(_tells(target, node_id) for node_id in nodes))),
     )
+
+
+async def _tells(target: Client, node_id: int) -> bool:
+    try:
+        return DESCRIBE_PRODUCERS in (await target.connection(node_id)).api_versions
+    except ClusterError:
+        return True
 
 
 async def _described(target: Client, node_id: int) -> Configs:

@@ -11,6 +11,7 @@ from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.state import ControllerState, LaneEvidence, LinkState, lane_state
+from isthmus.model.transactions import AbortedPolicy
 from isthmus.spark.progress import Count, Place
 
 _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPPED)
@@ -182,7 +183,10 @@ class ControllerProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProgress:
-    """One link. `records` and `size_bytes` are what the present run has copied."""
+    """One link. `records` and `size_bytes` are what the present run has copied.
+
+    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown.
+    """
 
     link: str
     source: str
@@ -193,6 +197,7 @@ class LinkProgress:
     groups: tuple[GroupProgress, ...] = ()
     records: int = 0
     size_bytes: int = 0
+    aborted: AbortedPolicy | None = None
     problem: Problem | None = None
 
     @property
@@ -229,6 +234,7 @@ class LinkProgress:
             "controller": self.controller.as_dict(),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
+            "aborted": None if self.aborted is None else str(self.aborted),
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
             "groups": [group.as_dict() for group in self.groups],

@@ -6,6 +6,7 @@ What cannot be asked now is told as it was last seen, with its age: by an earlie
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
@@ -17,7 +18,7 @@ from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import LogRange, log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.host import liveness_of
-from isthmus.control.observation import problem_of
+from isthmus.control.observation import problem_of, treated
 from isthmus.control.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.control.recollection import Recollection, now_ms, recollect
 from isthmus.errors import ClusterError
@@ -25,6 +26,7 @@ from isthmus.ledger.documents import EndedPartition, TopicDocument
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
 from isthmus.model.link import Link
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
+from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -180,6 +182,7 @@ class StatusReader:
         self._clients: dict[str, Client] = {}
         self._before: dict[str, _Reading] = {}
         self._seen: dict[str, dict[PartitionKey, _Ends]] = {link.name: {} for link in links}
+        self._aborted: dict[str, AbortedPolicy] = {}
 
     async def __aenter__(self) -> Self:
         clusters = {c.alias: c for link in self._links for c in (link.source, link.target)}
@@ -202,7 +205,11 @@ class StatusReader:
 
     async def _read(self, link: Link) -> LinkProgress:
         reading = _Reading(link, Recollection(link.name))
-        await reading.take(self._clients[link.source.alias], self._clients[link.target.alias])
+        target = self._clients[link.target.alias]
+        await reading.take(self._clients[link.source.alias], target)
+        if link.name not in self._aborted and not reading.target.is_away:
+            with contextlib.suppress(ClusterError):
+                self._aborted[link.name] = (await treated(link, target)).policy
         before, seen = self._before.get(link.name), self._seen[link.name]
         topics = []
         for name, keys in reading.partitions().items():
@@ -224,6 +231,7 @@ class StatusReader:
             controller=_controller(reading, moment_ms),
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
+            aborted=self._aborted.get(link.name),
             problem=problem,
         )
 

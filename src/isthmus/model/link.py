@@ -8,6 +8,7 @@ from typing import Literal
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.topics import TopicFilter
+from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
 
@@ -21,6 +22,13 @@ class Limits:
 
     bytes_per_s: int | None = None
     bytes_in_flight: int = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """What shall become of transactions: of the records of `aborted` ones. Committed ones are always copied."""
+
+    aborted: AbortedPolicy = AbortedPolicy.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,7 @@ class Link:
     topics: TopicFilter
     groups: GroupSettings = field(default_factory=GroupSettings)
     limits: Limits = Limits()
+    transactions: Transactions = Transactions()
     on_data_gap: DataGapPolicy = "stop"
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0

@@ -13,8 +13,9 @@ from isthmus.config.file import SMALLEST
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
 from isthmus.model.configuration import Configuration, LedgerSettings, SparkSettings
-from isthmus.model.link import Limits, Link
+from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.transactions import AbortedPolicy
 
 FULL = """\
 clusters:
@@ -46,6 +47,7 @@ links:
     limits: {bytes_per_s: 50 MiB, bytes_in_flight: 1000000}
     on_data_gap: continue
     compaction_holes_max: 0
+    transactions: {aborted: omit}
     topics_interval_s: 0.5
 spark:
   master: spark://127.0.0.1:7077
@@ -126,6 +128,7 @@ def test_full_document() -> None:
         limits=Limits(bytes_per_s=52428800, bytes_in_flight=1000000),
         on_data_gap="continue",
         compaction_holes_max=0,
+        transactions=Transactions(aborted=AbortedPolicy.OMIT),
         topics_interval_s=0.5,
     )
     assert configuration.spark == SparkSettings(

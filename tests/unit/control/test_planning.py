@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,10 +19,12 @@ from isthmus.control.observation import ObservedLink
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.planning import EXPIRATION_MS_MAX, TopicIds, at_start, plan_link
 from isthmus.lane.preflight import LONG_MAX, TopicPair
+from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState, Problem
-from isthmus.model.link import Link
+from isthmus.model.link import Link, Transactions
 from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.transactions import AbortedPolicy
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
 LINK = Link(name="east-west", source=EAST, target=WEST, topics=TopicFilter(include=(TopicPattern.parse("*"),)))
@@ -160,13 +163,36 @@ def test_expiration_is_recommended_by_the_age_of_records() -> None:
 
 
 def test_transactions_ended_by_coordinators_are_advised_against() -> None:
-    """Where brokers verify transactions and a copied topic has some, the setting that lets us end them is named."""
+    """Where there is a risk in that, and a copied topic has transactions, the way out is named."""
     pair = TopicPair(source=topic(), target=None)
-    assert "verification" not in recommendation(plan_link(observed(pair), Claims()))
-    verified = observed(pair, verified=frozenset({"orders", "left-out"}))
-    (problem,) = plan_link(verified, Claims()).recommendations
+    verified = treatment(AbortedPolicy.COPY, Abilities(writes_markers=True, verifies=True, tells=True), "west")
+    assert recommendation(plan_link(observed(pair, aborted=verified), Claims())) == ""
+    seen = observed(pair, aborted=verified, transactional=frozenset({"orders", "left-out"}))
+    (problem,) = plan_link(seen, Claims()).recommendations
     assert problem.message.startswith("orders is written in transactions")
+    assert "transactions.aborted" in problem.hint
     assert "transaction.partition.verification.enable=false" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "verifies", "lanes"),
+    [
+        (AbortedPolicy.AUTO, True, AbortedPolicy.OMIT),
+        (AbortedPolicy.AUTO, False, AbortedPolicy.AUTO),
+        (AbortedPolicy.COPY, True, AbortedPolicy.COPY),
+        (AbortedPolicy.OMIT, False, AbortedPolicy.OMIT),
+    ],
+)
+def test_lanes_do_what_the_plan_says_of_aborted_records(
+    wanted: AbortedPolicy, verifies: bool, lanes: AbortedPolicy
+) -> None:
+    """Where they are copied as that is exact, lanes look themselves: brokers may begin to verify meanwhile."""
+    pair = TopicPair(source=topic(), target=topic())
+    abilities = Abilities(writes_markers=True, verifies=verifies, tells=True)
+    link = replace(LINK, transactions=Transactions(aborted=wanted))
+    plan = plan_link(observed(pair, link=link, aborted=treatment(wanted, abilities, "west")), Claims())
+    assert [lane.aborted for lane in plan.topics[0].lanes] == [lanes]
+    assert plan.as_dict()["aborted"] == ("omit" if lanes is AbortedPolicy.OMIT else "copy")
 
 
 configs = st.fixed_dictionaries(
