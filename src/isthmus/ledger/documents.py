@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.encoding import plain, revived
+from isthmus.ledger.poison import pass_over
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Problem
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
@@ -273,18 +274,29 @@ def decoded(key: str, value: bytes) -> Document | None:
     if kind is None:
         return None
     try:
-        fields: Any = json.loads(value)
-        version = int(fields[_VERSION_FIELD])
-        if version > SCHEMA_VERSION:
-            raise PlanRefused(
-                f"the ledger's document {key} has schema version {version}; this Isthmus knows {SCHEMA_VERSION}",
-                hint="A newer Isthmus wrote it: upgrade this one to the same release.",
-            )
-        document: Document = revived(kind, fields)
-    except (ValueError, KeyError, TypeError):
+        document: Document = revived(kind, _fields(key, value))
+        if document.key != key:
+            raise ValueError(f"it is {document.key}")
+    except (ValueError, KeyError, RecursionError) as error:
         # Somebody else wrote to the ledger. What is not a document cannot say anything, so it is passed over.
+        pass_over(f"the record {key}", error)
         return None
     return document
+
+
+def _fields(key: str, value: bytes) -> Any:
+    fields: Any = json.loads(value)
+    if not isinstance(fields, dict):
+        raise ValueError("it is no object")
+    version = fields[_VERSION_FIELD]
+    if type(version) is not int:
+        raise ValueError(f"its {_VERSION_FIELD} is no whole number")
+    if version > SCHEMA_VERSION:
+        raise PlanRefused(
+            f"the ledger's document {key} has schema version {version}; this Isthmus knows {SCHEMA_VERSION}",
+            hint="A newer Isthmus wrote it: upgrade this one to the same release.",
+        )
+    return fields
 
 
 OTHERS: Final = frozenset({PauseDocument.KIND, TaskDocument.KIND, ProgressDocument.KIND})

@@ -33,24 +33,43 @@ def plain(value: Any) -> Any:
 def revived(hint: Any, value: Any) -> Any:
     """The value of type `hint` that `plain` made `value` of. Fields nobody knows any more are left out.
 
-    :raises ValueError: It is none.
+    :raises ValueError: It is none: of another type, or null where that says nothing.
     """
-    if hint is Any or value is None:
-        return value
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        if value is None and types.NoneType in arguments:
+            return None
         return revived(next(argument for argument in arguments if argument is not types.NoneType), value)
     if typing.get_origin(hint) is tuple:
+        items = _array(value)
         if arguments[-1] is Ellipsis:
-            return tuple(revived(arguments[0], item) for item in value)
-        return tuple(revived(argument, item) for argument, item in zip(arguments, value, strict=True))
+            return tuple(revived(arguments[0], item) for item in items)
+        return tuple(revived(argument, item) for argument, item in zip(arguments, items, strict=True))
     if dataclasses.is_dataclass(hint):
         return _revived_dataclass(hint, value)
-    if isinstance(hint, type) and issubclass(hint, tuple):
-        return hint(*value)
-    if hint is float:
-        return float(value)
-    return value if isinstance(value, hint) else hint(value)
+    if issubclass(hint, tuple):
+        named = typing.get_type_hints(hint).values()
+        return hint(*(revived(argument, item) for argument, item in zip(named, _array(value), strict=True)))
+    return _revived_leaf(hint, value)
+
+
+def _revived_leaf(hint: Any, value: Any) -> Any:
+    if issubclass(hint, enum.Enum):
+        return hint(value)
+    # A truth value is a number to Python alone.
+    kinds: tuple[type, ...] = {uuid.UUID: (str,), float: (int, float)}.get(hint, (hint,))
+    if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+        raise ValueError(f"{type(value).__name__} is written for {hint.__name__}")
+    try:
+        return value if hint in kinds else hint(value)
+    except OverflowError as error:
+        raise ValueError(f"no {hint.__name__}: {error}") from error
+
+
+def _array(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"an array is written as {type(value).__name__}")
+    return value
 
 
 def _revived_dataclass(hint: Any, value: Any) -> Any:

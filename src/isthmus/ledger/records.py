@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from isthmus.ledger.documents import Document, encoded
+from isthmus.ledger.poison import pass_over
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.records import records_in
 
@@ -50,12 +51,21 @@ def packed(changes: Iterable[Change]) -> Batch:
 
 
 def unpacked(records: bytes) -> Iterator[tuple[int, list[Entry]]]:
-    """The batches of a fetched record set: the offset behind each, and its entries (none for control batches)."""
+    """The batches of a fetched record set: the offset behind each, and its entries (none for control batches).
+
+    What cannot be decoded is passed over: only brokers and other people's clients write such a batch.
+    """
     for batch in scan(records):
-        yield batch.offset_end, [] if batch.is_control else list(_entries(batch))
+        yield batch.offset_end, [] if batch.is_control else _entries(batch)
 
 
-def _entries(batch: Batch) -> Iterator[Entry]:
-    for record in records_in(batch):
-        if record.key is not None:
-            yield Entry(record.offset, record.key.decode(errors="replace"), record.value, record.timestamp)
+def _entries(batch: Batch) -> list[Entry]:
+    try:
+        return [
+            Entry(record.offset, record.key.decode(errors="replace"), record.value, record.timestamp)
+            for record in records_in(batch)
+            if record.key is not None
+        ]
+    except Exception as error:  # noqa: BLE001  # each codec has errors of its own
+        pass_over(f"the batch at offset {batch.base_offset}", error)
+        return []

@@ -318,13 +318,14 @@ class LeaseScheduler:
                 if document.generation in self._groups[slot].held:
                     latency = [0] * BUCKETS
                     for bucket, count in document.latency:
-                        latency[bucket] = count
+                        if 0 <= bucket < BUCKETS:
+                            latency[bucket] = count
                     now = time.monotonic()
                     self._progress.take(slot, document.generation, document.reports, latency, now, beat=document.beat)
                     self._park(document.reports)
 
     def _is_ours(self, slot: int, controller: int) -> bool:
-        return controller == self._ledger.generation and slot < len(self._groups)
+        return controller == self._ledger.generation and 0 <= slot < len(self._groups)
 
     def _park(self, reports: Iterable[LaneReport]) -> None:
         self._distribution.park([report.key for report in reports if report.state.is_terminal])

@@ -7,6 +7,8 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import (
@@ -28,6 +30,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState, Problem
 from isthmus.model.whereabouts import Whereabouts
+from isthmus.wire import records
 
 ORDERS = Lane(
     source_topic="orders",
@@ -138,11 +141,69 @@ def test_a_document_of_a_newer_version_is_refused() -> None:
         ("pause/l", b'{"schema_version":1,"link":"l"}'),
         ("lease/l/0", b'{"schema_version":1,"link":"l","slot":0,"lanes":7}'),
         ("topic/l/x", b'{"schema_version":1,"link":"l","source_topic_id":"no uuid"}'),
+        ("topic/l/x", b'{"schema_version":1,"link":"l","source_topic_id":5}'),
+        ("pause/l", b'{"schema_version":1,"link":"other","since_ms":5}'),
+        ("pause/l", b'{"schema_version":1,"link":"l","since_ms":null}'),
+        ("pause/l", b'{"schema_version":1,"link":"l","since_ms":"5"}'),
+        ("pause/l", b'{"schema_version":1,"link":"l","since_ms":true}'),
+        ("pause/l", b'{"schema_version":true,"link":"l","since_ms":5}'),
+        ("pause/l", b'{"schema_version":Infinity,"link":"l","since_ms":5}'),
+        ("pause/l", b"[" * 100_000),
+        ("pause/l", b"9" * 10_000),
+        ("pause/l", b"\xff\xfe\x00"),
+        ("controller/l", b'{"schema_version":1,"link":"l","generation":null,"beat":1,"started_ms":0}'),
+        ("group/l/g", b'{"schema_version":1,"link":"l","group":"g","standing":"s","positions":[["t",0,1]]}'),
+        ("group/l/g", b'{"schema_version":1,"link":"l","group":"g","standing":"s","positions":[["t","0",1,2]]}'),
+        ("group/l/g", b'{"schema_version":1,"link":"l","group":"g","standing":"s","positions":"abc"}'),
+        ("group/l/g", b'{"schema_version":1,"link":"l","group":"g","standing":"s","positions":{"a":1}}'),
     ],
 )
 def test_what_is_no_document_is_passed_over(key: str, value: bytes) -> None:
     """Kinds of a later release and other people's records say nothing and do no harm."""
     assert decoded(key, value) is None
+
+
+PLAUSIBLE = st.sampled_from([*{field for document in DOCUMENTS.values() for field in json.loads(encoded(document))}])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(PLAUSIBLE | st.text(max_size=3), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(key=st.sampled_from(sorted(DOCUMENTS)), field=PLAUSIBLE, value=ANYTHING)
+def test_a_document_with_anything_in_a_field(key: str, field: str, value: object) -> None:
+    """It is a whole document, which can be written again, or it is passed over; nothing else is raised."""
+    fields = json.loads(encoded(DOCUMENTS[key])) | {field: value}
+    if field == "schema_version" and type(value) is int and value > SCHEMA_VERSION:
+        return
+    document = decoded(key, json.dumps(fields).encode())
+
+    if document is not None:
+        assert document.key == key
+        assert decoded(key, encoded(document)) == document or value != value  # NaN is like nothing
+
+
+def test_what_is_passed_over_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The ledger is read many times; a warning names the record, and what to do."""
+    for _ in range(3):
+        assert decoded("pause/l/told-once", b"not json") is None
+
+    (record,) = caplog.records
+    assert "pause/l/told-once" in record.getMessage()
+    assert "Deny WRITE" in record.getMessage()
+
+
+def test_a_batch_that_cannot_be_decoded(caplog: pytest.LogCaptureFixture) -> None:
+    """Those around it are read, and so are records whose header keys are no UTF-8."""
+    broken = bytearray(records.encoded([(1, b"pause/l", b"x", [])]))
+    broken[-1] = 77
+    odd = records.encoded([(1, b"pause/l", b"y", [(b"\xff".decode(errors="surrogateescape"), None)])])
+
+    found = list(unpacked(bytes(broken) + odd))
+
+    assert [(end, [entry.value for entry in entries]) for end, entries in found] == [(1, []), (1, [b"y"])]
+    assert len(caplog.records) == 1
 
 
 def test_fields_unknown_here_are_left_out() -> None:
