@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from soak.conditions import Conditions
 from soak.history import History
@@ -94,11 +94,6 @@ class Scene:
             time.sleep(_POLL_S)
 
 
-def admin(side: Side) -> AdminClient:
-    """A client that may do everything, of librdkafka's."""
-    return AdminClient({"bootstrap.servers": side.servers, "log_level": 0})
-
-
 def create_topic(
     side: Side, name: str, *, partitions: int, replicas: list[list[int]] | None = None, **configs: Any
 ) -> None:
@@ -111,7 +106,7 @@ def create_topic(
         new = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2", **settings})
     else:
         new = NewTopic(name, len(replicas), replica_assignment=replicas, config=settings)
-    client = admin(side)
+    client = side.admin
     client.create_topics([new])[name].result(TERM_S)
     deadline = time.monotonic() + TERM_S
     while time.monotonic() < deadline:
@@ -124,7 +119,7 @@ def create_topic(
 def leader(side: Side, key: PartitionKey) -> int:
     """The broker that leads a partition now, -1 if none does."""
     try:
-        found = admin(side).list_topics(key[0], timeout=TERM_S).topics.get(key[0])
+        found = side.admin.list_topics(key[0], timeout=TERM_S).topics.get(key[0])
     except KafkaException:
         return -1
     partition = None if found is None else found.partitions.get(key[1])

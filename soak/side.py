@@ -43,13 +43,18 @@ _PROPERTIES: Final = {
 
 
 class Side:
-    """A cluster whose brokers the mirror reaches through `networks`, one for each; everybody else goes straight."""
+    """A cluster whose brokers the mirror reaches through `networks`, one for each; everybody else goes straight.
+
+    `admin` may do everything.
+    """
 
     def __init__(self, name: str, cluster: LocalCluster, networks: list[Network]) -> None:
         self.name = name
         self.cluster = cluster
         self.networks = networks
         self.servers = cluster.admin_bootstrap_servers
+        # One for all: what a client was asked for it does not do when it is dropped meanwhile.
+        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         self.secrets = [self.password_file.read_text()]
 
     @property
@@ -106,8 +111,8 @@ class Side:
 
         :raises TimeoutError: Some have not.
         """
-        client, deadline = AdminClient({"bootstrap.servers": self.servers, "log_level": 0}), time.monotonic() + term_s
-        while behind := _behind(client):
+        deadline = time.monotonic() + term_s
+        while behind := _behind(self.admin):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"out of sync at the {self.name}: {', '.join(sorted(behind)[:5])}")
             time.sleep(_POLL_S)

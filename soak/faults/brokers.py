@@ -20,7 +20,7 @@ from soak.faults.finding import (
     some_leader,
     some_partition,
 )
-from soak.scene import TERM_S, Scene, admin
+from soak.scene import TERM_S, Scene
 from soak.side import BROKERS, Side
 
 _STUTTER_S = 0.2
@@ -173,7 +173,7 @@ def _stutters(broker: LocalBroker, chance: random.Random) -> Iterator[Told]:
 
 
 def _leaders_moved(scene: Scene, side: Side, chance: random.Random) -> Iterator[Told]:
-    client = admin(side)
+    client = side.admin
 
     def move() -> None:
         topic, partition = some_partition(scene, chance)

@@ -16,7 +16,7 @@ from isthmus.cluster.local.probe import ask
 from isthmus.errors import ClusterError
 from soak.faults.catalogue import NotNow
 from soak.judge.evidence import PartitionKey
-from soak.scene import TERM_S, Scene, admin, leader
+from soak.scene import TERM_S, Scene, leader
 from soak.side import BROKERS, Side
 
 _ASK_S = 5.0
@@ -47,7 +47,7 @@ def coordinator(side: Side, chance: random.Random) -> tuple[LocalBroker, dict[st
 
     :raises NotNow: There is none.
     """
-    known = admin(side).list_topics(timeout=TERM_S).topics
+    known = side.admin.list_topics(timeout=TERM_S).topics
     topic = chance.choice(("__transaction_state", "__consumer_offsets"))
     if topic not in known:
         raise NotNow(f"the {side.name} has no {topic} yet")
@@ -87,7 +87,7 @@ def configure(side: Side, kind: ResourceType, name: str, **configs: object) -> N
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         text = "" if value is None else str(value)
         resource.add_incremental_config(ConfigEntry(key.replace("_", "."), text, incremental_operation=operation))
-    admin(side).incremental_alter_configs([resource])[resource].result(TERM_S)
+    side.admin.incremental_alter_configs([resource])[resource].result(TERM_S)
 
 
 @contextmanager

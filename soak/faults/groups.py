@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from soak.faults.catalogue import NotNow, Told, fault
 from soak.faults.finding import repeating
 from soak.positions import Surveyor
-from soak.scene import TERM_S, Scene, admin
+from soak.scene import TERM_S, Scene
 from soak.side import Side
 
 _PREFIX: Final = "soak.group-"
@@ -47,7 +47,7 @@ def source_group_deleted(scene: Scene, chance: random.Random) -> Iterator[Told]:
     group = _name("deleted", chance)
     scene.history.tell("touched", group=group)
     _carried(scene, group, 1)
-    for future in admin(scene.source).delete_consumer_groups([group]).values():
+    for future in scene.source.admin.delete_consumer_groups([group]).values():
         future.result(TERM_S)
     yield {"group": group}
 

@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Producer, TopicPartition
 
 from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
-from soak.scene import TERM_S, Scene, admin
+from soak.scene import TERM_S, Scene
 
 _LEDGER: Final = "__isthmus.ledger"
 
@@ -18,7 +18,7 @@ _LEDGER: Final = "__isthmus.ledger"
 def ledger_deleted(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """The topic in which Isthmus remembers is deleted."""
     _partitions(scene)
-    admin(scene.target).delete_topics([_LEDGER])[_LEDGER].result(TERM_S)
+    scene.target.admin.delete_topics([_LEDGER])[_LEDGER].result(TERM_S)
     yield {}
 
 
@@ -26,7 +26,7 @@ def ledger_deleted(scene: Scene, _chance: random.Random) -> Iterator[Told]:
 def ledger_emptied(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """All records are deleted from the topic in which Isthmus remembers."""
     everything = [TopicPartition(_LEDGER, partition, -1) for partition in range(_partitions(scene))]
-    for future in admin(scene.target).delete_records(everything).values():
+    for future in scene.target.admin.delete_records(everything).values():
         future.result(TERM_S)
     yield {}
 
@@ -46,7 +46,7 @@ def ledger_forged(scene: Scene, chance: random.Random) -> Iterator[Told]:
 
 
 def _partitions(scene: Scene) -> int:
-    found = admin(scene.target).list_topics(timeout=TERM_S).topics.get(_LEDGER)
+    found = scene.target.admin.list_topics(timeout=TERM_S).topics.get(_LEDGER)
     if found is None:
         raise NotNow("there is no ledger yet")
     return len(found.partitions)

@@ -25,7 +25,7 @@ from isthmus.cluster.local.folders import write_atomic
 from isthmus.cluster.local.probe import ask
 from soak.faults.catalogue import Told, fault
 from soak.faults.finding import some_partition
-from soak.scene import TERM_S, Scene, admin
+from soak.scene import TERM_S, Scene
 from soak.side import Side
 
 _USER: Final = "isthmus"
@@ -123,7 +123,7 @@ def _rotated(side: Side, chance: random.Random) -> Iterator[Told]:
         write_atomic(side.password_file, password, mode=0o600)
     mechanism = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
     change = UserScramCredentialUpsertion(_USER, mechanism, password.encode())
-    for future in admin(side).alter_user_scram_credentials([change]).values():
+    for future in side.admin.alter_user_scram_credentials([change]).values():
         future.result(TERM_S)
     if not is_file_first:
         write_atomic(side.password_file, password, mode=0o600)
@@ -136,10 +136,10 @@ def _rotated(side: Side, chance: random.Random) -> Iterator[Told]:
 @contextmanager
 def _denied(side: Side, kind: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
     rule = (kind, name, ResourcePatternType.LITERAL, f"User:{_USER}", "*", operation, AclPermissionType.DENY)
-    for future in admin(side).create_acls([AclBinding(*rule)]).values():
+    for future in side.admin.create_acls([AclBinding(*rule)]).values():
         future.result(TERM_S)
     try:
         yield
     finally:
-        for future in admin(side).delete_acls([AclBindingFilter(*rule)]).values():
+        for future in side.admin.delete_acls([AclBindingFilter(*rule)]).values():
             future.result(TERM_S)

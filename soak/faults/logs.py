@@ -16,7 +16,7 @@ from isthmus.cluster.local import LocalBroker
 from soak.faults.catalogue import NotNow, Told, fault
 from soak.faults.finding import configure, some_broker
 from soak.mirrors.isthmus import LINK, Isthmus
-from soak.scene import TERM_S, Scene, admin, create_topic, leader
+from soak.scene import TERM_S, Scene, create_topic, leader
 from soak.side import Side
 
 _MORE: Final = 100
@@ -100,7 +100,7 @@ def partitions_added(scene: Scene, chance: random.Random) -> Iterator[Told]:
     count = chance.randint(2, 4)
     is_ahead = chance.random() < 0.4
     for side in (scene.target, scene.source) if is_ahead else (scene.source,):
-        admin(side).create_partitions([NewPartitions(victim.topic, count)])[victim.topic].result(TERM_S)
+        side.admin.create_partitions([NewPartitions(victim.topic, count)])[victim.topic].result(TERM_S)
     keys = [(victim.topic, partition) for partition in range(count)]
     scene.until(lambda: all(leader(scene.source, key) > 0 for key in keys), "the new partitions have leaders")
     victim.writer.partitions = count
@@ -167,10 +167,10 @@ def _high(scene: Scene, side: str, key: tuple[str, int]) -> int:
 
 
 def _delete_records(side: Side, key: tuple[str, int], to: int) -> None:
-    for future in admin(side).delete_records([TopicPartition(*key, to)]).values():
+    for future in side.admin.delete_records([TopicPartition(*key, to)]).values():
         future.result(TERM_S)
 
 
 def _delete_topic(scene: Scene, side: Side, name: str) -> None:
-    admin(side).delete_topics([name])[name].result(TERM_S)
-    scene.until(lambda: name not in admin(side).list_topics(timeout=TERM_S).topics, f"{name} is deleted")
+    side.admin.delete_topics([name])[name].result(TERM_S)
+    scene.until(lambda: name not in side.admin.list_topics(timeout=TERM_S).topics, f"{name} is deleted")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewPartitions
 from soak.content import Style
 from soak.history import History
 from soak.judge.evidence import PartitionKey
-from soak.scene import TERM_S, admin, create_topic
+from soak.scene import TERM_S, create_topic
 from soak.side import Side
 from soak.workloads.groups import Groups
 from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
@@ -141,7 +141,7 @@ class Newcomers:
 
     def _grow(self, partitions: int) -> None:
         name = f"{PREFIX}growing"
-        admin(self._source).create_partitions([NewPartitions(name, partitions)])[name].result(TERM_S)
+        self._source.admin.create_partitions([NewPartitions(name, partitions)])[name].result(TERM_S)
         self._writers[0].partitions = partitions
 
     def _write(self, name: str, partitions: int) -> None:
