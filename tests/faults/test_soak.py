@@ -1,0 +1,32 @@
+"""A short soak with a fixed seed: random faults on real clusters, and the judge finds nothing that did not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import soak.faults  # noqa: F401  # enters all faults into the catalogue
+from soak.conditions import Conditions
+from soak.faults.catalogue import FAULTS
+from soak.schedule import drawn
+from soak.session import Run, perform
+
+SEED = 185
+MINUTES = 2.0
+
+
+def test_nothing_is_violated_while_faults_of_a_seed_are_done(tmp_path: Path) -> None:
+    """Two minutes of what follows from a seed break no invariant; the history is kept where one does."""
+    schedule = drawn(SEED, MINUTES, [fault for fault in FAULTS.values() if "isthmus" in fault.mirrors])
+    run = Run(
+        seed=SEED,
+        minutes=MINUTES,
+        contender="isthmus",
+        schedule=schedule,
+        conditions=Conditions.of(SEED),
+        folder=tmp_path,
+    )
+    outcome = perform(run, print)
+
+    assert [str(violation) for violation in outcome.violations] == [], run.history
+    assert outcome.faults, outcome.notes
+    assert outcome.copied > 1_000
