@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import ResourceType
 
 from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
+from soak.faults.finding import configure
 from soak.scene import TERM_S, Scene
 
 _LEDGER: Final = "__isthmus.ledger"
@@ -26,9 +28,14 @@ def ledger_deleted(scene: Scene, _chance: random.Random) -> Iterator[Told]:
 def ledger_emptied(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """All records are deleted from the topic in which Isthmus remembers."""
     everything = [TopicPartition(_LEDGER, partition, -1) for partition in range(_partitions(scene))]
-    for future in scene.target.admin.delete_records(everything).values():
-        future.result(TERM_S)
-    yield {}
+    # Of what is only compacted brokers let nobody delete.
+    configure(scene.target, ResourceType.TOPIC, _LEDGER, cleanup_policy="compact,delete", retention_ms=-1)
+    try:
+        for future in scene.target.admin.delete_records(everything).values():
+            future.result(TERM_S)
+        yield {}
+    finally:
+        configure(scene.target, ResourceType.TOPIC, _LEDGER, cleanup_policy="compact", retention_ms=None)
 
 
 @fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS)
