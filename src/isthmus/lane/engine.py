@@ -121,7 +121,7 @@ class Engine:
             if former is not None:
                 self._former.setdefault(lane.key, []).append(former)
                 self._let_go(former)
-            writer = Writer(abandoned=self._abandoned, expiration_ms=self._expiration_ms)
+            writer = Writer(abandoned=self._abandoned or lane.is_unsettled, expiration_ms=self._expiration_ms)
             # One count, which takes in what is still answered to the former run.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
@@ -144,7 +144,7 @@ class Engine:
                 left.left = mark
         self._abandoned = abandoned
         for run in self._all():
-            run.writer.abandoned = abandoned
+            run.writer.abandoned = abandoned or run.lane.is_unsettled
         self._granted.is_given = True
         self._wake()
 

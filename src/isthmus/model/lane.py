@@ -102,7 +102,8 @@ class Lane:
     source's offsets are the cleaner's work; at most `holes_max` of them are filled with control records.
     `aborted` says what becomes of records of aborted transactions; a transaction that is open at the target is ended,
     whatever it was before. `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else
-    seemed to have written to the target: with every one the lane looks at its log anew.
+    seemed to have written to the target: with every one the lane looks at its log anew. While it `is_unsettled` a
+    lease that is over may have left a request on its way, of which the lease of the lane's present slot knows nothing.
     """
 
     source_topic: str
@@ -116,6 +117,7 @@ class Lane:
     aborted: AbortedPolicy = AbortedPolicy.COPY
     continues_after_gap: bool = False
     doubts: int = 0
+    is_unsettled: bool = False
 
     @property
     def key(self) -> LaneKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from isthmus.ledger.documents import LeaseDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark
@@ -16,9 +16,9 @@ class LeaseGroup:
     """The leases of one slot, one after the other.
 
     `lanes` are what the slot shall run. `held` has the leases that are not known to be over, mostly one and two at a
-    hand-over, and the lanes each may be writing. Leases up to `ended_through` are over; `is_clean` says that the last
-    one that wrote left nothing on its way, `marks` how it left the lanes. `is_untold` says that the ledger does not
-    know of a change yet.
+    hand-over, and the lanes each may be writing, `begun` those that each began with. Leases up to `ended_through` are
+    over; `is_clean` says that the last one that wrote left nothing on its way, `marks` how it left the lanes.
+    `is_untold` says that the ledger does not know of a change yet.
     """
 
     link: str
@@ -28,6 +28,7 @@ class LeaseGroup:
     marks: tuple[LaneMark, ...] = ()
     lanes: dict[LaneKey, Lane] = field(default_factory=dict)
     held: dict[int, set[LaneKey]] = field(default_factory=dict)
+    begun: dict[int, frozenset[LaneKey]] = field(default_factory=dict)
     generation: int = 0
     revision: int = 0
     revoked_through: int = 0
@@ -47,6 +48,7 @@ class LeaseGroup:
         self.generation += 1
         self.revision += 1
         self.held[self.generation] = set(self.lanes)
+        self.begun[self.generation] = frozenset(self.lanes)
         return self.generation
 
     def document(self, also: Iterable[Lane] = ()) -> LeaseDocument:
@@ -86,6 +88,7 @@ class Distribution:
         self._wanted: dict[LaneKey, Lane] = {}
         self._parked: dict[LaneKey, Lane] = {}
         self._moving: dict[LaneKey, int] = {}
+        self._unsettled: set[LaneKey] = set()
 
     def __contains__(self, key: LaneKey) -> bool:
         return key in self._wanted
@@ -110,6 +113,10 @@ class Distribution:
             moves = leaving({key: self._load(key) for key in group.lanes}, group.slot, self._loads())
         lanes = tuple(group.lanes.pop(key) for key in moves)
         self._moving |= moves
+        self._doubt(group, moves)
+        for key, lane in group.lanes.items():
+            if lane.is_unsettled and key not in self._unsettled:
+                group.lanes[key] = replace(lane, is_unsettled=False)
         group.begin()
         return lanes
 
@@ -118,13 +125,23 @@ class Distribution:
         held = group.held.pop(generation, None)
         if held is None:
             return
+        begun = group.begun.pop(generation)
         if is_clean is not None:
             group.is_clean = is_clean
+        if is_clean:
+            # Whoever leaves nothing on its way has settled what it began with.
+            self._unsettled -= begun
+        self._doubt(group, held - group.lanes.keys())
         if is_clean is False:
             # Only the next lease of this slot knows that it has to settle before it writes.
             self._moving |= dict.fromkeys(held & self._moving.keys(), group.slot)
         group.stirred.set()
         self._settle()
+
+    def _doubt(self, group: LeaseGroup, leaving: Iterable[LaneKey]) -> None:
+        """Lanes leave the group. That its last lease left something on its way only its own next lease hears."""
+        if not group.is_clean:
+            self._unsettled.update(leaving)
 
     def _settle(self) -> None:
         """Bring the groups in line with what is wanted."""
@@ -134,14 +151,16 @@ class Distribution:
             for key in list(group.lanes):
                 homes[key] = group
                 if key not in wanted:
+                    self._doubt(group, [key])
                     self._put(group, key, None)
         loads = self._loads()
         for key, lane in wanted.items():
             home = homes.get(key)
             if home is None:
                 home = self._home(key, loads)
-            if home is not None and home.lanes.get(key) != lane:
-                self._put(home, key, lane)
+            known = None if home is None else home.lanes.get(key)
+            if home is not None and (known is None or replace(known, is_unsettled=False) != lane):
+                self._put(home, key, replace(lane, is_unsettled=key in self._unsettled))
                 loads[home.slot] += load_of([self._load(key)])
 
     def _home(self, key: LaneKey, loads: dict[int, float]) -> LeaseGroup | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -196,5 +197,24 @@ def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epo
             assert engine._is_read(run) is is_read
             assert (run in engine._resolver._due) is not is_read
             await engine.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_unsettled", [True, False])
+def test_a_lane_whose_former_lease_left_something_on_its_way(is_unsettled: bool) -> None:
+    """It settles although the lease before this one left nothing, whether it is there from the beginning or joins."""
+
+    async def scenario() -> None:
+        nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
+        async with Client(nowhere) as client:
+            producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
+            engine = Engine(source=client, target=client, producer=producer, link="link", writable=False)
+            lanes = [replace(LANE, partition=n, is_unsettled=is_unsettled) for n in (0, 1)]
+            engine.add(lanes[:1])
+            engine.allow_writes(abandoned=False)
+            engine.add(lanes[1:])
+            assert [engine._runs[lane.key].writer.abandoned for lane in lanes] == [is_unsettled] * 2
+            assert engine.is_clean is not is_unsettled
 
     asyncio.run(scenario())

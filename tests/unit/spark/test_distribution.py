@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -138,6 +139,30 @@ def test_a_moving_lane_stays_when_its_lease_dies() -> None:
     assert not first.is_clean
 
 
+def test_a_lane_that_was_away_when_its_lease_died() -> None:
+    """Wherever it comes back, its next lease settles; until one that began with it has left nothing on its way."""
+    lanes = distribution({LaneKey("orders", 1): 1e6}, groups=2)
+    lanes.assign([lane(0)])
+    first = lanes.groups[0]
+    first.begin()
+    lanes.assign([lane(1)])
+    lanes.ended(first, 1, is_clean=False)
+    lanes.assign([lane(0), lane(1)])
+    home = next(group for group in lanes.groups if 0 in partitions(group))
+    assert home.lanes[LaneKey("orders", 0)] == replace(lane(0), is_unsettled=True)
+    # Saying the same again changes nothing.
+    home.is_untold = False
+    lanes.assign([lane(0), lane(1)])
+    assert not home.is_untold
+    lanes.hand_over(home)
+    lanes.ended(home, home.generation, is_clean=None)
+    lanes.hand_over(home)
+    assert home.lanes[LaneKey("orders", 0)].is_unsettled
+    lanes.ended(home, home.generation, is_clean=True)
+    lanes.hand_over(home)
+    assert home.lanes[LaneKey("orders", 0)] == lane(0)
+
+
 def test_every_lease_that_is_not_over_holds_what_it_was_told() -> None:
     """Also the one before the present one, and lanes that came to the group while it ran."""
     group = LeaseGroup(link="l", slot=0, controller=1)
@@ -246,6 +271,8 @@ class OneWriter(RuleBasedStateMachine):
         self.lanes = distribution(self.loads)
         self.wanted: set[int] = set()
         self.writing: dict[tuple[int, int], set[LaneKey]] = {}
+        self.settling: dict[tuple[int, int], bool] = {}
+        self.dirty: set[LaneKey] = set()
 
     @rule(numbers=st.sets(st.integers(0, 11)))
     def assign(self, numbers: set[int]) -> None:
@@ -265,6 +292,12 @@ class OneWriter(RuleBasedStateMachine):
         if len(group.held) < 2:
             self.lanes.hand_over(group)
             self.writing[slot, group.generation] = set()
+            self._admit(group)
+
+    def _admit(self, group: LeaseGroup) -> None:
+        """The oldest lease of a group may write, and knows whether the one before it left something on its way."""
+        if group.held:
+            self.settling.setdefault((group.slot, min(group.held)), not group.is_clean)
 
     @precondition(lambda self: any(group.held for group in self.lanes.groups))
     @rule(slot=st.integers(0, GROUPS - 1), newest=st.booleans(), is_clean=st.sampled_from([True, False, None]))
@@ -272,10 +305,20 @@ class OneWriter(RuleBasedStateMachine):
         """A lease ends or dies, mostly the older one."""
         group = self.lanes.groups[slot]
         if group.held:
-            generation = max(group.held) if newest else min(group.held)
+            oldest = min(group.held)
+            generation = max(group.held) if newest else oldest
+            if generation != oldest:
+                # It never wrote.
+                is_clean = None
+            begun = group.begun[generation]
             # Whatever it was told to run it writes no more.
-            del self.writing[slot, generation]
+            told = self.writing.pop((slot, generation))
+            if is_clean is False:
+                self.dirty |= told
+            elif is_clean:
+                self.dirty -= begun
             self.lanes.ended(group, generation, is_clean=is_clean)
+            self._admit(group)
 
     @rule(number=st.integers(0, 11))
     def park(self, number: int) -> None:
@@ -297,6 +340,14 @@ class OneWriter(RuleBasedStateMachine):
         for group in self.lanes.groups:
             for key in {key for held in group.held.values() for key in held} | set(group.lanes):
                 assert holders.setdefault(key, group.slot) == group.slot
+
+    @invariant()
+    def what_was_left_on_its_way_is_settled(self) -> None:
+        """Whoever may write a lane next settles if a lease before left a request of it on its way."""
+        for group in self.lanes.groups:
+            settles = self.settling[group.slot, min(group.held)] if group.held else not group.is_clean
+            for key, wanted in group.lanes.items():
+                assert key not in self.dirty or settles or wanted.is_unsettled
 
     @invariant()
     def nothing_unwanted_runs(self) -> None:
