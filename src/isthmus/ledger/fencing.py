@@ -58,7 +58,8 @@ class FencedWriter:
     async def take_over(self) -> int:
         """Fence whoever wrote before; the generation of this controller. Nothing of theirs can be written any more.
 
-        It is made of the producer id and epoch the brokers gave, so it grows even when the ledger was lost.
+        It is made of the producer id and epoch the brokers gave, so it grows even when the ledger was lost; mostly, see
+        `outrank`.
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
@@ -67,6 +68,12 @@ class FencedWriter:
         self._is_sound = True
         self.generation = self._producer_id << _EPOCH_BITS | self._epoch
         return self.generation
+
+    def outrank(self, generation: int) -> None:
+        """Be later than a controller of which the ledger tells. Every broker has producer ids of its own to give, so
+        that of another coordinator may be a lower one (after a week without a controller, or 32,000 of them).
+        """
+        self.generation = max(self.generation, generation + 1)
 
     async def append(self, changes: Iterable[Change], *, term_s: float = 60.0) -> None:
         """Write all changes in one transaction, trying again for `term_s`.

@@ -15,6 +15,7 @@ from isthmus.ledger.documents import (
     OTHERS,
     ControllerDocument,
     Document,
+    LeaseDocument,
     ProgressDocument,
     TaskDocument,
     decoded,
@@ -62,6 +63,20 @@ def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Docum
     values = {entry.key: entry.value for entry in entries if link is None or link_of(entry.key) == link}
     documents = {key: decoded(key, value) for key, value in values.items() if value is not None}
     return {key: document for key, document in documents.items() if document is not None}
+
+
+def latest_generation(documents: Iterable[Document]) -> int:
+    """That of the latest controller that wrote, or whose tasks wrote, any of these documents of a link; -1 for none."""
+    found = -1
+    for document in documents:
+        match document:
+            case ControllerDocument(generation=generation):
+                found = max(found, generation)
+            case LeaseDocument(controller=controller) | TaskDocument(controller=controller):
+                found = max(found, controller)
+            case ProgressDocument(controller=controller):
+                found = max(found, controller)
+    return found
 
 
 class LinkLedger:
@@ -121,6 +136,7 @@ class LinkLedger:
         """
         await self._writer.take_over()
         self.documents = newest(await self._on_topic(self._tail.read_to_end), self.link)
+        self._writer.outrank(latest_generation(self.documents.values()))
         self.was_lost = self._writer.is_later and not self.documents
         await self.write(self._beaten())
         self.opened_at = time.monotonic()

@@ -14,7 +14,14 @@ from isthmus import __version__
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.pausing import pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
-from isthmus.ledger.documents import ControllerDocument, Document, LinkDocument, PauseDocument, TopicDocument
+from isthmus.ledger.documents import (
+    ControllerDocument,
+    Document,
+    LinkDocument,
+    PauseDocument,
+    TaskDocument,
+    TopicDocument,
+)
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import MAX_WAIT_MS, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
@@ -52,6 +59,38 @@ def run(work: Callable[[Client], Awaitable[None]], cluster: LocalCluster) -> Non
             await work(client)
 
     asyncio.run(main())
+
+
+def test_a_controller_is_later_than_all_before_it(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Also where the brokers gave a lower producer id than to one of which the ledger tells, by whatever document."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        first = LinkLedger(client, link)
+        await first.open()
+        latest = first.generation
+        for number, document in enumerate(
+            (
+                ControllerDocument(link=link, generation=latest + (1 << 40), beat=1, started_ms=1),
+                TaskDocument(
+                    link=link, slot=0, controller=latest + (2 << 40), generation=1, ended_through=1, is_clean=True
+                ),
+            ),
+            1,
+        ):
+            first.close()
+            writer = LedgerWriter(client)
+            await writer.append([document])
+            writer.close()
+            first = LinkLedger(client, link)
+            await first.open()
+            assert first.generation == latest + (number << 40) + 1
+            found = (await read_documents(client))[f"controller/{link}"]
+            assert isinstance(found, ControllerDocument)
+            assert found.generation == first.generation
+        first.close()
+
+    run(work, west)
 
 
 def test_documents_are_there_for_the_next_controller(west: LocalCluster, topic: Callable[[str], str]) -> None:
