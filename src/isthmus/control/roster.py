@@ -143,6 +143,8 @@ class Roster:
         due: list[str] = []
         for name, shape in shapes.items():
             before = self._shapes.get(name, _NOWHERE)
+            if shape == before:
+                self._suspected.pop(name, None)
             if name not in self._topics or (shape != before and self._is_certain(name, shape)):
                 self._shapes[name] = shape
                 due.append(name)

@@ -53,7 +53,7 @@ class Routes:
         self._heard = asyncio.Event()
         self._ids: dict[str, uuid.UUID] = {}
         self._codes: dict[str, int] = {}
-        self._missing_since: dict[str, float] = {}
+        self._missing: dict[str, tuple[float, float]] = {}
         self._refreshed_at = 0.0
         self._refreshing: asyncio.Task[None] | None = None
         self.error: ClusterError | None = None
@@ -128,13 +128,14 @@ class Routes:
         """Hold a topic against what a lane was planned for.
 
         :raises TopicRecreated: It has another id now.
-        :raises TopicGone: It has been missing for `GONE_AFTER_S`.
+        :raises TopicGone: It was missing in every answer of `GONE_AFTER_S`.
         """
         known = self._ids.get(topic, NO_TOPIC_ID)
         if NO_TOPIC_ID not in (known, topic_id) and known != topic_id:
             raise TopicRecreated
-        since = self._missing_since.get(topic)
-        if since is not None and time.monotonic() - since > GONE_AFTER_S:
+        # One answer is that of a broker which has not heard of the topic yet, however long ago it was given.
+        first, last = self._missing.get(topic, (0.0, 0.0))
+        if last - first > GONE_AFTER_S:
             raise TopicGone
 
     def denied(self, topic: str) -> bool:
@@ -172,12 +173,14 @@ class Routes:
             self._codes[name] = topic.error_code
             known_id = self._ids.get(name, NO_TOPIC_ID)
             if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
-                self._missing_since.setdefault(name, time.monotonic())
+                now = time.monotonic()
+                first, _ = self._missing.get(name, (now, now))
+                self._missing[name] = first, now
                 if known_id == NO_TOPIC_ID:
                     # Without ids nothing else tells the next topic of this name from the one before.
                     self._epochs.pop(name, None)
             elif topic.error_code == codes.NONE:
-                self._missing_since.pop(name, None)
+                self._missing.pop(name, None)
                 if topic.topic_id not in (NO_TOPIC_ID, known_id):
                     self._ids[name] = topic.topic_id
                     if known_id != NO_TOPIC_ID:

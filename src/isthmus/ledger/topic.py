@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model import rights
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
 
 LEDGER_TOPIC: Final = "__isthmus.ledger"
 PARTITION: Final = 0
@@ -90,7 +92,7 @@ async def _create(client: Client, replication_factor: int | None, configs: dict[
 async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
     """Find the leader, waiting for one at most `term_s`.
 
-    :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: there is no ledger.
+    :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: no broker that answers knows a ledger.
     :raises Unreachable: It has no leader.
     :raises NotAuthorized: We may not see it.
     """
@@ -98,6 +100,9 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
     while True:
         metadata = await client.metadata([LEDGER_TOPIC])
         topic = metadata.topics[LEDGER_TOPIC]
+        if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+            metadata = await _second_opinion(client, metadata)
+            topic = metadata.topics[LEDGER_TOPIC]
         if topic.error_code not in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
             right = rights.on_topic("DESCRIBE", LEDGER_TOPIC)
             raise codes.error_for(topic.error_code, "finding the ledger", right, cluster=client.cluster.alias)
@@ -111,6 +116,18 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
                 hint="Bring the brokers back that hold its replicas (kafka-topics --describe names them).",
             )
         await asyncio.sleep(_PAUSE_S)
+
+
+async def _second_opinion(client: Client, metadata: Metadata) -> Metadata:
+    """What a broker says that knows the ledger, if there is one. A broker that has just started may not, and whoever
+    believes it takes a link over that another controller runs.
+    """
+    for node_id in sorted(metadata.brokers):
+        with contextlib.suppress(Unreachable):
+            other = await client.metadata([LEDGER_TOPIC], node_id=node_id)
+            if other.topics[LEDGER_TOPIC].error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+                return other
+    return metadata
 
 
 def is_missing(error: ClusterError) -> bool:

@@ -59,12 +59,12 @@ class Client:
         self._shared.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def metadata(self, topics: Collection[str] | None = ()) -> Metadata:
-        """Brokers, controller and topics. `None` asks for all topics, `()` for none.
+    async def metadata(self, topics: Collection[str] | None = (), *, node_id: int | None = None) -> Metadata:
+        """Brokers, controller and topics. `None` asks for all topics, `()` for none; `node_id` names who is asked.
 
         Topics are never created by asking. A topic that does not exist is there with its error code.
 
-        :raises Unreachable: No broker answered.
+        :raises Unreachable: No broker answered, or not the one that was named.
         """
         names = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
@@ -74,7 +74,7 @@ class Client:
             include_topic_authorized_operations=False,
             min_version=4,
         )
-        answer = Metadata.of(await self.any(request))
+        answer = Metadata.of(await (self.any(request) if node_id is None else self.broker(node_id, request)))
         if answer.brokers:
             self._brokers = answer.brokers
             self._controller_id = answer.controller_id

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
 
-from isthmus.lane.routes import Leader, Routes, TopicRecreated
+from isthmus.lane import routes as module
+from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -94,3 +96,24 @@ def test_a_broker_without_topic_ids_among_others() -> None:
     routes._take(told(1, 0, SECOND))
     with pytest.raises(TopicRecreated):
         routes.check(TOPIC, FIRST)
+
+
+def test_one_answer_that_knows_no_topic_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago it was given: the broker may have just started. Only if all say so for a while it is gone."""
+    now = 1000.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    missing = told(-1, -1, NO_TOPIC_ID, code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+    routes = routes_told(told(1, 4), missing)
+    now += 10 * GONE_AFTER_S
+    routes.check(TOPIC, FIRST)
+    for answer in (told(1, 4), missing):
+        routes._take(answer)
+    now += GONE_AFTER_S
+    routes._take(missing)
+    routes.check(TOPIC, FIRST)
+    now += 0.1
+    routes._take(missing)
+    with pytest.raises(TopicGone):
+        routes.check(TOPIC, FIRST)
+    routes._take(told(1, 4))
+    routes.check(TOPIC, FIRST)

@@ -28,7 +28,7 @@ class Answering(Client):
         self.topic_id = LEDGER_ID
         self._answers = iter(answers)
 
-    async def metadata(self, topics: Iterable[str] | None = None) -> Metadata:
+    async def metadata(self, topics: Iterable[str] | None = None, *, node_id: int | None = None) -> Metadata:
         partition = PartitionMetadata(PARTITION, NODE, 0, (NODE,), (NODE,), 0)
         topic = TopicMetadata(LEDGER_TOPIC, self.topic_id, (partition,), 0, False)
         return Metadata(None, NODE, {NODE: Broker(NODE, "127.0.0.1", 1, None)}, {LEDGER_TOPIC: topic})

@@ -1,0 +1,64 @@
+"""Finding the ledger, by what brokers say of its topic."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Collection
+
+import pytest
+
+from isthmus.errors import BrokerRefused, Unreachable
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, Place, is_missing, locate
+from isthmus.model.cluster import Cluster
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID, Broker, Metadata, PartitionMetadata, TopicMetadata
+
+TOPIC_ID = uuid.UUID(int=5)
+LEADER = 2
+
+
+class Brokers(Client):
+    """Three brokers, of which those of `knowing` have heard of the ledger and `silent` ones do not answer. Whoever is
+    asked without being named is the first.
+    """
+
+    def __init__(self, *, knowing: Collection[int], silent: Collection[int] = ()) -> None:
+        super().__init__(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",)))
+        self._knowing, self._silent = knowing, silent
+
+    async def metadata(self, topics: Collection[str] | None = (), *, node_id: int | None = None) -> Metadata:
+        node_id = node_id or 1
+        if node_id in self._silent:
+            raise Unreachable("no answer", cluster="nowhere")
+        partition = PartitionMetadata(PARTITION, LEADER, 0, (LEADER,), (LEADER,), codes.NONE)
+        topic = TopicMetadata(LEDGER_TOPIC, TOPIC_ID, (partition,), codes.NONE, False)
+        if node_id not in self._knowing:
+            topic = TopicMetadata(LEDGER_TOPIC, NO_TOPIC_ID, (), codes.UNKNOWN_TOPIC_OR_PARTITION, False)
+        brokers = {node: Broker(node, "127.0.0.1", node, None) for node in (1, 2, 3)}
+        return Metadata(None, 1, brokers, {LEDGER_TOPIC: topic})
+
+
+def located(client: Client) -> Place:
+    """Where the ledger is."""
+
+    async def scenario() -> Place:
+        async with client:
+            return await locate(client)
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("silent", [(), (2,)])
+def test_a_broker_that_has_not_heard_of_the_ledger(silent: tuple[int, ...]) -> None:
+    """Another one has: who took the first one's word would take over a link that somebody runs."""
+    assert located(Brokers(knowing=[3], silent=silent)) == Place(TOPIC_ID, LEADER)
+
+
+@pytest.mark.parametrize("silent", [(), (2, 3)])
+def test_no_ledger(silent: tuple[int, ...]) -> None:
+    """All brokers that answer say so."""
+    with pytest.raises(BrokerRefused) as told:
+        located(Brokers(knowing=[], silent=silent))
+    assert is_missing(told.value)
