@@ -139,6 +139,8 @@ class Succession:
                 has_told = True
                 tell()
             try:
+                # A machine that slept has heard nothing of a controller that slept with it: that is no silence.
+                asked_at = time.monotonic()
                 poll = await tail.poll()
             except ClusterError as error:
                 vigil.unreadable()
@@ -151,7 +153,7 @@ class Succession:
             for entry in self._take(poll.entries):
                 if entry.value is None or _controller(entry) is not None:
                     vigil.hear(_controller(entry))
-            vigil.looked(poll.asked_at, at_end=poll.at_end)
+            vigil.looked(asked_at, at_end=poll.at_end)
         if turn is Turn.TAKEN:
             raise _occupied(vigil.controller)
 

@@ -149,7 +149,7 @@ class Engine:
         self._wake()
 
     def write_until(self, moment: float | None) -> None:
-        """Nothing leaves from that moment (of the monotonic clock) on, `None` for never.
+        """Nothing leaves from that moment (of `lasting_s`) on, `None` for never.
 
         After a lapse, however short, places are looked up anew: others may have written.
         """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from isthmus.wire.clock import lasting_s
 
 
 class Granted:
     """What a lease was granted, and until when. `is_given` says that it is its turn, `is_over` that it is ending.
 
-    `until` is a time of the monotonic clock, `None` for ever.
+    `until` is a time of `lasting_s`, `None` for ever.
     """
 
     def __init__(self, *, is_given: bool) -> None:
@@ -19,7 +19,7 @@ class Granted:
     @property
     def has_lapsed(self) -> bool:
         """Whether the time is over: it may be renewed."""
-        return self.until is not None and time.monotonic() >= self.until
+        return self.until is not None and lasting_s() >= self.until
 
     def may_send(self) -> bool:
         """Whether bytes may leave now, those of earlier requests too: a paused process may wake up much later."""

@@ -17,6 +17,7 @@ from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES
 from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
 from isthmus.wire.connection import Connection
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
@@ -136,7 +137,7 @@ class LedgerWriter:
 class Poll(NamedTuple):
     """What one look at the ledger showed.
 
-    `asked_at` is the monotonic time at which it was asked for: whatever was durable then and was not seen before is
+    `asked_at` is the time (`lasting_s`) at which it was asked for: whatever was durable then and was not seen before is
     among `entries` if `at_end` says so. `is_other_log` tells that the ledger was lost and begins anew with these
     entries: what was read before is not in it.
     """
@@ -190,7 +191,7 @@ class LedgerTail:
         :raises ClusterError: It is gone, or reading is not allowed.
         """
         connection = await self._connect()
-        asked_at = time.monotonic()
+        asked_at = lasting_s()
         try:
             answer = await connection.call(self._request(), timeout_s=_ANSWER_S)
             code = answer.error_code

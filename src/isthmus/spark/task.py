@@ -22,6 +22,7 @@ from isthmus.spark.lease import Ending, LeaseSpec, Receipt
 from isthmus.spark.telling import Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
 from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
 
 PROGRESS_S: Final = 1.0
 _FULL_EVERY: Final = 8
@@ -73,7 +74,7 @@ class LeaseTask:
 
     def __init__(self, spec: LeaseSpec) -> None:
         self._spec = spec
-        self._tenure = Tenure(spec, time.monotonic())
+        self._tenure = Tenure(spec, lasting_s())
         self._telling = Telling()
         self._has_written = False
         self._has_ended = asyncio.Event()
@@ -146,7 +147,7 @@ class LeaseTask:
     def _ending(self) -> Ending:
         if self._failure or self._engine.failure:
             return Ending.FAILED
-        return self._tenure.ending(time.monotonic()) or Ending.FAILED
+        return self._tenure.ending(lasting_s()) or Ending.FAILED
 
     def _problem(self) -> Problem | None:
         failure = self._failure or self._engine.failure
@@ -183,7 +184,7 @@ class LeaseTask:
         if not key.startswith(ProgressDocument.KIND):
             document = decoded(key, value)
             if document is not None:
-                self._tenure.hear(document, time.monotonic())
+                self._tenure.hear(document, lasting_s())
 
     async def _announce(self) -> None:
         """Say that the task is there, again when the ledger was lost."""
@@ -228,7 +229,7 @@ class LeaseTask:
 
     def _step(self) -> None:
         """Do what the rules say now."""
-        now = time.monotonic()
+        now = lasting_s()
         tenure, engine = self._tenure, self._engine
         if tenure.ending(now) is not None or engine.failure is not None:
             # Nor is its time renewed: it may have been revoked.

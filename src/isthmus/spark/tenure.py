@@ -24,7 +24,8 @@ DRAIN_S: Final = 0.5
 
 
 class Tenure:
-    """One lease as its task sees it. All times are of the monotonic clock, in seconds; `now` is when it began.
+    """One lease as its task sees it. All times are in seconds of a clock that goes on while the machine sleeps;
+    `now` is when it began.
 
     `beat` is the newest of its controller's that was heard.
     """

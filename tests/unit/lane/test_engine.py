@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Limits
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+from isthmus.wire.clock import lasting_s
 from isthmus.wire.fetch import Fetched
 
 LANE = Lane(
@@ -165,7 +165,7 @@ def test_a_lapse_nobody_noticed_is_followed_by_a_look() -> None:
             producer = ProducerIdentity(producer_id=1, marker_producer_id=2)
             engine = Engine(source=client, target=client, producer=producer, link="link")
             run = written(engine)
-            engine.write_until(time.monotonic() + 60)
+            engine.write_until(lasting_s() + 60)
             assert (run.is_placed, engine.may_go_on(run)) == (True, True)
             engine.write_until(0.0)
             assert (run.is_placed, engine.may_send()) == (True, False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from isthmus.lane import permission as module
@@ -15,7 +13,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(module, "lasting_s", lambda: self.now)
 
 
 def test_every_lapse_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
