@@ -11,6 +11,7 @@ requests of other lanes follow while answers are on their way.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -35,6 +36,8 @@ HELP_AFTER_S: Final = 0.001
 """How long a few ready lanes wait for the first connection before the second one takes them."""
 PRODUCE_TIMEOUT_MS: Final = 10_000
 _ANSWER_S: Final = 15.0
+_THROTTLED_S: Final = 60.0
+"""Quotas count what was sent in the last ten seconds or so, and throttle again."""
 _RETRY_S: Final = 0.1
 
 
@@ -89,6 +92,7 @@ class TargetAppender:
         self._ready: deque[LaneRun] = deque()
         self._wake = asyncio.Event()
         self._flying: dict[Connection, deque[Flight]] = {}
+        self._throttled_at = -math.inf
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
@@ -181,6 +185,7 @@ class TargetAppender:
                     self._post(connection, self._following(connection, ahead))
                 self._engine.appended(told, time.time() * 1000)
                 if throttle_ms:
+                    self._throttled_at = time.monotonic()
                     await asyncio.sleep(throttle_ms / 1000)
         except ClusterError as error:
             runs = {parcel.run: None for flight in flying for parcel in flight.request.parcels}
@@ -208,8 +213,12 @@ class TargetAppender:
                 return ahead
 
     def _has_room(self, flying: deque[Flight]) -> bool:
-        """Whether one more request may be in flight."""
-        return len(flying) < DEPTH and (self._far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES)
+        """Whether one more request may be in flight. Not while the target throttles us: it would lie in the broker's host
+        for as long, and be appended there although we gave it up.
+        """
+        if len(flying) >= DEPTH or time.monotonic() - self._throttled_at < _THROTTLED_S:
+            return False
+        return self._far_s > 0 or flying[-1].request.frame.size_bytes < REQUEST_BYTES
 
     @property
     def _far_s(self) -> float:

@@ -58,7 +58,7 @@ class Connection:
         life_s = dialled.session_life_s
         self._loop = asyncio.get_running_loop()
         self._renew_at = None if life_s is None else time.monotonic() + life_s * _RENEW_AT
-        # Whoever opened another one meanwhile does not come back to this one, and the broker would keep it for long.
+        self._unmuting: asyncio.TimerHandle | None = None
         self._expiry = None if life_s is None else self._loop.call_later(life_s, self._expire)
         self._sock = dialled.sock
         self._tls = isinstance(dialled.sock, ssl.SSLSocket)
@@ -83,6 +83,7 @@ class Connection:
         self._has_answered = False
         self._writing = False
         self._heard_at = time.monotonic()
+        self._muted_until = 0.0
         self._loop.add_reader(self._sock, self._on_readable)
 
     @property
@@ -102,7 +103,8 @@ class Connection:
     @property
     def silent_s(self) -> float:
         """For how many seconds an answer has been owed and not a byte has come; 0 when none is owed."""
-        return time.monotonic() - self._heard_at if self._waiting else 0.0
+        since = max(self._heard_at, self._muted_until)
+        return max(time.monotonic() - since, 0.0) if self._waiting else 0.0
 
     def version_of(self, request: Any) -> int:
         """The version `request` would be sent with.
@@ -217,7 +219,7 @@ class Connection:
         )
 
     def _due_at(self, owed: _Waiting) -> float:
-        return max(owed.posted_at, self._left_at, self._heard_at) + owed.timeout_s
+        return max(owed.posted_at, self._left_at, self._heard_at, self._muted_until) + owed.timeout_s
 
     def close(self, error: ClusterError | None = None) -> None:
         """Close at once. Unsent bytes are thrown away, so nothing abandoned here can reach the broker later."""
@@ -231,7 +233,7 @@ class Connection:
         self._sock.close()
         self._out.clear()
         self._frame = None
-        for timer in (self._overdue, self._expiry):
+        for timer in (self._overdue, self._expiry, self._unmuting):
             if timer is not None:
                 timer.cancel()
         waiting, self._waiting = self._waiting, deque()
@@ -242,8 +244,7 @@ class Connection:
                 owed.answer.exception()
 
     def _expire(self) -> None:
-        """The login has expired: what was asked is still answered, and any further request would be refused."""
-        self._expiry = None
+        """The login is over: what was asked is still answered."""
         self._is_expired = True
         if not self._waiting:
             self.close()
@@ -258,15 +259,29 @@ class Connection:
             )
         )
 
+    def _mute(self, throttle_ms: int) -> None:
+        # The broker reads nothing from this connection for so long (KIP-219). What it was sent would wait in its host
+        # and take effect after all, although the connection was reset long ago. Here it can be taken back.
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self._muted_until = time.monotonic() + throttle_ms / 1000
+        self._unmuting = self._loop.call_later(throttle_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._on_writable()
+
     def _on_writable(self) -> None:
         try:
-            self._send()
+            if self._unmuting is None:
+                self._send()
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError, InterruptedError):
             pass
         except OSError as error:
             self._broke(error)
-        if self._error is None and bool(self._out) != self._writing:
-            self._writing = bool(self._out)
+        is_writing = bool(self._out) and self._unmuting is None
+        if self._error is None and is_writing != self._writing:
+            self._writing = is_writing
             if self._writing:
                 self._loop.add_writer(self._sock, self._on_writable)
             else:
@@ -377,6 +392,8 @@ class Connection:
                 )
                 future.exception()
             raise ValueError(f"unreadable answer: {error}") from error
+        if throttle_ms := getattr(answer, "throttle_time_ms", 0):
+            self._mute(throttle_ms)
         if not future.done():
             future.set_result(answer)
         if self._is_expired and not self._waiting:

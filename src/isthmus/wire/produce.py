@@ -56,7 +56,11 @@ class Appended(NamedTuple):
     error_message: str | None
 
 
-Answers = tuple[dict[AnswerKey, Appended], int]
+class Answers(NamedTuple):
+    """What became of each append, and for how many ms the broker wants to be left alone."""
+
+    appended: dict[AnswerKey, Appended]
+    throttle_time_ms: int
 
 
 def version_for(api_versions: Any) -> int:
@@ -152,7 +156,7 @@ def decode(payload: memoryview, correlation: int, version: int) -> Answers:
         for topic in answer.responses
         for p in topic.partition_responses
     }
-    return appended, answer.throttle_time_ms or 0
+    return Answers(appended, answer.throttle_time_ms or 0)
 
 
 def _all_well(body: memoryview, *, by_id: bool) -> Answers | None:
@@ -179,7 +183,7 @@ def _all_well(body: memoryview, *, by_id: bool) -> Answers | None:
             return None
         position += 1
     (throttle_ms,) = _SIZE.unpack_from(body, position)
-    return None if body[position + _SIZE.size] else (appended, throttle_ms)
+    return None if body[position + _SIZE.size] else Answers(appended, throttle_ms)
 
 
 def answer_key(append: Append, version: int) -> AnswerKey:

@@ -57,7 +57,7 @@ def test_what_is_acknowledged_is_told() -> None:
     run, engine, led = ready(), Part(), Led()
 
     def well(future: asyncio.Future[Answers]) -> None:
-        future.set_result(({run.answer_keys[0]: Appended(codes.NONE, 0, None)}, 0))
+        future.set_result(Answers({run.answer_keys[0]: Appended(codes.NONE, 0, None)}, 0))
 
     appended(run, engine, led, well)
     assert engine.told == [(run, Verdict.ADVANCED)]

@@ -206,3 +206,48 @@ def test_a_login_that_expires_before_an_answer() -> None:
             assert connection.closed
 
     asyncio.run(scenario())
+
+
+def throttled(connection: Connection, peer: socket.socket, throttle_ms: int) -> asyncio.Future[Any]:
+    """A request whose answer asks to be left alone, as a broker does over its quota."""
+    answer = connection.post_frame(
+        Frame([bytes(8)], 8), lambda *_: SimpleNamespace(throttle_time_ms=throttle_ms), timeout_s=0.2, what="Fetch"
+    )
+    peer.sendall(struct.pack(">ixxxx", 4))
+    return answer
+
+
+def test_nothing_leaves_while_the_broker_wants_to_be_left_alone() -> None:
+    """It would wait in the broker's host; afterwards it leaves, and its time counts from then on."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        with connected() as (connection, peer):
+            await throttled(connection, peer, 500)
+            await take(peer, 8)
+            begun = loop.time()
+            answer = post(connection)
+            assert connection.silent_s == 0.0
+            await take(peer, 8)
+            assert loop.time() - begun > 0.4
+            peer.sendall(struct.pack(">ixxxx", 4))
+            assert await answer == 4
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_for_the_broker_can_be_taken_back() -> None:
+    """A connection that is closed meanwhile leaves nothing that could take effect later."""
+
+    async def scenario() -> None:
+        with connected() as (connection, peer):
+            await throttled(connection, peer, 600_000)
+            await take(peer, 8)
+            answer = post(connection)
+            connection.close()
+            with pytest.raises(Unreachable):
+                await answer
+            with pytest.raises(ConnectionResetError):
+                await asyncio.get_running_loop().sock_recv(peer, 1)
+
+    asyncio.run(scenario())
