@@ -36,6 +36,8 @@ _COLUMNS: Final = (
     Column("extra", Cells.NUMBER, gives_way=2),
     Column("different", Cells.NUMBER, gives_way=3),
     Column("cleaned", Cells.NUMBER, gives_way=6),
+    Column("left_out", Cells.NUMBER, gives_way=7),
+    Column("aborted", gives_way=8),
     Column("lag", Cells.NUMBER, gives_way=5),
     Column("findings", Cells.PROSE),
 )
@@ -124,13 +126,19 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
     if not output.is_table:
         render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output)
         return
-    rows = [_row(link, topic) for link, verdict in verdicts.items() for topic in verdict.topics]
+    rows = [
+        {**_row(link, topic), "aborted": verdict.aborted}
+        for link, verdict in verdicts.items()
+        for topic in verdict.topics
+    ]
     render(rows, output, columns=_COLUMNS)
     for link, verdict in verdicts.items():
         outcome = f"{verdict.source} and {verdict.target} " + ("hold the same" if verdict.equal else "DIFFER")
         rate = verdict.read_bytes / _MB / max(verdict.elapsed_s, 0.001)
+        left_out = sum(topic.left_out for topic in verdict.topics)
+        aborted = f"{counted(left_out, 'aborted record')} left out, " if left_out else ""
         told = (
-            f"{link}: {outcome}: {counted(verdict.records, 'record')} compared, "
+            f"{link}: {outcome}: {counted(verdict.records, 'record')} compared, {aborted}"
             f"{counted(verdict.read_bytes, 'byte')} of both logs read "
             f"in {verdict.elapsed_s:.1f} s ({rate:,.0f} MB/s)"
         )
@@ -148,6 +156,7 @@ def _row(link: str, topic: TopicVerdict) -> Row:
         "extra": topic.extra,
         "different": topic.different,
         "cleaned": topic.cleaned,
+        "left_out": topic.left_out,
         "lag": topic.lag,
         "findings": "; ".join(_findings(topic)),
     }

@@ -19,7 +19,7 @@ from isthmus.control.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.groups.links import Groups
 from isthmus.control.known import KnownCluster
 from isthmus.control.loop import in_loop
-from isthmus.control.observation import problem_of
+from isthmus.control.observation import problem_of, treated
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan, Plan
 from isthmus.control.progress import LinkProgress
@@ -27,6 +27,7 @@ from isthmus.control.status import StatusReader
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class Fabric:
 
         `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
         timestamps to begin and to end at. Records the target does not have yet are missing,
-        unless `allow_lag`.
+        unless `allow_lag`. Aborted records that it lacks are counted as left out, unless the link
+        is configured to copy them: then they are missing.
 
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read.
@@ -163,8 +165,8 @@ class Fabric:
         from isthmus.spark.verification import verify
 
         links = self.links(link)
-        selected = in_loop(_selected(links, topics))
-        return {
+        selected, in_force = in_loop(_selected(links, topics)), in_loop(_in_force(links))
+        verdicts = {
             link.name: verify(
                 self._spark(),
                 link.source,
@@ -173,10 +175,13 @@ class Fabric:
                 since_ms=since_ms,
                 until_ms=until_ms,
                 allow_lag=allow_lag,
+                # Under `auto` they may have been left out at another time.
+                may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
                 progress=on_progress,
             )
             for link in links
         }
+        return {name: replace(verdict, aborted=str(in_force[name])) for name, verdict in verdicts.items()}
 
     def _spark(self) -> SparkSession:
         if self._given is not None:
@@ -249,6 +254,15 @@ async def _status(links: tuple[Link, ...]) -> tuple[LinkProgress, ...]:
         await reader.read()
         await asyncio.sleep(SAMPLE_S)
         return await reader.read()
+
+
+async def _in_force(links: tuple[Link, ...]) -> dict[str, AbortedPolicy]:
+    """What becomes of aborted records, by link."""
+    found = {}
+    for link in links:
+        async with Client(link.target) as target:
+            found[link.name] = (await treated(link, target)).policy
+    return found
 
 
 async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, list[str]]:

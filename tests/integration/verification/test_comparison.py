@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.spark.verification import comparison
-from isthmus.spark.verification.assembly import CLEANED
+from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
 from isthmus.spark.verification.verdict import Kind
 
 pytestmark = pytest.mark.integration
@@ -174,7 +174,49 @@ def test_slice_totals(spark: SparkSession) -> None:
     found = comparison.slice_totals(comparison.together(batches, 2)).collect()
 
     assert sorted(tuple(row) for row in found) == [
-        (0, 10, 10, 161, 340, True),
-        (1, 10, 10, 100, 200, False),
-        (2, 10, 20, 100, 300, False),
+        (0, 10, 10, 161, 340, True, 0),
+        (1, 10, 10, 100, 200, False, 0),
+        (2, 10, 20, 100, 300, False, 0),
     ]
+
+
+@pytest.mark.parametrize("may_lack_aborted", [True, False])
+def test_aborted_batches_may_be_lacking(spark: SparkSession, may_lack_aborted: bool) -> None:
+    """Where the target has nothing in their place they are left out; where it has anything else that is compared."""
+    rows = [
+        (0, 0, 10, 10, 100, False, True, b"a"),
+        (1, 0, 1, 1, 78, True, False, None),
+        # Parts of it are there, and something that consumers see.
+        (2, 0, 10, 10, 100, False, True, b"a"),
+        (3, 0, 5, 5, 60, False, True, b"b"),
+        (4, 0, 10, 10, 100, False, True, b"a"),
+        (5, 0, 10, 10, 100, False, False, b"a"),
+        # The target alone has it.
+        (7, 0, 10, 10, 100, False, True, b"a"),
+    ]
+    batches = spark.createDataFrame(rows, comparison.BATCH_FIELDS)
+    totals = comparison.slice_totals(batches, may_lack_aborted=may_lack_aborted).collect()
+    assert {row.slice for row in totals if row.is_equal} == ({0} if may_lack_aborted else set())
+    assert {row.slice: row.left_out for row in totals}[0] == (10 if may_lack_aborted else 0)
+
+    records = [
+        (0, 0, 1, True, b"a"),
+        (0, 1, 1, False, b"a"),
+        (0, 2, 1, True, b"a"),
+        (1, 2, 1, False, b"a"),
+        (1, 3, 1, True, b"a"),
+        (4, 4, 1, True, b"a"),
+        # The target ends at 5.
+        (4, 5, 1, True, b"a"),
+    ]
+    found = comparison.differences(
+        spark.createDataFrame(records, comparison.RECORD_FIELDS), ends={2: 5} if may_lack_aborted else None
+    ).collect()
+    assert {row.offset: row.kind for row in found} == {
+        0: LEFT_OUT if may_lack_aborted else Kind.MISSING,
+        1: Kind.MISSING,
+        2: Kind.DIFFERENT,
+        3: Kind.EXTRA,
+        4: LEFT_OUT if may_lack_aborted else Kind.MISSING,
+        5: Kind.MISSING,
+    }

@@ -11,18 +11,21 @@ from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, 
 
 CLEANED: Final = "cleaned"
 """The kind of a record that only one side has because the other side's log cleaner has removed it."""
+LEFT_OUT: Final = "left out"
+"""The kind of an aborted record that the target may lack, and does."""
 FINDINGS_MAX: Final = 10
 """How many findings of each kind a partition's verdict names."""
 
 
 class SliceTotals(NamedTuple):
-    """What reading the batches of a slice told."""
+    """What reading the batches of a slice told. `left_out` counts only where `is_equal`: else its records tell."""
 
     source_records: int = 0
     target_records: int = 0
     source_bytes: int = 0
     read_bytes: int = 0
     is_equal: bool = True
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def slice_findings(rows: Iterable[Sequence[Any]]) -> dict[int, SliceFindings]:
     for number, kind, begin, end, total in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
         one = found.get(number, SliceFindings())
         findings = one.findings
-        if kind != CLEANED:
+        if kind not in (CLEANED, LEFT_OUT):
             findings += (Finding(kind=Kind(kind), offset_begin=begin, offset_end=end, records=end - begin),)
         found[number] = SliceFindings(findings, {**one.records, kind: total})
     return found
@@ -107,6 +110,7 @@ def _partition(extent: Extent, totals: Sequence[SliceTotals], found: Sequence[Sl
         extra=_count(found, Kind.EXTRA),
         different=_count(found, Kind.DIFFERENT),
         cleaned=_count(found, CLEANED),
+        left_out=_count(found, LEFT_OUT) + sum(one.left_out for one in totals if one.is_equal),
         lag=extent.lag,
         findings=tuple(finding for kind in Kind for finding in _first(kind, findings)),
     )

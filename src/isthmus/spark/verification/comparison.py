@@ -7,12 +7,13 @@ instead of joining finds a row that one side has twice, and costs the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from isthmus.spark.verification.assembly import CLEANED
+from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
 from isthmus.spark.verification.verdict import Kind
 
 BATCH_FIELDS: Final = (
@@ -22,6 +23,8 @@ BATCH_FIELDS: Final = (
 RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborted BOOLEAN, digest BINARY"
 KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"
 KEY_FIELDS: Final = "range INT, offset BIGINT, key_digest BINARY"
+TargetEnds = Mapping[int, int]
+"""By slice, where the target ends, if the source goes on: nothing behind that is left out, it is missing."""
 
 
 def together(rows: DataFrame, partitions: int) -> DataFrame:
@@ -29,12 +32,12 @@ def together(rows: DataFrame, partitions: int) -> DataFrame:
     return rows.repartition(partitions, _slice())
 
 
-def slice_totals(batches: DataFrame) -> DataFrame:
+def slice_totals(batches: DataFrame, *, may_lack_aborted: bool = False) -> DataFrame:
     """One row per slice from rows of `BATCH_FIELDS`: slice, source_records, target_records, source_bytes, read_bytes,
-    is_equal.
+    is_equal, left_out.
 
     Control batches are counted in bytes only: consumers never see them, and the target has more of them where they fill
-    holes in the source's offsets.
+    holes in the source's offsets, or stand for aborted records that it `may_lack_aborted`.
     """
     alike = batches.groupBy(
         _slice().alias("slice"), "base_offset", "offset_end", "is_control", "is_aborted", "record_count", "digest"
@@ -47,21 +50,29 @@ def slice_totals(batches: DataFrame) -> DataFrame:
     )
     has_records = ~F.col("is_control") & (F.col("record_count") > 0)
     records = F.when(has_records, F.col("record_count")).otherwise(0)
+    # Whatever else the target has there is a row of its own, and that has a surplus.
+    is_left_out = F.lit(may_lack_aborted) & F.col("is_aborted") & (F.col("at_target") == 0)
     return alike.groupBy("slice").agg(
         F.sum(F.col("at_source") * records).alias("source_records"),
         F.sum(F.col("at_target") * records).alias("target_records"),
         F.coalesce(F.sum("source_bytes"), F.lit(0)).alias("source_bytes"),
         F.sum("size_bytes").alias("read_bytes"),
-        F.bool_and(~has_records | (F.col("surplus") == 0)).alias("is_equal"),
+        F.bool_and(~has_records | (F.col("surplus") == 0) | is_left_out).alias("is_equal"),
+        F.sum(F.when(is_left_out, F.col("at_source") * records).otherwise(0)).alias("left_out"),
     )
 
 
-def differences(records: DataFrame) -> DataFrame:
-    """The offsets at which the sides differ, from rows of `RECORD_FIELDS`: slice, offset, kind."""
-    return _alike(records).where("surplus <> 0").groupBy("slice", "offset").agg(_kind().alias("kind"))
+def differences(records: DataFrame, *, ends: TargetEnds | None = None) -> DataFrame:
+    """The offsets at which the sides differ, from rows of `RECORD_FIELDS`: slice, offset, kind.
+
+    With `ends` the target may lack aborted records: their kind is `LEFT_OUT`.
+    """
+    differing = _alike(records).where("surplus <> 0").groupBy("slice", "offset")
+    kind = F.when(_is_left_out(_kind(), F.bool_and("is_aborted"), ends), LEFT_OUT).otherwise(_kind())
+    return differing.agg(kind.alias("kind"))
 
 
-def differences_of_keys(records: DataFrame, held: DataFrame) -> DataFrame:
+def differences_of_keys(records: DataFrame, held: DataFrame, *, ends: TargetEnds | None = None) -> DataFrame:
     """As `differences`, from rows of `KEYED_RECORD_FIELDS` of compacted topics; `held` is what `keys_held` tells.
 
     Each side's log cleaner works when it likes, so a record that one side lacks may be obsolete there: its kind is
@@ -92,6 +103,8 @@ def differences_of_keys(records: DataFrame, held: DataFrame) -> DataFrame:
         | (F.col("is_tombstone") & deletes_nothing)
     )
     kind = F.when(F.col("side").isNotNull() & is_obsolete, CLEANED).otherwise(F.col("kind"))
+    # Before it counts as cleaned.
+    kind = F.when(_is_left_out(F.col("kind"), F.col("is_aborted"), ends), LEFT_OUT).otherwise(kind)
     return joined.select("slice", "offset", kind.alias("kind"))
 
 
@@ -140,6 +153,16 @@ def _alike(records: DataFrame, *more: str) -> DataFrame:
     """Records that are equal in everything: how many there are, and how many more at the source than at the target."""
     alike = records.groupBy(_slice().alias("slice"), "offset", "timestamp_ms", "is_aborted", "digest", *more)
     return alike.agg(F.sum(_side()).alias("surplus"), F.count("*").alias("count"))
+
+
+def _is_left_out(kind: Column, is_aborted: Column, ends: TargetEnds | None) -> Column:
+    if ends is None:
+        return F.lit(False)
+    is_left_out = is_aborted & (kind == Kind.MISSING)
+    if not ends:
+        return is_left_out
+    end = F.try_element_at(F.create_map(*(F.lit(each) for pair in ends.items() for each in pair)), F.col("slice"))
+    return is_left_out & (end.isNull() | (F.col("offset") < end))
 
 
 def _kind() -> Column:

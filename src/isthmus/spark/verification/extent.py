@@ -50,6 +50,11 @@ class ComparedSlice(NamedTuple):
     def is_empty(self) -> bool:
         return self.source.is_empty and self.target.is_empty
 
+    @property
+    def lags(self) -> bool:
+        """Whether the target ends within the slice, or before it: what the source has behind that is missing."""
+        return self.extent.target_end < self.source.offset_end
+
     def from_offset(self, begin: int) -> ComparedSlice:
         """What is left of the slice from this offset on."""
         return self._replace(

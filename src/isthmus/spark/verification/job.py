@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -44,6 +44,7 @@ def verify(
     since_ms: int | None = None,
     until_ms: int | None = None,
     allow_lag: bool = False,
+    may_lack_aborted: bool = False,
     progress: Progress | None = None,
 ) -> Verdict:
     """Compare the logs of two clusters on Spark: every record's offset, timestamp, key, value, headers and visibility.
@@ -55,6 +56,7 @@ def verify(
     :param topics: Source topics and the target topics that hold their copies.
     :param since_ms: Compare from the first record with this timestamp (ms since the epoch) or a later one.
     :param until_ms: Compare up to the first record with this timestamp or a later one.
+    :param may_lack_aborted: That the target lacks an aborted record is no difference; such records are counted.
     :param progress: Told what is being done, several times a second.
     :raises ClusterError: A source topic does not exist, or a cluster could not be read.
     """
@@ -62,7 +64,7 @@ def verify(
         raise ConfigError("two source topics have the same target topic", hint="Name each target topic once.")
     if source.alias == target.alias and source != target:
         raise ConfigError(f"both clusters have the alias {source.alias}", hint="Give each its own.")
-    sides = Sides(spark, source, target, progress)
+    sides = Sides(spark, source, target, progress, may_lack_aborted=may_lack_aborted)
     began = time.monotonic()
     surveyed = sides.ask(survey, topics, Bounds(since_ms, until_ms, allow_lag))
     slices = dict(enumerate(surveyed.slices))
@@ -88,9 +90,18 @@ def _totals(sides: Sides, slices: Slices) -> dict[int, SliceTotals]:
         return totals
 
     def build() -> DataFrame:
-        return comparison.slice_totals(sides.read("batches", comparison.BATCH_FIELDS, slices.items()))
+        batches = sides.read("batches", comparison.BATCH_FIELDS, slices.items())
+        return comparison.slice_totals(batches, may_lack_aborted=sides.may_lack_aborted)
 
-    return totals | {row.slice: SliceTotals(*row[1:]) for row in sides.rows("batches", build)}
+    found = {row.slice: SliceTotals(*row[1:]) for row in sides.rows("batches", build)}
+    # Only its records tell whether something aborted is left out, or not there yet.
+    lagging = {n: one._replace(is_equal=False) for n, one in found.items() if one.left_out and slices[n].lags}
+    return totals | found | lagging
+
+
+def _ends(sides: Sides, parts: Iterable[tuple[int, ComparedSlice]]) -> comparison.TargetEnds | None:
+    """Up to where the target may lack aborted records, as `comparison` has it."""
+    return {n: part.extent.target_end for n, part in parts if part.lags} if sides.may_lack_aborted else None
 
 
 def _compared(sides: Sides, suspects: Slices) -> dict[int, SliceFindings]:
@@ -113,7 +124,8 @@ def _compared(sides: Sides, suspects: Slices) -> dict[int, SliceFindings]:
 def _differences(sides: Sides, suspects: Slices) -> dict[int, SliceFindings]:
     def build() -> DataFrame:
         records = sides.read("records", comparison.RECORD_FIELDS, suspects.items())
-        return comparison.findings(comparison.differences(records), FINDINGS_MAX)
+        differing = comparison.differences(records, ends=_ends(sides, suspects.items()))
+        return comparison.findings(differing, FINDINGS_MAX)
 
     return slice_findings(sides.rows("records where batches differ", build))
 
@@ -135,7 +147,8 @@ def _without_cleaned(sides: Sides, suspects: Slices, found: Findings) -> dict[in
         parts = [(first[part.extent], part) for part in affected.values()]
         records = sides.read("records", comparison.KEYED_RECORD_FIELDS, parts)
         keys = sides.read("records", comparison.KEY_FIELDS, [(first[part.extent], part) for part in logs])
-        differing = comparison.differences_of_keys(records, comparison.keys_held(keys))
+        held = comparison.keys_held(keys)
+        differing = comparison.differences_of_keys(records, held, ends=_ends(sides, parts))
         return comparison.findings(differing, FINDINGS_MAX)
 
     return dict.fromkeys(affected, SliceFindings()) | slice_findings(sides.rows("keys of compacted topics", build))

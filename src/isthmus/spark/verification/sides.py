@@ -28,9 +28,18 @@ ResultT = TypeVar("ResultT")
 class Sides:
     """A source and a target. What is read of them is described to `progress` and in the Spark UI."""
 
-    def __init__(self, spark: SparkSession, source: Cluster, target: Cluster, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: Cluster,
+        target: Cluster,
+        progress: Progress | None,
+        *,
+        may_lack_aborted: bool = False,
+    ) -> None:
         self.source = source
         self.target = target
+        self.may_lack_aborted = may_lack_aborted
         self._spark = spark
         self._progress = progress
         self._format: str | None = None

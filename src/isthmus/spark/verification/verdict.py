@@ -46,8 +46,9 @@ class PartitionVerdict:
 
     `records` and `size_bytes` are the source's in that range. `lag` counts the offsets from its end to the source's
     last stable offset that were left out because lag is allowed. `cleaned` counts records that only one side has since
-    each side's log cleaner works on its own: a later record of the same key makes them obsolete. `findings` are the
-    first of each kind; the counts are of all records.
+    each side's log cleaner works on its own: a later record of the same key makes them obsolete. `left_out` counts
+    aborted records that the target lacks and may lack. `findings` are the first of each kind; the counts are of all
+    records.
     """
 
     partition: int
@@ -59,6 +60,7 @@ class PartitionVerdict:
     extra: int = 0
     different: int = 0
     cleaned: int = 0
+    left_out: int = 0
     lag: int = 0
     findings: tuple[Finding, ...] = ()
 
@@ -97,6 +99,10 @@ class TopicVerdict:
         return sum(partition.cleaned for partition in self.partitions)
 
     @property
+    def left_out(self) -> int:
+        return sum(partition.left_out for partition in self.partitions)
+
+    @property
     def missing(self) -> int:
         return self.count(Kind.MISSING)
 
@@ -115,17 +121,24 @@ class TopicVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of a verification. `read_bytes` is what was read of both logs, `elapsed_s` how long it took."""
+    """What became of a verification. `read_bytes` is what was read of both logs, `elapsed_s` how long it took.
+
+    `aborted` is what becomes of aborted records on the link, `copy` or `omit`, where that is known.
+    """
 
     source: str
     target: str
     topics: tuple[TopicVerdict, ...]
     read_bytes: int = 0
     elapsed_s: float = 0.0
+    aborted: str = ""
 
     @property
     def equal(self) -> bool:
-        """Whether every record stands at the same offset with the same content and visibility."""
+        """Whether every record stands at the same offset with the same content and visibility.
+
+        Aborted records that are left out make no difference.
+        """
         return all(topic.is_equal for topic in self.topics)
 
     @property
