@@ -286,6 +286,7 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
         (PREFIX,),
         read_history(run.history),
         keeps_offsets=mirror.keeps_offsets,
+        may_lack_aborted=scene.conditions.target_verifies,
         compacted=stage.load.compacted,
     )
     for lane in lanes:

@@ -43,7 +43,8 @@ NO_LOG = Log(start=0, stable=0, high=0, records=(), visible=frozenset())
 class Lane:
     """A partition on both sides.
 
-    `keeps_offsets`: whether who copied it claims the same offsets at the target. `gaps` are half-open ranges of offsets
+    `keeps_offsets`: whether who copied it claims the same offsets at the target. `may_lack_aborted`: whether it says
+    that it leaves aborted records out. `gaps` are half-open ranges of offsets
     that were reported as lost at the source. `suffered` names the faults that were done to the partition itself,
     `acked` the ids the producers were told stand at an offset, which is what is left of a source that was cut, and
     `issued` all ids that were ever sent.
@@ -54,6 +55,7 @@ class Lane:
     source: Log
     target: Log
     keeps_offsets: bool = True
+    may_lack_aborted: bool = False
     is_compacted: bool = False
     gaps: tuple[tuple[int, int], ...] = ()
     suffered: frozenset[str] = frozenset()

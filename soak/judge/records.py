@@ -145,7 +145,12 @@ def _claimed(lane: Lane) -> list[Seen]:
     """What the source holds of what the target claims to have: all before its end, or everything without offsets."""
     if not lane.keeps_offsets:
         return list(lane.source.records)
-    return [r for r in lane.source.records if lane.target.start <= r.offset < lane.target.high]
+    return [
+        record
+        for record in lane.source.records
+        if lane.target.start <= record.offset < lane.target.high
+        and (record.offset in lane.source.visible or not lane.may_lack_aborted)
+    ]
 
 
 def _is_in_gap(lane: Lane, offset: int) -> bool:

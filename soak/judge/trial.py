@@ -36,6 +36,7 @@ def collect(
     events: Sequence[Event],
     *,
     keeps_offsets: bool,
+    may_lack_aborted: bool,
     compacted: frozenset[str],
 ) -> tuple[Lane, ...]:
     """Read both sides, whole.
@@ -53,6 +54,7 @@ def collect(
             source=source.get(key, NO_LOG),
             target=target.get(key, NO_LOG),
             keeps_offsets=keeps_offsets,
+            may_lack_aborted=may_lack_aborted,
             is_compacted=key[0] in compacted,
             gaps=gaps.get(key, ()),
             suffered=sufferings.of(key[0]),

@@ -121,6 +121,15 @@ def test_aborted_records_that_show_are_found() -> None:
     assert broken(replace(lane(records), target=nothing)) == {"I6"}
 
 
+def test_aborted_records_may_be_lacking_where_that_is_said() -> None:
+    """All of them or some; a committed one may not."""
+    committed = [each for each in whole() if each.offset % 10]
+    assert broken(lane(committed)) == {"I1"}
+    assert broken(lane(committed, may_lack_aborted=True)) == set()
+    assert broken(lane(committed[:45] + whole()[50:], may_lack_aborted=True)) == set()
+    assert broken(lane(committed[1:], may_lack_aborted=True)) == {"I1"}
+
+
 def test_gaps_excuse_exactly_what_they_cover() -> None:
     """Records in a reported gap may be missing; one beside it may not."""
     records = [each for each in whole() if not 50 <= each.offset < 60]
