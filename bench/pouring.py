@@ -63,13 +63,15 @@ class Stamped:
         return len(self.header) + len(self.records)
 
 
-async def pour(task: Pour) -> None:
-    """Send everything and wait until all of it is durable.
+async def pour(task: Pour, batches: Sequence[Batch] = ()) -> None:
+    """Send everything and wait until all of it is durable: these batches into every partition, again and again; else
+    those of the task, in every partition from another one on.
 
     :raises ClusterError: The broker refused a batch or does not answer.
     """
     # Without a producer id nothing depends on the place in the log, so all can be stamped beforehand.
-    ready = [_stamped(batch) for batch in templates(Shape(codec=task.codec, batch_records=task.batch_records))]
+    shape = Shape(codec=task.codec, batch_records=task.batch_records)
+    ready = [_stamped(batch) for batch in batches or templates(shape)]
     cluster = Cluster(alias="target", bootstrap_servers=(task.bootstrap_servers,))
     async with Client(cluster, client_id="ceiling") as client:
         topic = (await client.metadata([task.topic])).topics[task.topic]
@@ -78,7 +80,9 @@ async def pour(task: Pour) -> None:
         shares = [range(index, task.partitions, len(connections)) for index in range(len(connections))]
         async with asyncio.TaskGroup() as group:
             for connection, share in zip(connections, shares, strict=True):
-                group.create_task(_pour_share(connection, task, topic.topic_id, share, ready))
+                group.create_task(
+                    _pour_share(connection, task, topic.topic_id, share, ready, shift=0 if batches else 1)
+                )
         for connection in connections:
             connection.close()
 
@@ -88,14 +92,20 @@ def _stamped(batch: Batch) -> Stamped:
 
 
 async def _pour_share(
-    connection: Connection, task: Pour, topic_id: uuid.UUID, partitions: Sequence[int], ready: Sequence[Stamped]
+    connection: Connection,
+    task: Pour,
+    topic_id: uuid.UUID,
+    partitions: Sequence[int],
+    ready: Sequence[Stamped],
+    *,
+    shift: int,
 ) -> None:
     waiting: deque[asyncio.Future[produce.Answers]] = deque()
     per_request = max(_REQUEST_BYTES // max(stamped.size_bytes for stamped in ready), 1)
     for turn in range(task.batches):
         for begin in range(0, len(partitions), per_request):
             appends = [
-                _append(task.topic, topic_id, partition, ready[(turn + partition) % len(ready)])
+                _append(task.topic, topic_id, partition, ready[(turn + partition * shift) % len(ready)])
                 for partition in partitions[begin : begin + per_request]
             ]
             waiting.append(_post(connection, appends))

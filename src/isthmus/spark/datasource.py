@@ -36,7 +36,7 @@ from isthmus.cluster.slices import SLICE_BYTES, slices
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_topic
-from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
+from isthmus.spark.rows import BATCH_COLUMNS, BLOCK_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -53,6 +53,7 @@ _MODES: Final[Mapping[str, Mapping[str, Column]]] = {
     "batches": BATCH_COLUMNS,
     "records": RECORD_COLUMNS,
 }
+_COLUMNS: Final = {**_MODES, "blocks": BLOCK_COLUMNS}
 
 RangeT = TypeVar("RangeT")
 
@@ -163,13 +164,7 @@ class LogSourceReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangeGroup)  # noqa: S101  # Spark gives back what it was given
-        rows = Rows(_MODES[self._mode], self._names)
-        make = rows.of_batches if self._mode == "batches" else rows.of_records
-        with _Logs(self._clusters) as logs:
-            for number, alias, span in partition.ranges:
-                origin = Origin(alias, number, span)
-                for found in logs.read(alias, span):
-                    yield from make(found, origin)
+        return read_rows(self._clusters, self._mode, self._names, partition.ranges)
 
     async def _whole_logs(self) -> list[list[NumberedRange]]:
         cluster = _known(self._clusters, self._cluster)
@@ -195,6 +190,26 @@ def _known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
             hint=f"Set the option cluster to one of {', '.join(clusters) or 'those registered'}.",
         )
     return clusters[alias]
+
+
+def read_rows(
+    clusters: Mapping[str, Cluster], mode: str, names: Sequence[str], ranges: Iterable[NumberedRange]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of ranges, with these columns of a mode: `batches`, `records`, or `blocks`, which has those of
+    `isthmus.spark.rows.BLOCK_COLUMNS` and is for verification only.
+
+    :raises ClusterError: A cluster cannot be read.
+    """
+    rows = Rows(_COLUMNS[mode], names)
+    with _Logs(clusters) as logs:
+        for number, alias, span in ranges:
+            origin, found = Origin(alias, number, span), logs.read(alias, span)
+            if mode == "blocks":
+                yield from rows.of_blocks(found, origin)
+            else:
+                make = rows.of_batches if mode == "batches" else rows.of_records
+                for answer in found:
+                    yield from make(answer, origin)
 
 
 class _Logs:

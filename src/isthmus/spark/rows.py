@@ -1,4 +1,4 @@
-"""Stored batches as Arrow columns: one row per batch, or one row per record.
+"""Stored batches as Arrow columns: one row per batch, per record, or per block of offsets.
 
 Only the columns that were asked for are computed, so a reader that wants no digests pays for none.
 """
@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch, is_abort_marker, unreadable
+from isthmus.spark.blocks import Blocks
 from isthmus.wire.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.wire.records import header_key, records_in
 
@@ -173,6 +174,12 @@ RECORD_COLUMNS: Final[Mapping[str, Column]] = {
     "headers_digest": Column(*_BINARY, lambda part: [headers_digest(record.headers) for record in part.rows]),
 }
 
+BLOCK_COLUMNS: Final[Mapping[str, Column]] = {
+    "range": _COLUMNS["range"],
+    "block": Column(*_LONG, lambda part: [block for block, _ in part.rows]),
+    "digest": Column(*_BINARY, lambda part: [digest for _, digest in part.rows]),
+}
+
 UNUSUAL_COLUMNS: Final = frozenset({"range", "cluster", "is_tombstone", "key_digest", "value_digest", "headers_digest"})
 """Columns that have to be named to be read."""
 
@@ -215,6 +222,14 @@ class Rows:
                 part, from_bytes = Part([], [], origin), 0
         if part.rows:
             yield self._arrow(part)
+
+    def of_blocks(self, found: Iterable[Sequence[StoredBatch]], origin: Origin) -> Iterator[pa.RecordBatch]:
+        """One row for each block of the range that holds records (see `isthmus.spark.blocks`); `found` is all of it."""
+        blocks = Blocks(origin.number, origin.span)
+        rows = [row for answer in found for row in blocks.take(answer)]
+        rows += blocks.rest()
+        if rows:
+            yield self._arrow(Part(rows, [], origin))
 
     def _arrow(self, part: Part) -> pa.RecordBatch:
         arrays = [pa.array(column.values(part), type=column.arrow) for column in self._columns]

@@ -20,6 +20,7 @@ BATCH_FIELDS: Final = (
     "range INT, base_offset BIGINT, offset_end BIGINT, record_count INT, size_bytes INT, "
     "is_control BOOLEAN, is_aborted BOOLEAN, digest BINARY"
 )
+BLOCK_FIELDS: Final = "range INT, block BIGINT, digest BINARY"
 RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborted BOOLEAN, digest BINARY"
 KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"
 KEY_FIELDS: Final = "range INT, offset BIGINT, key_digest BINARY"
@@ -60,6 +61,12 @@ def slice_totals(batches: DataFrame, *, may_lack_aborted: bool = False) -> DataF
         F.bool_and(~has_records | (F.col("surplus") == 0) | is_left_out).alias("is_equal"),
         F.sum(F.when(is_left_out, F.col("at_source") * records).otherwise(0)).alias("left_out"),
     )
+
+
+def differing_blocks(blocks: DataFrame) -> DataFrame:
+    """The blocks of offsets whose records are not known to be equal, from rows of `BLOCK_FIELDS`: slice, block."""
+    alike = blocks.groupBy(_slice().alias("slice"), "block", "digest").agg(F.sum(_side()).alias("surplus"))
+    return alike.where("surplus <> 0").select("slice", "block").distinct()
 
 
 def differences(records: DataFrame, *, ends: TargetEnds | None = None) -> DataFrame:

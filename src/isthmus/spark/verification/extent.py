@@ -62,6 +62,18 @@ class ComparedSlice(NamedTuple):
             target=self.target._replace(offset_begin=max(self.target.offset_begin, begin)),
         )
 
+    def within(self, begin: int, end: int) -> ComparedSlice:
+        """What the slice has of the offsets `[begin, end)`, its size being an estimate."""
+
+        def clipped(span: OffsetRange) -> OffsetRange:
+            first, last = max(span.offset_begin, begin), min(span.offset_end, end)
+            return span._replace(offset_begin=first, offset_end=max(first, last))
+
+        part = self._replace(source=clipped(self.source), target=clipped(self.target))
+        offsets = max(self.source.offset_end - self.source.offset_begin, 1)
+        share = part.source.offset_end - part.source.offset_begin
+        return part._replace(size_bytes=self.size_bytes * share // offsets)
+
     def at_offset(self, offset: int) -> ComparedSlice:
         """This one offset at both sides."""
         return ComparedSlice(

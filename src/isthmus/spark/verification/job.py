@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
+from isthmus.spark.blocks import offsets_of
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.assembly import (
     FINDINGS_MAX,
@@ -21,7 +22,7 @@ from isthmus.spark.verification.assembly import (
     topic_verdicts,
 )
 from isthmus.spark.verification.explanation import RECORD_PARTS, differing_fields
-from isthmus.spark.verification.extent import ComparedSlice
+from isthmus.spark.verification.extent import ComparedSlice, Extent
 from isthmus.spark.verification.sides import Sides
 from isthmus.spark.verification.survey import Bounds, compacted_topics, log_starts, survey, whole_logs
 from isthmus.spark.verification.verdict import Kind, Verdict
@@ -32,6 +33,8 @@ EXPLAINED_MAX: Final = 20
 _RETENTION_ROUNDS: Final = 3
 
 Slices = Mapping[int, ComparedSlice]
+Suspects = Mapping[int, Sequence[ComparedSlice]]
+"""By slice, the parts of it that may differ."""
 Findings = Mapping[int, SliceFindings]
 
 
@@ -49,9 +52,10 @@ def verify(
 ) -> Verdict:
     """Compare the logs of two clusters on Spark: every record's offset, timestamp, key, value, headers and visibility.
 
-    Whole batches are compared by digests of their bytes; only where those differ are records decoded. Compared is what
-    both logs still hold, up to the source's last stable offset at the start. What the target does not have by then is
-    missing, unless `allow_lag`. Records that one side's log cleaner has removed already are no difference.
+    Whole batches are compared by digests of their bytes; where those differ, blocks of records by digests that do not
+    depend on batches; and only where those differ too, records one by one. Compared is what both logs still hold, up to
+    the source's last stable offset at the start. What the target does not have by then is missing, unless `allow_lag`.
+    Records that one side's log cleaner has removed already are no difference.
 
     :param topics: Source topics and the target topics that hold their copies.
     :param since_ms: Compare from the first record with this timestamp (ms since the epoch) or a later one.
@@ -72,7 +76,7 @@ def verify(
     told = {number: one_sided(part, totals[number]) for number, part in slices.items()}
     found = {number: findings for number, findings in told.items() if findings is not None}
     suspects = {n: part for n, part in slices.items() if n not in found and not totals[n].is_equal}
-    found |= _compared(sides, suspects)
+    found |= _compared(sides, _unlike(sides, suspects))
     found |= _explained(sides, slices, found)
     return Verdict(
         source=source.alias,
@@ -104,47 +108,70 @@ def _ends(sides: Sides, parts: Iterable[tuple[int, ComparedSlice]]) -> compariso
     return {n: part.extent.target_end for n, part in parts if part.lags} if sides.may_lack_aborted else None
 
 
-def _compared(sides: Sides, suspects: Slices) -> dict[int, SliceFindings]:
-    """The records of slices whose batches are not alike on both sides."""
+def _unlike(sides: Sides, suspects: Slices) -> dict[int, list[ComparedSlice]]:
+    """Of slices whose batches are not alike, what is not alike in columns either."""
+    if not suspects:
+        return {}
+
+    def build() -> DataFrame:
+        return comparison.differing_blocks(sides.read("blocks", comparison.BLOCK_FIELDS, suspects.items()))
+
+    blocks: dict[int, list[int]] = {}
+    for number, block in sorted(tuple(row) for row in sides.rows("blocks of records where batches differ", build)):
+        blocks.setdefault(number, []).append(block)
+    return {n: [suspects[n].within(*span) for span in offsets_of(numbers)] for n, numbers in blocks.items()}
+
+
+def _compared(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
+    """The records of what may differ."""
     found: dict[int, SliceFindings] = {}
     for _ in range(_RETENTION_ROUNDS):
         if not suspects:
             return {}
-        starts = sides.ask(log_starts, {part.extent for part in suspects.values()})
-        clipped = {number: part.from_offset(starts[part.extent]) for number, part in suspects.items()}
-        found = _differences(sides, {number: part for number, part in clipped.items() if not part.is_empty})
+        starts = sides.ask(log_starts, _extents(suspects))
+        clipped = {n: [part.from_offset(starts[part.extent]) for part in parts] for n, parts in suspects.items()}
+        left = {n: [part for part in parts if not part.is_empty] for n, parts in clipped.items()}
+        found = _differences(sides, left)
         # One log may lose its oldest records before they are read, and the other one after.
-        suspects = {number: part for number, part in clipped.items() if number in found}
-        now = sides.ask(log_starts, {part.extent for part in suspects.values()})
+        suspects = {number: parts for number, parts in left.items() if number in found}
+        now = sides.ask(log_starts, _extents(suspects))
         if all(now[extent] == starts[extent] for extent in now):
             break
     return found | _without_cleaned(sides, suspects, found)
 
 
-def _differences(sides: Sides, suspects: Slices) -> dict[int, SliceFindings]:
+def _extents(suspects: Suspects) -> set[Extent]:
+    return {part.extent for parts in suspects.values() for part in parts}
+
+
+def _differences(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
     def build() -> DataFrame:
-        records = sides.read("records", comparison.RECORD_FIELDS, suspects.items())
-        differing = comparison.differences(records, ends=_ends(sides, suspects.items()))
+        records = sides.read("records", comparison.RECORD_FIELDS, _numbered(suspects))
+        differing = comparison.differences(records, ends=_ends(sides, _numbered(suspects)))
         return comparison.findings(differing, FINDINGS_MAX)
 
-    return slice_findings(sides.rows("records where batches differ", build))
+    return slice_findings(sides.rows("records where blocks differ", build))
 
 
-def _without_cleaned(sides: Sides, suspects: Slices, found: Findings) -> dict[int, SliceFindings]:
+def _numbered(suspects: Suspects) -> list[tuple[int, ComparedSlice]]:
+    return [(number, part) for number, parts in suspects.items() for part in parts]
+
+
+def _without_cleaned(sides: Sides, suspects: Suspects, found: Findings) -> dict[int, SliceFindings]:
     """New findings for slices of compacted topics that have records on one side only."""
-    lacking = {n: part for n, part in suspects.items() if n in found and found[n].is_one_sided}
+    lacking = {n: parts for n, parts in suspects.items() if n in found and found[n].is_one_sided}
     if not lacking:
         return {}
-    compacted = sides.ask(compacted_topics, {part.extent for part in lacking.values()})
-    affected = {n: part for n, part in lacking.items() if part.extent.source_topic in compacted}
+    compacted = sides.ask(compacted_topics, _extents(lacking))
+    affected = {n: parts for n, parts in lacking.items() if parts[0].extent.source_topic in compacted}
     if not affected:
         return {}
     # Keys are compared over partitions, so all slices of one have the same number here: its first slice's.
-    first = {part.extent: n for n, part in reversed(affected.items())}
+    first = {parts[0].extent: n for n, parts in reversed(affected.items())}
     logs = sides.ask(whole_logs, list(first))
 
     def build() -> DataFrame:
-        parts = [(first[part.extent], part) for part in affected.values()]
+        parts = [(first[part.extent], part) for _, part in _numbered(affected)]
         records = sides.read("records", comparison.KEYED_RECORD_FIELDS, parts)
         keys = sides.read("records", comparison.KEY_FIELDS, [(first[part.extent], part) for part in logs])
         held = comparison.keys_held(keys)

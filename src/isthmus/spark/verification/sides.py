@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from isthmus.cluster.slices import SLICE_BYTES
 from isthmus.model.cluster import Cluster
-from isthmus.spark.datasource import NumberedRange, grouped, ranges_option, register
+from isthmus.spark.datasource import NumberedRange, grouped, read_rows
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.extent import ComparedSlice
 from isthmus.spark.verification.failure import our_errors
 from isthmus.spark.verification.watch import Progress, watched
 from isthmus.wire.client import Client
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _GROUP_BYTES_MIN: Final = 1 << 20
 _GROUPS_PER_SLOT: Final = 2
@@ -42,7 +44,6 @@ class Sides:
         self.may_lack_aborted = may_lack_aborted
         self._spark = spark
         self._progress = progress
-        self._format: str | None = None
 
     def ask(self, question: Callable[..., Coroutine[Any, Any, ResultT]], *given: Any) -> ResultT:
         """The answer to `question(source_client, target_client, *given)`.
@@ -68,15 +69,25 @@ class Sides:
     def read(self, mode: str, fields: str, parts: Iterable[tuple[int, ComparedSlice]]) -> DataFrame:
         """Rows of the data source in this mode, of both sides' ranges, numbered as `comparison` has it.
 
-        For `build` alone: it speaks with the JVM, which must not be interrupted.
+        For `build` alone: it speaks with the JVM, which must not be interrupted. Not by way of the data source, which
+        has Spark start two more Python processes for every plan.
         """
         sized = list(self._ranges(parts))
         share = sum(size_bytes for _, size_bytes in sized) // (
             self._spark.sparkContext.defaultParallelism * _GROUPS_PER_SLOT
         )
         groups = list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
-        reader = self._spark.read.format(self._registered()).schema(fields)
-        rows = reader.options(mode=mode, ranges=ranges_option(groups)).load()
+        clusters = {self.source.alias: self.source, self.target.alias: self.target}
+        names = [field.split()[0] for field in fields.split(",")]
+
+        def read_group(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for part in numbers:
+                for number in part.column(0).to_pylist():
+                    yield from read_rows(clusters, mode, names, groups[number])
+
+        # A task for each group.
+        tasks = self._spark.range(0, len(groups), 1, max(len(groups), 1))
+        rows = tasks.mapInArrow(read_group, fields)
         # What is read in so many parts is compared in as many.
         return comparison.together(rows, max(len(groups), 1))
 
@@ -85,13 +96,6 @@ class Sides:
             for side, (alias, span) in enumerate(((self.source.alias, part.source), (self.target.alias, part.target))):
                 if not span.is_empty:
                     yield (2 * number + side, alias, span), part.size_bytes
-
-    def _registered(self) -> str:
-        if self._format is None:
-            # The format stays registered; a name of its own keeps it from what else the session reads.
-            self._format = f"isthmus_verification_{secrets.token_hex(4)}"
-            register(self._spark, [self.source, self.target], name=self._format)
-        return self._format
 
 
 def _settled(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:

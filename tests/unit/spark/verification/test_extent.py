@@ -109,3 +109,14 @@ def test_parts_of_a_slice() -> None:
     assert not part.from_offset(8).is_empty
     assert part.from_offset(10).is_empty
     assert part.at_offset(6).target[2:] == (6, 7)
+
+
+def test_part_of_a_slice() -> None:
+    """Both sides are clipped, and never turned around where one ends earlier."""
+    extent = extent_of(NAMES, log(0, 100), log(0, 60))
+    (whole,) = compared_slices(extent, [Slice(extent.source, 1000)])
+
+    part, behind = whole.within(40, 80), whole.within(70, 200)
+
+    assert (part.source[2:], part.target[2:], part.size_bytes) == ((40, 80), (40, 60), 400)
+    assert (behind.source[2:], behind.target.is_empty, behind.size_bytes) == ((70, 100), True, 300)

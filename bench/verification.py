@@ -1,0 +1,155 @@
+"""How long `isthmus verify` takes: over batches that are alike, and over such that are not though their records are.
+
+    python -m bench.verification [--records N] [--repeat N]
+
+Two single-broker clusters hold the same records of 256 bytes: in 16 KiB batches at the source, and at the target in the
+same batches, in joined ones, or compressed. Every figure is of a whole command in a process of its own, Spark's start
+included, but for what is said to be of comparing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bench.payload import Shape, templates
+from bench.pouring import Pour, pour
+from bench.processes import cpu_s
+from bench.rig import Rig, Side
+from isthmus.lane.rebatch import encode, join, records_of
+from isthmus.wire.batch import Batch
+
+BATCH_RECORDS: Final = 61
+JOINED: Final = 32
+"""So many batches make one of just under 512 KiB, as for a target far away."""
+PARTITIONS: Final = 4
+SMALL: Final = 3_500
+_LZ4: Final = 3
+_MB: Final = 1e6
+_LOOK_S: Final = 0.05
+_ROOT: Final = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Measure and print; 1 if a verdict is not that both sides are equal."""
+    parser = argparse.ArgumentParser(prog="bench.verification", description="How long `isthmus verify` takes.")
+    parser.add_argument("--records", type=int, default=6_000_000, help="how many, of 256 bytes (default 6,000,000)")
+    parser.add_argument("--repeat", type=int, default=3, help="how often; medians are shown (default 3)")
+    given = parser.parse_args()
+    plain = templates(Shape(codec="none", batch_records=BATCH_RECORDS))
+    plain = plain[: len(plain) // JOINED * JOINED]
+    kinds = {
+        "alike": plain,
+        "joined": [join(_in_a_row(plain[n : n + JOINED])) for n in range(0, len(plain), JOINED)],
+        "compressed": [encode(records_of(batch), _LZ4) for batch in plain],
+    }
+    table = Table(title=f"isthmus verify (medians of {given.repeat})", box=box.SIMPLE_HEAD, title_justify="left")
+    for title in ("at the target", "records", "MB", "compared in s", "MB/s", "MB per CPU s", "command s", "load"):
+        table.add_column(title, justify="left" if title == "at the target" else "right")
+    with Rig.up() as rig, tempfile.TemporaryDirectory(prefix="isthmus-bench-") as folder:
+        for kind, batches in [("alike, few", plain), *kinds.items()]:
+            count = SMALL if kind == "alike, few" else given.records
+            topic = f"verify-{kind.replace(', ', '-')}"
+            # Whole rounds through the templates, so that the records are the same however they are batched.
+            records = -(-count // PARTITIONS // (BATCH_RECORDS * JOINED)) * BATCH_RECORDS * JOINED
+            for side, ready in ((rig.source, plain), (rig.target, batches)):
+                _fill(side, topic, ready, records // ready[0].record_count)
+            runs = [_verified(rig, topic, Path(folder)) for _ in range(given.repeat)]
+            if not all(run["equal"] for run in runs):
+                print(f"bench: {kind}: the records differ", file=sys.stderr)  # noqa: T201
+                return 1
+            table.add_row(kind, *_cells(runs))
+            for side in (rig.source, rig.target):
+                side.drop([topic])
+    Console().print(table)
+    return 0
+
+
+def _in_a_row(batches: Sequence[Batch]) -> list[Batch]:
+    count = batches[0].record_count
+    return [batch._replace(base_offset=n * count, offset_end=n * count + count) for n, batch in enumerate(batches)]
+
+
+def _fill(side: Side, topic: str, ready: Sequence[Batch], batches: int) -> None:
+    side.create(topic, PARTITIONS)
+    task = Pour(
+        bootstrap_servers=side.bootstrap_servers,
+        topic=topic,
+        partitions=PARTITIONS,
+        batches=batches,
+        codec="",
+        batch_records=ready[0].record_count,
+    )
+    asyncio.run(pour(task, ready))
+
+
+def _verified(rig: Rig, topic: str, folder: Path) -> dict[str, Any]:
+    """One run of the command: its verdict, how long it took, and the processor time of its Python workers."""
+    clusters = {name: {"bootstrap_servers": side.bootstrap_servers} for name, side in _sides(rig).items()}
+    link = {"name": "bench", "source": "source", "target": "target", "topics": {"include": [topic]}}
+    file = folder / f"{topic}.yaml"
+    # JSON is YAML too.
+    file.write_text(json.dumps({"clusters": clusters, "links": [link]}))
+    arguments = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "verify", "-c", str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+    began = time.monotonic()
+    with subprocess.Popen([*arguments, "-o", "json"], stdout=subprocess.PIPE, env=environment) as process:
+        used = _Used(process)
+        told, _ = process.communicate()
+        command_s = time.monotonic() - began
+        used.join()
+    (verdict,) = json.loads(told)
+    return {**verdict, "command_s": command_s, "cpu_s": used.cpu_s, "load": os.getloadavg()[0]}
+
+
+class _Used(threading.Thread):
+    """The processor time of a command's whole tree, looked at until it ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.cpu_s = 0.0
+        self._process = process
+        self.start()
+
+    def run(self) -> None:
+        while self._process.poll() is None:
+            self.cpu_s = max(self.cpu_s, cpu_s(self._process.pid))
+            time.sleep(_LOOK_S)
+
+
+def _sides(rig: Rig) -> dict[str, Side]:
+    return {"source": rig.source, "target": rig.target}
+
+
+def _cells(runs: Sequence[dict[str, Any]]) -> list[str]:
+    size_mb = runs[0]["read_bytes"] / _MB
+    elapsed_s = median(run["elapsed_s"] for run in runs)
+    cpu = median(run["cpu_s"] for run in runs)
+    return [
+        f"{runs[0]['records']:,}",
+        f"{size_mb:,.0f}",
+        f"{elapsed_s:.1f}",
+        f"{size_mb / elapsed_s:,.0f}",
+        f"{size_mb / cpu:,.0f}",
+        f"{median(run['command_s'] for run in runs):.1f}",
+        f"{min(run['load'] for run in runs):.0f} to {max(run['load'] for run in runs):.0f}",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
