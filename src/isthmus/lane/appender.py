@@ -213,8 +213,8 @@ class TargetAppender:
                 return ahead
 
     def _has_room(self, flying: deque[Flight]) -> bool:
-        """Whether one more request may be in flight. Not while the target throttles us: it would lie in the broker's host
-        for as long, and be appended there although we gave it up.
+        """Whether one more request may be in flight. Not while the target throttles us: it would lie in the broker's
+        host for as long, and be appended there although we gave it up.
         """
         if len(flying) >= DEPTH or time.monotonic() - self._throttled_at < _THROTTLED_S:
             return False
