@@ -53,8 +53,7 @@ TOPICS: Final = (FLIGHTS, ZSTD, TRANSACTIONS, LATEST, LIVE)
 BROKER_PROPERTIES: Final = {
     # The cleaner looks for work all 15 s by default.
     "log.cleaner.backoff.ms": "500",
-    # Isthmus ends aborted transactions itself then, and the restart of a broker cannot double an end: see
-    # docs/guarantees.md. `isthmus plan` advises it.
+    # Aborted records are copied then, exactly once, instead of being left out: see docs/guarantees.md.
     "transaction.partition.verification.enable": "false",
 }
 

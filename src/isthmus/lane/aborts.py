@@ -6,8 +6,8 @@ as need be. That takes ALTER on the cluster, and brokers that tell what they kno
 coordinator before they take such records: those before 3.6, and newer ones where
 `transaction.partition.verification.enable` is false (KIP-890).
 
-Otherwise it is a transaction of our own whose *coordinator* writes the control record: a second time if a leader goes
-before it has heard of the first, and unasked when the transaction runs out.
+Otherwise they are left out (`omission`), or it is a transaction of our own whose *coordinator* writes the control
+record: a second time if a leader goes before it has heard of the first, and unasked when the transaction runs out.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ UNVERIFIED: Final = frozenset(
 )
 """Answers of a broker that asked a coordinator, which knows nothing of the transaction: nothing was appended."""
 ONCE_HINT: Final = (
-    "With transaction.partition.verification.enable=false on the target's "
-    "brokers and ALTER on the cluster Isthmus ends transactions itself, exactly once (docs/guarantees.md)."
+    "With ALTER on the cluster, and transactions.aborted: auto on the link or "
+    "transaction.partition.verification.enable=false on the target's brokers, no coordinator writes control records "
+    "(docs/guarantees.md)."
 )
 """How a control record too many is avoided."""
 

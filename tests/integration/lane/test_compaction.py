@@ -12,6 +12,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneState
+from isthmus.model.transactions import AbortedPolicy
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are
 from tests.integration.lane.topics import SEPTEMBER, Given
@@ -101,7 +102,8 @@ def test_holes_of_every_kind(mirror: Mirror, topic: TopicNamer, codec: str) -> N
     assert oracle.assert_same(mirror.source, mirror.target, source.name) == 122
 
 
-def test_compacted_transactions(mirror: Mirror, topic: TopicNamer) -> None:
+@pytest.mark.parametrize("aborted", [AbortedPolicy.COPY, AbortedPolicy.OMIT])
+def test_compacted_transactions(mirror: Mirror, topic: TopicNamer, aborted: AbortedPolicy) -> None:
     """What the cleaner leaves of committed and aborted transactions looks the same to both kinds of consumers."""
     # Brokers stamp markers with their clock: older than all records, they never begin a segment of their own.
     source = Compacted(mirror.source, topic("transactions"), begin=int(time.time() * 1000) + 60_000)
@@ -114,9 +116,10 @@ def test_compacted_transactions(mirror: Mirror, topic: TopicNamer) -> None:
     topics.create(mirror.target, source.name, cleanup_policy="compact")
     source.await_cleaning(5 + 5 + 5 + 1)
 
-    mirror.copy(source.name, is_compacted=True)
+    mirror.copy(source.name, is_compacted=True, aborted=aborted)
 
-    oracle.assert_same(mirror.source, mirror.target, source.name)
+    isolations = oracle.ISOLATIONS if aborted is AbortedPolicy.COPY else oracle.ISOLATIONS[:1]
+    oracle.assert_same(mirror.source, mirror.target, source.name, isolations=isolations)
 
 
 def test_too_many_holes(mirror: Mirror, topic: TopicNamer) -> None:

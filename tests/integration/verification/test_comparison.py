@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
@@ -120,14 +120,18 @@ def test_differences(spark: SparkSession, logs: list[tuple[Log, Log]]) -> None:
     }
 
 
-def test_differences_of_compacted_topics(spark: SparkSession, logs: list[tuple[Log, Log]]) -> None:
-    """Of these, the records a log cleaner may have taken are told apart from those that are lost."""
+def keyed(spark: SparkSession, logs: list[tuple[Log, Log]]) -> tuple[DataFrame, DataFrame]:
+    """The logs with their keys, and where they have each."""
     rows = [
         (2 * number + side, *row) for number, pair in enumerate(logs) for side, log in enumerate(pair) for row in log
     ]
     records = comparison.together(spark.createDataFrame(rows, comparison.KEYED_RECORD_FIELDS), 2)
-    held = comparison.keys_held(records.select("range", "offset", "key_digest"))
+    return records, comparison.keys_held(records.select("range", "offset", "key_digest"))
 
+
+def test_differences_of_compacted_topics(spark: SparkSession, logs: list[tuple[Log, Log]]) -> None:
+    """Of these, the records a log cleaner may have taken are told apart from those that are lost."""
+    records, held = keyed(spark, logs)
     found = comparison.differences_of_keys(records, held).collect()
 
     assert {(row.slice, row.offset): row.kind for row in found} == {
@@ -178,6 +182,22 @@ def test_slice_totals(spark: SparkSession) -> None:
         (1, 10, 10, 100, 200, False, 0),
         (2, 10, 20, 100, 300, False, 0),
     ]
+
+
+def test_aborted_records_of_compacted_topics_are_left_out_first(
+    spark: SparkSession, logs: list[tuple[Log, Log]]
+) -> None:
+    """They would be obsolete too; but what the target alone has is cleaned, and what lies behind its end as well."""
+    records, held = keyed(spark, logs)
+    found = comparison.differences_of_keys(records, held, ends={0: 6}).collect()
+    expected = dict[tuple[int, int], str]()
+    for number, (source, target) in enumerate(logs):
+        plain = differences(source, target)
+        for offset, kind in without_cleaned(source, target).items():
+            is_aborted = all(row.is_aborted for row in source + target if row.offset == offset)
+            is_left_out = is_aborted and plain[offset] == Kind.MISSING and (number or offset < 6)
+            expected[number, offset] = LEFT_OUT if is_left_out else kind
+    assert {(row.slice, row.offset): row.kind for row in found} == expected
 
 
 @pytest.mark.parametrize("may_lack_aborted", [True, False])
