@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from isthmus.errors import Unreachable
 from isthmus.lane.detour import Detour
 from isthmus.lane.markers import Refused
 from isthmus.lane.pieces import Piece
@@ -102,3 +106,21 @@ def test_nothing_is_taken_where_writing_is_forbidden() -> None:
     run, led = lane_of(one(stored(5, RECORDS)), position=0), Led()
     taken(run, Part(allowed=[False]), led)
     assert (led.asked, run.writer.position, run.holes) == ([], 0, 0)
+
+
+class Gone(Led):
+    """A leader that takes appends and answers none."""
+
+    def post_frame(self, *_: Any, **__: Any) -> asyncio.Future[Any]:
+        answer = super().post_frame()
+        answer.set_exception(Unreachable("gone", cluster="nowhere"))
+        return answer
+
+
+def test_a_filler_without_an_answer_may_be_in_the_log() -> None:
+    """Or arrive there later: the lane settles before it goes on."""
+    run = lane_of(position=0)
+    run.prefix_end = 10
+    with pytest.raises(Unreachable):
+        taken(run, Part(), Gone())
+    assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (0, False, True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from collections.abc import Callable
 from typing import Final, Literal
+
+import pytest
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import Resolver
@@ -15,6 +18,8 @@ from isthmus.lane.writer import Look, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, LaneState
 from isthmus.wire.client import Client
+from tests.unit.lane.looks import NOWHERE, Told, lane_of
+from tests.unit.wire.stored import PLAIN, one, stored
 
 LANE: Final = Lane(
     source_topic="orders",
@@ -32,6 +37,7 @@ class Placed:
 
     def __init__(self, *, is_allowed: bool = True) -> None:
         self._is_allowed = is_allowed
+        self.placed: list[LaneRun] = []
 
     def may_write(self) -> bool:
         return self._is_allowed
@@ -40,7 +46,7 @@ class Placed:
         return True
 
     def place(self, run: LaneRun) -> None:
-        raise AssertionError(f"{run.lane.key} is placed")
+        self.placed.append(run)
 
 
 def test_it_ends_even_if_it_is_woken_at_that_moment() -> None:
@@ -130,3 +136,56 @@ def test_a_lane_that_ends_is_looked_for_no_more() -> None:
             assert wake.waits == 1
 
     asyncio.run(scenario())
+
+
+async def resolved(work: Callable[[Resolver], None], *, settle_s: float = 0.0, engine: Placed | None = None) -> None:
+    """Do something with a resolver whose source and target have the same leader."""
+    async with Client(NOWHERE) as client:
+        work(Resolver(engine or Placed(), Told(client), Told(client), settle_s=settle_s))
+
+
+def test_the_settling_time_counts_from_the_last_look_that_asked_for_it() -> None:
+    """A request that is abandoned later has the whole time, although the lane was looked at before."""
+    run = LaneRun(LANE, Writer(abandoned=False))
+
+    def work(resolver: Resolver) -> None:
+        look(run, resolver, 5)
+        run.writer.abandon()
+        assert not resolver._looked(run, Look(5, 5, None))
+        assert not resolver._looked(run, Look(5, 5, None))
+        resolver._looked_at[run] -= 60.0
+        look(run, resolver, 5)
+        assert not run.writer.abandoned
+
+    asyncio.run(resolved(work, settle_s=60.0))
+
+
+def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() -> None:
+    """Its mark was true when it was made; what arrived since is compared with the source."""
+
+    def work(resolver: Resolver) -> None:
+        for abandoned, check in ((False, TailCheck.PRODUCER), (True, TailCheck.CONTENT)):
+            run = LaneRun(LANE, Writer(abandoned=abandoned))
+            run.left = LaneMark(*LANE.key, 100, 7)
+            resolver._looked(run, Look(100, 100, None))
+            if abandoned:
+                look(run, resolver, 100)
+            assert run.tail_check is check
+
+    asyncio.run(resolved(work))
+
+
+@pytest.mark.parametrize(
+    ("begins", "position", "is_held"), [(3, 3, True), (3, 5, True), (4, 3, False), (3, 6, False), (None, 3, False)]
+)
+def test_what_the_source_deleted_may_be_here(begins: int | None, position: int, is_held: bool) -> None:
+    """What was read before it was deleted can still be written, if it begins where the target ends or before."""
+    batches = [] if begins is None else [one(stored(begins, [PLAIN] * (6 - begins)))]
+    run = lane_of(*batches, position=position)
+    run.source_start, run.source_end = 8, 20
+    engine = Placed()
+
+    asyncio.run(resolved(lambda resolver: resolver._decide(run), engine=engine))
+
+    assert engine.placed == ([run] if is_held else [])
+    assert (run.state is LaneState.DATA_GAP) is not is_held

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
 
 from isthmus.errors import Unreachable
+from isthmus.lane import tail as module
+from isthmus.lane.aborts import NO_PRODUCER
 from isthmus.lane.judgement import NoBatch, Sight
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import TailCheck
+from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds
-from isthmus.lane.tail import Found, Judged, Look, Read, Tails, found_in
+from isthmus.lane.tail import Found, Judged, Look, Read, Tails, batches_at, found_in
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
-from isthmus.wire.fetch import Fetched
-from tests.unit.wire.stored import PLAIN, one, stored
+from isthmus.wire.fetch import Fetched, Want
+from tests.unit.lane.looks import PRODUCER, Told, lane_of
+from tests.unit.wire.stored import PLAIN, marker, one, stored
 
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
 LANE: Final = Lane(
@@ -99,3 +104,58 @@ def test_what_the_target_has_deleted_need_not_be_shown() -> None:
     assert isinstance(judged, Judged)
     assert judged.judgement.state is None
     assert judged.sight.target_start == 16
+
+
+def checked(run: LaneRun, target: object, source: object) -> bool:
+    """Whether the target's end is believed where both logs say this."""
+
+    async def scenario() -> bool:
+        async with Client(NOWHERE) as client:
+            look = Tails(Told(client, source), Told(client, target), PRODUCER)
+            return await look.check([run]) == [run]
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_coordinator_s", [True, False])
+def test_the_end_of_a_transaction_that_a_coordinator_wrote(is_coordinator_s: bool) -> None:
+    """It may write it once more, so the lane asks before it goes on; ends that we wrote ourselves come once."""
+    writer = 4711 if is_coordinator_s else PRODUCER.marker_producer_id
+    run = lane_of(position=16)
+    run.source_start, run.source_end = 0, 20
+    run.tail_check = TailCheck.CONTENT
+    there, here = one(marker(15, writer, commit=False)), one(marker(15, 7, commit=False))
+
+    assert checked(run, Read(there, 0), Read(here, 0))
+
+    assert run.ending == ({NO_PRODUCER, 7} if is_coordinator_s else set())
+    assert run.tail_check is TailCheck.DONE
+
+
+@pytest.mark.parametrize("producer_id", [PRODUCER.producer_id, 4711])
+def test_an_end_that_the_source_does_not_have(producer_id: int) -> None:
+    """A record at the end of the target is compared, whoever wrote it, where nobody vouches for it."""
+    run = lane_of(position=16)
+    run.source_start, run.source_end = 0, 20
+    run.tail_check = TailCheck.CONTENT
+    there = one(stored(10, RECORDS, producer_id=producer_id))
+    here = one(stored(10, [PLAIN._replace(value=b"other")] * 6))
+
+    assert not checked(run, Read(there, 0), Read(here, 0))
+
+    assert run.state is LaneState.FOREIGN_WRITE
+
+
+@pytest.mark.parametrize("code", [codes.NOT_LEADER_OR_FOLLOWER, codes.TOPIC_AUTHORIZATION_FAILED, codes.NONE])
+def test_an_error_is_no_batch(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Whatever came with it: what a broker says that does not lead the partition counts for nothing."""
+    answer = fetched(code=code, high_watermark=16, log_start=0, records=stored(10, RECORDS))
+
+    async def read(*_: object) -> list[Fetched]:
+        return [answer]
+
+    monkeypatch.setattr(module, "_read_once", read)
+    connection: Any = SimpleNamespace(cluster="nowhere", where="nowhere")
+    found = asyncio.run(batches_at(connection, {answer.key: Want(LANE.target_topic_id, 13, 0, -1)}))
+
+    assert isinstance(found[answer.key], Read) is (code == codes.NONE)

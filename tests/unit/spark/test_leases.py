@@ -22,6 +22,7 @@ from isthmus.spark.jobs import JobFailed
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
+from isthmus.spark.tenure import REVOCATION_S
 
 CONTROLLER = 7 << 16
 STEPS = 200
@@ -219,6 +220,27 @@ def test_a_lost_ledger_says_nothing_of_former_leases(jobs: Jobs, was_lost: bool)
     async def scenario() -> None:
         async with running(jobs, Book(was_lost=was_lost)):
             assert [spec.is_clean for spec in jobs.specs] == [not was_lost]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_leases_of_which_a_lost_ledger_says_nothing_are_waited_for(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, was_lost: bool
+) -> None:
+    """They may write until their time is over: no lease begins before."""
+    now = 1000.0
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: now))
+
+    async def scenario() -> None:
+        nonlocal now
+        book = Book(was_lost=was_lost)
+        book.opened_at = now
+        async with running(jobs, book):
+            assert len(jobs.specs) == (0 if was_lost else 1)
+            now += REVOCATION_S + 0.1
+            await steps()
+            assert len(jobs.specs) == 1
 
     asyncio.run(scenario())
 
