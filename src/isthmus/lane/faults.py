@@ -131,6 +131,18 @@ class Faults:
             self.damaged(run, run.read_offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
+    def sent_away(self, run: LaneRun, leader: int, replica: int) -> None:
+        """The leader of the source gives no records, as its brokers are told to have readers read elsewhere."""
+        self._engine.stop_reading(run)
+        run.fail(
+            LaneState.SOURCE_UNAVAILABLE,
+            f"broker {leader}, which leads {run.lane.key} at the source, has its readers read from replica {replica} "
+            "(KIP-392), and Isthmus reads from leaders",
+            "Have the brokers' replica.selector.class name the leader to clients that tell no rack, as Kafka's "
+            "RackAwareReplicaSelector does. The lane looks again every few seconds.",
+        )
+        self._resolver.add(run, DENIED_RETRY_S)
+
     def damaged(self, run: LaneRun, offset: int, what: str) -> None:
         """Bytes of the source are damaged."""
         run.fail(

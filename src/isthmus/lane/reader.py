@@ -169,6 +169,10 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.misread(run, fetched)
             return 0
+        if fetched.preferred >= 0 and not fetched.records:
+            self.remove(run)
+            self._engine.faults.sent_away(run, self.node_id, fetched.preferred)
+            return 0
         run.source_end = fetched.stable_end
         run.source_start = fetched.log_start
         if fetched.log_start > run.read_offset:

@@ -18,6 +18,7 @@ _TOPIC_IDS_FROM: Final = 13
 _VERSION_MIN: Final = 7
 _CONSUMER: Final = -1
 _SESSIONLESS: Final = -1
+_NO_REPLICA: Final = -1
 _FIRST_EPOCH: Final = 0
 _LAST_EPOCH: Final = 0x7FFFFFFF
 
@@ -45,7 +46,9 @@ class Want(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One partition's part of an answer. `offset` is what was asked for, `diverged_at` -1 unless the log diverged."""
+    """One partition's part of an answer. `offset` is what was asked for, `diverged_at` -1 unless the log diverged,
+    `preferred` the replica that the leader wants us to read from instead (KIP-392), -1 for none.
+    """
 
     key: PartitionKey
     offset: int
@@ -56,6 +59,7 @@ class Fetched(NamedTuple):
     aborted: list[tuple[int, int]]
     records: bytes
     high_watermark: int = -1
+    preferred: int = -1
 
 
 class FetchSession:
@@ -172,6 +176,7 @@ class FetchSession:
                 if key not in self._wants:
                     continue
                 diverging = getattr(p, "diverging_epoch", None)
+                elsewhere = getattr(p, "preferred_read_replica", None)
                 yield Fetched(
                     key=key,
                     offset=self._asked.get(key, -1),
@@ -182,4 +187,5 @@ class FetchSession:
                     aborted=[(a.producer_id, a.first_offset) for a in p.aborted_transactions or ()],
                     records=p.records or b"",
                     high_watermark=p.high_watermark,
+                    preferred=_NO_REPLICA if elsewhere is None else elsewhere,
                 )
