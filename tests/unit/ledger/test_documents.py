@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.errors import PlanRefused
+from isthmus.ledger import poison
 from isthmus.ledger.documents import (
     SCHEMA_VERSION,
     ControllerDocument,
@@ -184,8 +185,9 @@ def test_a_document_with_anything_in_a_field(key: str, field: str, value: object
         assert decoded(key, encoded(document)) == document or value != value  # NaN is like nothing
 
 
-def test_what_is_passed_over_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_passed_over_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The ledger is read many times; a warning names the record, and what to do."""
+    monkeypatch.setattr(poison, "_told", set())
     for _ in range(3):
         assert decoded("pause/l/told-once", b"not json") is None
 
@@ -194,8 +196,9 @@ def test_what_is_passed_over_is_told_once(caplog: pytest.LogCaptureFixture) -> N
     assert "Deny WRITE" in record.getMessage()
 
 
-def test_a_batch_that_cannot_be_decoded(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_that_cannot_be_decoded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Those around it are read, and so are records whose header keys are no UTF-8."""
+    monkeypatch.setattr(poison, "_told", set())
     broken = bytearray(records.encoded([(1, b"pause/l", b"x", [])]))
     broken[-1] = 77
     odd = records.encoded([(1, b"pause/l", b"y", [(b"\xff".decode(errors="surrogateescape"), None)])])
