@@ -56,6 +56,11 @@ class OffsetRange(NamedTuple):
     def is_empty(self) -> bool:
         return self.offset_begin >= self.offset_end
 
+    def records_of(self, batch: Batch) -> int:
+        """How many records of a batch lie in the range, if those that it holds fill its offsets there."""
+        offsets = min(batch.offset_end, self.offset_end) - max(batch.base_offset, self.offset_begin)
+        return min(batch.record_count, offsets)
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.offset_begin}, {self.offset_end})"
 

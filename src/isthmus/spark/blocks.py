@@ -46,13 +46,13 @@ class Columns(NamedTuple):
 class Blocks:
     """The digests of a range's blocks, from its batches in their order.
 
-    Block n are the offsets from `n * BLOCK_OFFSETS` on. A block that cannot be read in columns gets a digest that no
-    other range shares: message sets from before Kafka 0.11, damaged batches.
+    Block n are the offsets from `n * BLOCK_OFFSETS` on. A block that cannot be read in columns gets a digest that the
+    other side does not share: message sets from before Kafka 0.11, damaged batches.
     """
 
-    def __init__(self, number: int, span: OffsetRange) -> None:
+    def __init__(self, side: str, span: OffsetRange) -> None:
         self._span = span
-        self._unread = b"unread %d" % number
+        self._unread = f"unread at the {side}".encode()
         self._block = -1
         self._places, self._rests = sha256(), sha256()
 

@@ -25,18 +25,19 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
+from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import SLICE_BYTES, slices
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_topic
-from isthmus.spark.rows import BATCH_COLUMNS, BLOCK_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
+from isthmus.spark.logs import Logs, known
+from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -53,7 +54,6 @@ _MODES: Final[Mapping[str, Mapping[str, Column]]] = {
     "batches": BATCH_COLUMNS,
     "records": RECORD_COLUMNS,
 }
-_COLUMNS: Final = {**_MODES, "blocks": BLOCK_COLUMNS}
 
 RangeT = TypeVar("RangeT")
 
@@ -167,7 +167,7 @@ class LogSourceReader(DataSourceReader):
         return read_rows(self._clusters, self._mode, self._names, partition.ranges)
 
     async def _whole_logs(self) -> list[list[NumberedRange]]:
-        cluster = _known(self._clusters, self._cluster)
+        cluster = known(self._clusters, self._cluster)
         async with Client(cluster) as client:
             metadata = await client.metadata(self._topics)
             for name, topic in metadata.topics.items():
@@ -183,64 +183,17 @@ class LogSourceReader(DataSourceReader):
         return list(grouped(((n, cluster.alias, part.span), part.size_bytes) for n, part in enumerate(parts)))
 
 
-def _known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
-    if alias not in clusters:
-        raise ConfigError(
-            f"no cluster {alias!r} is registered with this data source",
-            hint=f"Set the option cluster to one of {', '.join(clusters) or 'those registered'}.",
-        )
-    return clusters[alias]
-
-
 def read_rows(
     clusters: Mapping[str, Cluster], mode: str, names: Sequence[str], ranges: Iterable[NumberedRange]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, with these columns of a mode: `batches`, `records`, or `blocks`, which has those of
-    `isthmus.spark.rows.BLOCK_COLUMNS` and is for verification only.
+    """The rows of ranges, with these columns of a mode.
 
     :raises ClusterError: A cluster cannot be read.
     """
-    rows = Rows(_COLUMNS[mode], names)
-    with _Logs(clusters) as logs:
+    rows = Rows(_MODES[mode], names)
+    make = rows.of_batches if mode == "batches" else rows.of_records
+    with Logs(clusters) as logs:
         for number, alias, span in ranges:
-            origin, found = Origin(alias, number, span), logs.read(alias, span)
-            if mode == "blocks":
-                yield from rows.of_blocks(found, origin)
-            else:
-                make = rows.of_batches if mode == "batches" else rows.of_records
-                for answer in found:
-                    yield from make(answer, origin)
-
-
-class _Logs:
-    """The logs of several clusters, read one range after the other, without asyncio showing."""
-
-    def __init__(self, clusters: Mapping[str, Cluster]) -> None:
-        self._clusters = clusters
-        self._loop = asyncio.new_event_loop()
-        self._clients: dict[str, Client] = {}
-        self._readers: dict[str, LogReader] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for client in self._clients.values():
-            self._loop.run_until_complete(client.aclose())
-        self._loop.close()
-
-    def read(self, alias: str, span: OffsetRange) -> Iterator[list[StoredBatch]]:
-        """As `LogReader.read`."""
-        if alias not in self._readers:
-            self._clients[alias] = Client(_known(self._clusters, alias))
-            self._readers[alias] = LogReader(self._clients[alias])
-        stream = self._readers[alias].read(span)
-        try:
-            while True:
-                try:
-                    found = self._loop.run_until_complete(anext(stream))
-                except StopAsyncIteration:
-                    return
-                yield found
-        finally:
-            self._loop.run_until_complete(stream.aclose())
+            origin = Origin(alias, number, span)
+            for found in logs.read(alias, span):
+                yield from make(found, origin)

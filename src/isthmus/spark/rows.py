@@ -1,4 +1,4 @@
-"""Stored batches as Arrow columns: one row per batch, per record, or per block of offsets.
+"""Stored batches as Arrow columns: one row per batch, or one row per record.
 
 Only the columns that were asked for are computed, so a reader that wants no digests pays for none.
 """
@@ -26,7 +26,6 @@ from pyspark.sql.types import (
 )
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch, is_abort_marker, unreadable
-from isthmus.spark.blocks import Blocks
 from isthmus.wire.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.wire.records import header_key, records_in
 
@@ -111,11 +110,6 @@ def _header_parts(headers: Iterable[tuple[str, bytes | None]]) -> list[bytes]:
     return parts
 
 
-def _records_in_range(batch: Batch, span: OffsetRange) -> int:
-    offsets = min(batch.offset_end, span.offset_end) - max(batch.base_offset, span.offset_begin)
-    return min(batch.record_count, offsets)
-
-
 def _control_type(batch: Batch) -> str | None:
     if not batch.is_control:
         return None
@@ -150,7 +144,7 @@ BATCH_COLUMNS: Final[Mapping[str, Column]] = {
     **_COLUMNS,
     "base_offset": Column(*_LONG, lambda part: [batch.base_offset for batch in part.rows]),
     "offset_end": Column(*_LONG, lambda part: [batch.offset_end for batch in part.rows]),
-    "record_count": Column(*_INT, lambda part: [_records_in_range(batch, part.origin.span) for batch in part.rows]),
+    "record_count": Column(*_INT, lambda part: [part.origin.span.records_of(batch) for batch in part.rows]),
     "is_control": Column(*_BOOLEAN, lambda part: [batch.is_control for batch in part.rows]),
     "control_type": Column(*_STRING, lambda part: [_control_type(batch) for batch in part.rows]),
     "codec": Column(*_STRING, lambda part: [CODECS[batch.codec] for batch in part.rows]),
@@ -172,12 +166,6 @@ RECORD_COLUMNS: Final[Mapping[str, Column]] = {
     "key_digest": Column(*_BINARY, lambda part: [bytes_digest(record.key) for record in part.rows]),
     "value_digest": Column(*_BINARY, lambda part: [bytes_digest(record.value) for record in part.rows]),
     "headers_digest": Column(*_BINARY, lambda part: [headers_digest(record.headers) for record in part.rows]),
-}
-
-BLOCK_COLUMNS: Final[Mapping[str, Column]] = {
-    "range": _COLUMNS["range"],
-    "block": Column(*_LONG, lambda part: [block for block, _ in part.rows]),
-    "digest": Column(*_BINARY, lambda part: [digest for _, digest in part.rows]),
 }
 
 UNUSUAL_COLUMNS: Final = frozenset({"range", "cluster", "is_tombstone", "key_digest", "value_digest", "headers_digest"})
@@ -222,14 +210,6 @@ class Rows:
                 part, from_bytes = Part([], [], origin), 0
         if part.rows:
             yield self._arrow(part)
-
-    def of_blocks(self, found: Iterable[Sequence[StoredBatch]], origin: Origin) -> Iterator[pa.RecordBatch]:
-        """One row for each block of the range that holds records (see `isthmus.spark.blocks`); `found` is all of it."""
-        blocks = Blocks(origin.number, origin.span)
-        rows = [row for answer in found for row in blocks.take(answer)]
-        rows += blocks.rest()
-        if rows:
-            yield self._arrow(Part(rows, [], origin))
 
     def _arrow(self, part: Part) -> pa.RecordBatch:
         arrays = [pa.array(column.values(part), type=column.arrow) for column in self._columns]

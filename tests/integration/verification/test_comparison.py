@@ -157,33 +157,6 @@ def test_findings_are_runs(spark: SparkSession) -> None:
     ]
 
 
-def test_slice_totals(spark: SparkSession) -> None:
-    """Batches cancel out when they are alike; control batches and empty ones count as bytes only."""
-    rows = [
-        # Alike on both sides, with a marker and an empty batch that only one side has.
-        (0, 0, 10, 10, 100, False, False, b"a"),
-        (1, 0, 10, 10, 101, False, False, b"a"),
-        (1, 10, 11, 1, 78, True, False, None),
-        (0, 11, 20, 0, 61, False, False, b"e"),
-        # The same bytes, but only one side's consumers see them.
-        (2, 0, 10, 10, 100, False, True, b"a"),
-        (3, 0, 10, 10, 100, False, False, b"a"),
-        # One side has the batch twice.
-        (4, 0, 10, 10, 100, False, False, b"a"),
-        (5, 0, 10, 10, 100, False, False, b"a"),
-        (5, 0, 10, 10, 100, False, False, b"a"),
-    ]
-    batches = spark.createDataFrame(rows, comparison.BATCH_FIELDS)
-
-    found = comparison.slice_totals(comparison.together(batches, 2)).collect()
-
-    assert sorted(tuple(row) for row in found) == [
-        (0, 10, 10, 161, 340, True, 0),
-        (1, 10, 10, 100, 200, False, 0),
-        (2, 10, 20, 100, 300, False, 0),
-    ]
-
-
 def test_aborted_records_of_compacted_topics_are_left_out_first(
     spark: SparkSession, logs: list[tuple[Log, Log]]
 ) -> None:
@@ -201,24 +174,8 @@ def test_aborted_records_of_compacted_topics_are_left_out_first(
 
 
 @pytest.mark.parametrize("may_lack_aborted", [True, False])
-def test_aborted_batches_may_be_lacking(spark: SparkSession, may_lack_aborted: bool) -> None:
+def test_aborted_records_may_be_lacking(spark: SparkSession, may_lack_aborted: bool) -> None:
     """Where the target has nothing in their place they are left out; where it has anything else that is compared."""
-    rows = [
-        (0, 0, 10, 10, 100, False, True, b"a"),
-        (1, 0, 1, 1, 78, True, False, None),
-        # Parts of it are there, and something that consumers see.
-        (2, 0, 10, 10, 100, False, True, b"a"),
-        (3, 0, 5, 5, 60, False, True, b"b"),
-        (4, 0, 10, 10, 100, False, True, b"a"),
-        (5, 0, 10, 10, 100, False, False, b"a"),
-        # The target alone has it.
-        (7, 0, 10, 10, 100, False, True, b"a"),
-    ]
-    batches = spark.createDataFrame(rows, comparison.BATCH_FIELDS)
-    totals = comparison.slice_totals(batches, may_lack_aborted=may_lack_aborted).collect()
-    assert {row.slice for row in totals if row.is_equal} == ({0} if may_lack_aborted else set())
-    assert {row.slice: row.left_out for row in totals}[0] == (10 if may_lack_aborted else 0)
-
     records = [
         (0, 0, 1, True, b"a"),
         (0, 1, 1, False, b"a"),

@@ -20,7 +20,7 @@ from tests.unit.wire.stored import PLAIN, Given, given_records, stored
 BEGIN: Final = BLOCK_OFFSETS - 5
 """So that a block ends amidst the records."""
 CODECS: Final = 5
-SOURCE, TARGET = 6, 7
+SOURCE, TARGET = "source", "target"
 
 
 class Placed(NamedTuple):
@@ -59,8 +59,8 @@ def answers(log: Sequence[Placed], cuts: Iterable[Cut]) -> list[list[StoredBatch
     return found
 
 
-def digests(found: Sequence[Sequence[StoredBatch]], span: OffsetRange, number: int = SOURCE) -> dict[int, bytes]:
-    blocks = Blocks(number, span)
+def digests(found: Sequence[Sequence[StoredBatch]], span: OffsetRange, side: str = SOURCE) -> dict[int, bytes]:
+    blocks = Blocks(side, span)
     rows = [row for answer in found for row in blocks.take(answer)]
     rows += blocks.rest()
     assert len({block for block, _ in rows}) == len(rows)
@@ -124,8 +124,8 @@ def test_blocks_are_alike_if_and_only_if_their_records_are(
 WHOLE: Final = OffsetRange("orders", 0, 0, 100)
 
 
-def of(*batches: Batch, is_aborted: bool = False, number: int = SOURCE) -> dict[int, bytes]:
-    return digests([[StoredBatch(batch, is_aborted) for batch in batches]], WHOLE, number)
+def of(*batches: Batch, is_aborted: bool = False, side: str = SOURCE) -> dict[int, bytes]:
+    return digests([[StoredBatch(batch, is_aborted) for batch in batches]], WHOLE, side)
 
 
 def only(data: bytes) -> Batch:
@@ -177,6 +177,6 @@ def cut_short() -> Batch:
 @pytest.mark.parametrize("batch", [message_set(), damaged(), cut_short()], ids=["magic 1", "damaged", "other count"])
 def test_what_is_not_read_in_columns_is_like_nothing(batch: Batch) -> None:
     """Not like itself at the other side, nor like what is beside it: it is left to the comparison of records."""
-    here, there = of(batch), of(batch, number=TARGET)
+    here, there = of(batch), of(batch, side=TARGET)
     assert here.keys() == there.keys() == {0}
     assert here != there

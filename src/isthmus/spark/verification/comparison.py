@@ -16,11 +16,6 @@ from pyspark.sql import functions as F
 from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
 from isthmus.spark.verification.verdict import Kind
 
-BATCH_FIELDS: Final = (
-    "range INT, base_offset BIGINT, offset_end BIGINT, record_count INT, size_bytes INT, "
-    "is_control BOOLEAN, is_aborted BOOLEAN, digest BINARY"
-)
-BLOCK_FIELDS: Final = "range INT, block BIGINT, digest BINARY"
 RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborted BOOLEAN, digest BINARY"
 KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"
 KEY_FIELDS: Final = "range INT, offset BIGINT, key_digest BINARY"
@@ -31,42 +26,6 @@ TargetEnds = Mapping[int, int]
 def together(rows: DataFrame, partitions: int) -> DataFrame:
     """Rows with all those of a slice in one place: whatever is counted by slice then needs no other exchange."""
     return rows.repartition(partitions, _slice())
-
-
-def slice_totals(batches: DataFrame, *, may_lack_aborted: bool = False) -> DataFrame:
-    """One row per slice from rows of `BATCH_FIELDS`: slice, source_records, target_records, source_bytes, read_bytes,
-    is_equal, left_out.
-
-    Control batches are counted in bytes only: consumers never see them, and the target has more of them where they fill
-    holes in the source's offsets, or stand for aborted records that it `may_lack_aborted`.
-    """
-    alike = batches.groupBy(
-        _slice().alias("slice"), "base_offset", "offset_end", "is_control", "is_aborted", "record_count", "digest"
-    ).agg(
-        F.sum(_side()).alias("surplus"),
-        F.count_if(_side() > 0).alias("at_source"),
-        F.count_if(_side() < 0).alias("at_target"),
-        F.sum("size_bytes").alias("size_bytes"),
-        F.sum(F.when(_side() > 0, F.col("size_bytes"))).alias("source_bytes"),
-    )
-    has_records = ~F.col("is_control") & (F.col("record_count") > 0)
-    records = F.when(has_records, F.col("record_count")).otherwise(0)
-    # Whatever else the target has there is a row of its own, and that has a surplus.
-    is_left_out = F.lit(may_lack_aborted) & F.col("is_aborted") & (F.col("at_target") == 0)
-    return alike.groupBy("slice").agg(
-        F.sum(F.col("at_source") * records).alias("source_records"),
-        F.sum(F.col("at_target") * records).alias("target_records"),
-        F.coalesce(F.sum("source_bytes"), F.lit(0)).alias("source_bytes"),
-        F.sum("size_bytes").alias("read_bytes"),
-        F.bool_and(~has_records | (F.col("surplus") == 0) | is_left_out).alias("is_equal"),
-        F.sum(F.when(is_left_out, F.col("at_source") * records).otherwise(0)).alias("left_out"),
-    )
-
-
-def differing_blocks(blocks: DataFrame) -> DataFrame:
-    """The blocks of offsets whose records are not known to be equal, from rows of `BLOCK_FIELDS`: slice, block."""
-    alike = blocks.groupBy(_slice().alias("slice"), "block", "digest").agg(F.sum(_side()).alias("surplus"))
-    return alike.where("surplus <> 0").select("slice", "block").distinct()
 
 
 def differences(records: DataFrame, *, ends: TargetEnds | None = None) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.spark.blocks import offsets_of
+from isthmus.spark.tally import batch_totals, unlike_blocks
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.assembly import (
     FINDINGS_MAX,
@@ -93,11 +95,8 @@ def _totals(sides: Sides, slices: Slices) -> dict[int, SliceTotals]:
     if not slices:
         return totals
 
-    def build() -> DataFrame:
-        batches = sides.read("batches", comparison.BATCH_FIELDS, slices.items())
-        return comparison.slice_totals(batches, may_lack_aborted=sides.may_lack_aborted)
-
-    found = {row.slice: SliceTotals(*row[1:]) for row in sides.rows("batches", build)}
+    compare = partial(batch_totals, may_lack_aborted=sides.may_lack_aborted)
+    found = {number: SliceTotals(*one) for number, one in sides.compared("batches", compare, slices.items())}
     # Only its records tell whether something aborted is left out, or not there yet.
     lagging = {n: one._replace(is_equal=False) for n, one in found.items() if one.left_out and slices[n].lags}
     return totals | found | lagging
@@ -113,13 +112,8 @@ def _unlike(sides: Sides, suspects: Slices) -> dict[int, list[ComparedSlice]]:
     if not suspects:
         return {}
 
-    def build() -> DataFrame:
-        return comparison.differing_blocks(sides.read("blocks", comparison.BLOCK_FIELDS, suspects.items()))
-
-    blocks: dict[int, list[int]] = {}
-    for number, block in sorted(tuple(row) for row in sides.rows("blocks of records where batches differ", build)):
-        blocks.setdefault(number, []).append(block)
-    return {n: [suspects[n].within(*span) for span in offsets_of(numbers)] for n, numbers in blocks.items()}
+    told = sides.compared("blocks of records where batches differ", unlike_blocks, suspects.items())
+    return {n: [suspects[n].within(*span) for span in offsets_of(blocks)] for n, blocks in told if blocks}
 
 
 def _compared(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:

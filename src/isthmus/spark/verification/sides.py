@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from isthmus.cluster.slices import SLICE_BYTES
 from isthmus.model.cluster import Cluster
 from isthmus.spark.datasource import NumberedRange, grouped, read_rows
+from isthmus.spark.logs import Logs
+from isthmus.spark.tally import Pair
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.extent import ComparedSlice
 from isthmus.spark.verification.failure import our_errors
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _GROUP_BYTES_MIN: Final = 1 << 20
 _GROUPS_PER_SLOT: Final = 2
 
+PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
 
@@ -62,9 +65,38 @@ class Sides:
 
         :raises ClusterError: A cluster could not be read by a worker.
         """
+        return self._told(what, lambda: build().collect())
+
+    def _told(self, what: str, work: Callable[[], ResultT]) -> ResultT:
         description = f"verify {self.source.alias} to {self.target.alias}: {what}"
         with our_errors():
-            return watched(self._spark, description, self._progress, lambda: build().collect())
+            return watched(self._spark, description, self._progress, work)
+
+    def compared(
+        self,
+        what: str,
+        compare: Callable[[Logs, Pair], ResultT],
+        slices: Iterable[tuple[int, ComparedSlice]],
+    ) -> list[tuple[int, ResultT]]:
+        """What `compare` tells of slices, by their numbers. It runs in Spark's workers and reads both sides there.
+
+        :raises ClusterError: A cluster could not be read by a worker.
+        """
+        clusters = self._clusters
+        sized = [((number, self._pair(part)), 2 * part.size_bytes) for number, part in slices]
+        groups = self._grouped(sized)
+
+        def task(parts: Iterable[list[tuple[int, Pair]]]) -> Iterator[tuple[int, ResultT]]:
+            with Logs(clusters) as logs:
+                for part in parts:
+                    for number, pair in part:
+                        yield number, compare(logs, pair)
+
+        def work() -> list[tuple[int, ResultT]]:
+            # Without DataFrames: planning and compiling queries takes Spark longer than comparing a gigabyte.
+            return self._spark.sparkContext.parallelize(groups, len(groups)).mapPartitions(task).collect()
+
+        return self._told(what, work) if groups else []
 
     def read(self, mode: str, fields: str, parts: Iterable[tuple[int, ComparedSlice]]) -> DataFrame:
         """Rows of the data source in this mode, of both sides' ranges, numbered as `comparison` has it.
@@ -72,24 +104,32 @@ class Sides:
         For `build` alone: it speaks with the JVM, which must not be interrupted. Not by way of the data source, which
         has Spark start two more Python processes for every plan.
         """
-        sized = list(self._ranges(parts))
-        share = sum(size_bytes for _, size_bytes in sized) // (
-            self._spark.sparkContext.defaultParallelism * _GROUPS_PER_SLOT
-        )
-        groups = list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
-        clusters = {self.source.alias: self.source, self.target.alias: self.target}
+        clusters = self._clusters
         names = [field.split()[0] for field in fields.split(",")]
+        groups = self._grouped(list(self._ranges(parts)))
 
-        def read_group(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part in numbers:
                 for number in part.column(0).to_pylist():
                     yield from read_rows(clusters, mode, names, groups[number])
 
-        # A task for each group.
-        tasks = self._spark.range(0, len(groups), 1, max(len(groups), 1))
-        rows = tasks.mapInArrow(read_group, fields)
+        count = max(len(groups), 1)
+        rows = self._spark.range(0, len(groups), 1, count).mapInArrow(task, fields)
         # What is read in so many parts is compared in as many.
-        return comparison.together(rows, max(len(groups), 1))
+        return comparison.together(rows, count)
+
+    @property
+    def _clusters(self) -> dict[str, Cluster]:
+        return {self.source.alias: self.source, self.target.alias: self.target}
+
+    def _grouped(self, sized: list[tuple[PartT, int]]) -> list[list[PartT]]:
+        """What one task each is to read."""
+        slots = self._spark.sparkContext.defaultParallelism * _GROUPS_PER_SLOT
+        share = sum(size_bytes for _, size_bytes in sized) // slots
+        return list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
+
+    def _pair(self, part: ComparedSlice) -> Pair:
+        return Pair(self.source.alias, part.source, self.target.alias, part.target)
 
     def _ranges(self, parts: Iterable[tuple[int, ComparedSlice]]) -> Iterator[tuple[NumberedRange, int]]:
         for number, part in parts:

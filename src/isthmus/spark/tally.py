@@ -1,0 +1,89 @@
+"""What a Spark task tells of a slice of which it has read both sides: batch by batch, then block by block."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from isthmus.cluster.reading import OffsetRange
+from isthmus.spark.blocks import Blocks
+from isthmus.spark.logs import Logs
+from isthmus.wire.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN
+
+_PLACE: Final = struct.Struct(">qqqqhi").pack
+
+
+class Pair(NamedTuple):
+    """The same slice in two logs, each named by the alias of its cluster."""
+
+    source_alias: str
+    source: OffsetRange
+    target_alias: str
+    target: OffsetRange
+
+
+class _Side:
+    """One side of a slice. What is aborted is counted, and told apart, from what is not: `[is_aborted]`."""
+
+    def __init__(self, logs: Logs, alias: str, span: OffsetRange) -> None:
+        self.records = [0, 0]
+        self.size_bytes = 0
+        digests = (sha256(), sha256())
+        if not span.is_empty:
+            for found in logs.read(alias, span):
+                for batch, is_aborted in found:
+                    # A batch over the border of two ranges is counted once, where it ends.
+                    if batch.offset_end > span.offset_end:
+                        continue
+                    self.size_bytes += batch.size_bytes
+                    count = span.records_of(batch)
+                    if batch.is_control or count <= 0:
+                        continue
+                    self.records[is_aborted] += count
+                    digest = digests[is_aborted]
+                    attributes = batch.attributes & (CODEC_MASK | LOG_APPEND_TIME)
+                    times = batch.base_timestamp, batch.max_timestamp
+                    digest.update(_PLACE(batch.base_offset, batch.offset_end, *times, attributes, batch.size_bytes))
+                    digest.update(batch.view[RECORDS_BEGIN:])
+        self.digests = [digest.digest() for digest in digests]
+
+
+def batch_totals(logs: Logs, pair: Pair, *, may_lack_aborted: bool = False) -> tuple[int, int, int, int, bool, int]:
+    """The records at the source and at the target, the bytes at the source and at both, whether all batches that hold
+    records are alike: in their places and in all that a raw copy shares with its source; and how many aborted records
+    are no difference because the target, which `may_lack_aborted`, has none of them.
+
+    Control batches count in bytes only: consumers never see them, and the target has more of them where they fill holes
+    in the source's offsets, or stand for aborted records.
+    """
+    source = _Side(logs, pair.source_alias, pair.source)
+    target = _Side(logs, pair.target_alias, pair.target)
+    left_out = source.records[True] if may_lack_aborted and not target.records[True] else 0
+    return (
+        sum(source.records),
+        sum(target.records),
+        source.size_bytes,
+        source.size_bytes + target.size_bytes,
+        source.digests[False] == target.digests[False]
+        and (left_out > 0 or source.digests[True] == target.digests[True]),
+        left_out,
+    )
+
+
+def unlike_blocks(logs: Logs, pair: Pair) -> list[int]:
+    """The blocks of offsets in which the records are not known to be equal, in their order."""
+    at_source = _blocks(logs, "source", pair.source_alias, pair.source)
+    at_target = _blocks(logs, "target", pair.target_alias, pair.target)
+    return sorted({block for block, _ in (at_source - at_target) + (at_target - at_source)})
+
+
+def _blocks(logs: Logs, side: str, alias: str, span: OffsetRange) -> Counter[tuple[int, bytes]]:
+    told: Counter[tuple[int, bytes]] = Counter()
+    if not span.is_empty:
+        blocks = Blocks(side, span)
+        for found in logs.read(alias, span):
+            told.update(blocks.take(found))
+        told.update(blocks.rest())
+    return told
