@@ -21,7 +21,7 @@ from isthmus.cluster.local import LocalCluster
 
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
-TERM_S: Final = 120.0
+TERM_S: Final = 240.0
 _LOOK_S: Final = 0.05
 
 

@@ -32,7 +32,7 @@ from tests.integration.lane.transactions import TransactionalProducer
 pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
-TERM_S: Final = 30.0
+TERM_S: Final = 60.0
 RIGHTS: Final = {"source": AclOperation.READ, "target": AclOperation.WRITE}
 
 

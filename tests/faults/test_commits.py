@@ -21,7 +21,7 @@ pytestmark = pytest.mark.faults
 
 BROKERS: Final = 3
 GROUPS: Final = 8
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 
 
 def test_a_part_of_the_log_without_a_leader(topic: Callable[[str], str]) -> None:

@@ -31,7 +31,7 @@ TopicNamer = Callable[[str], str]
 SEEDS: Final = (1, 2)
 ENDED_WITHIN_S: Final = 30.0
 """A second or two on a machine with nothing else to do."""
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.faults
 TopicNamer = Callable[[str], str]
 LEADER: Final = 1
 FOLLOWER: Final = 2
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 
 
 @pytest.mark.parametrize("age_ms", [0, 3 * DAY_MS], ids=["fresh", "old"])

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.faults
 
 GROUPS: Final = 12
 RECORDS: Final = 400
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 
 
 @pytest.mark.parametrize("side", ["target", "source"])

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.faults
 
 TopicNamer = Callable[[str], str]
 VICTIM: Final = 2
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 LISTED: Final = re.compile(r"Topic: (\S+)\s+Partition: (\d+)")
 
 

@@ -24,7 +24,7 @@ from isthmus.model.link import Link
 from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.wire.client import Client
 
-TERM_S: Final = 60.0
+TERM_S: Final = 120.0
 
 
 def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:
