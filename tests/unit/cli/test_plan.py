@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.plan import show_plan
 from isthmus.control.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.lane.preflight import PartitionDecision
+from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.lane import LaneState, Problem
+from isthmus.model.transactions import AbortedPolicy
 
 FOREIGN = Problem("somebody wrote", "look who")
 
@@ -41,6 +45,16 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
     assert "copy identity 4 2 of 4 partitions 0 0 partition 1: somebody wrote; and 1 more" in out
     assert "Refused: l/orders: partition 1: somebody wrote look who" in err
     assert "Refused: l/orders: partition 3: another one" in err
+
+
+def test_what_becomes_of_aborted_records_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """A word in the rows of the link, and one line on stderr with what would change it."""
+    abilities = Abilities(writes_markers=True, verifies=True, tells=True)
+    link = replace(link_of(decision(0)), aborted=treatment(AbortedPolicy.AUTO, abilities, "west"))
+    out, err = shown(capsys, link)
+    assert "copy identity omit 1" in out
+    assert "l: aborted records are left out: west does not take them exactly once, as its brokers verify" in err
+    assert "transaction.partition.verification.enable=false" in err
 
 
 def test_nothing_refused_takes_no_column(capsys: pytest.CaptureFixture[str]) -> None:
