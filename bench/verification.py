@@ -3,8 +3,9 @@
     python -m bench.verification [--records N] [--repeat N]
 
 Two single-broker clusters hold the same records of 256 bytes: in 16 KiB batches at the source, and at the target in the
-same batches, in joined ones, or compressed. Every figure is of a whole command in a process of its own, Spark's start
-included, but for what is said to be of comparing.
+same batches, in joined ones, or compressed. Seconds are those of a whole command in a process of its own, Spark's start
+included. What comparing takes of a processor is told by doing what Spark's workers do, in this process: batch by batch,
+then block by block; brokers are left out of it, and whatever else the machine has to do hardly counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -31,7 +33,11 @@ from bench.payload import Shape, templates
 from bench.pouring import Pour, pour
 from bench.processes import cpu_s
 from bench.rig import Rig, Side
+from isthmus.cluster.reading import OffsetRange
+from isthmus.errors import InvariantError
 from isthmus.lane.rebatch import encode, join, records_of
+from isthmus.spark.logs import Logs
+from isthmus.spark.tally import Pair, batch_totals, unlike_blocks
 from isthmus.wire.batch import Batch
 
 BATCH_RECORDS: Final = 61
@@ -40,6 +46,7 @@ JOINED: Final = 32
 PARTITIONS: Final = 4
 SMALL: Final = 3_500
 _LZ4: Final = 3
+_RATES: Final = ("batches: MB per CPU s", "blocks: MB per CPU s")
 _MB: Final = 1e6
 _LOOK_S: Final = 0.05
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -59,7 +66,7 @@ def main() -> int:
         "compressed": [encode(records_of(batch), _LZ4) for batch in plain],
     }
     table = Table(title=f"isthmus verify (medians of {given.repeat})", box=box.SIMPLE_HEAD, title_justify="left")
-    for title in ("at the target", "records", "MB", "compared in s", "MB/s", "MB per CPU s", "command s", "load"):
+    for title in ("at the target", "records", "MB", *_RATES, "compared in s", "command s", "CPU s", "load"):
         table.add_column(title, justify="left" if title == "at the target" else "right")
     with Rig.up() as rig, tempfile.TemporaryDirectory(prefix="isthmus-bench-") as folder:
         for kind, batches in [("alike, few", plain), *kinds.items()]:
@@ -69,14 +76,14 @@ def main() -> int:
             records = -(-count // PARTITIONS // (BATCH_RECORDS * JOINED)) * BATCH_RECORDS * JOINED
             for side, ready in ((rig.source, plain), (rig.target, batches)):
                 _fill(side, topic, ready, records // ready[0].record_count)
-            runs = [_verified(rig, topic, Path(folder)) for _ in range(given.repeat)]
+            runs = [_verified(rig, topic, Path(folder)) | _rates(rig, topic) for _ in range(given.repeat)]
             if not all(run["equal"] for run in runs):
                 print(f"bench: {kind}: the records differ", file=sys.stderr)  # noqa: T201
                 return 1
             table.add_row(kind, *_cells(runs))
             for side in (rig.source, rig.target):
                 side.drop([topic])
-    Console().print(table)
+    Console(width=120).print(table)
     return 0
 
 
@@ -117,6 +124,23 @@ def _verified(rig: Rig, topic: str, folder: Path) -> dict[str, Any]:
     return {**verdict, "command_s": command_s, "cpu_s": used.cpu_s, "load": os.getloadavg()[0]}
 
 
+def _rates(rig: Rig, topic: str) -> dict[str, float]:
+    """How many MB of both logs a second of processor time compares."""
+    clusters = {name: replace(side.cluster(), alias=name) for name, side in _sides(rig).items()}
+    pairs = [
+        Pair("source", OffsetRange(topic, partition, 0, end), "target", OffsetRange(topic, partition, 0, end))
+        for partition, end in enumerate(rig.source.ends(topic, PARTITIONS))
+    ]
+    with Logs(clusters) as logs:
+        began_s = time.process_time()
+        size_bytes = sum(batch_totals(logs, pair)[3] for pair in pairs)
+        batches_s = time.process_time() - began_s
+        if any(unlike_blocks(logs, pair) for pair in pairs):
+            raise InvariantError("records that verify found equal are in unlike blocks")
+        blocks_s = time.process_time() - began_s - batches_s
+    return dict(zip(_RATES, (size_bytes / _MB / batches_s, size_bytes / _MB / blocks_s), strict=True))
+
+
 class _Used(threading.Thread):
     """The processor time of a command's whole tree, looked at until it ends."""
 
@@ -138,15 +162,11 @@ def _sides(rig: Rig) -> dict[str, Side]:
 
 def _cells(runs: Sequence[dict[str, Any]]) -> list[str]:
     size_mb = runs[0]["read_bytes"] / _MB
-    elapsed_s = median(run["elapsed_s"] for run in runs)
-    cpu = median(run["cpu_s"] for run in runs)
     return [
         f"{runs[0]['records']:,}",
         f"{size_mb:,.0f}",
-        f"{elapsed_s:.1f}",
-        f"{size_mb / elapsed_s:,.0f}",
-        f"{size_mb / cpu:,.0f}",
-        f"{median(run['command_s'] for run in runs):.1f}",
+        *(f"{median(run[rate] for run in runs):,.0f}" for rate in _RATES),
+        *(f"{median(run[figure] for run in runs):.1f}" for figure in ("elapsed_s", "command_s", "cpu_s")),
         f"{min(run['load'] for run in runs):.0f} to {max(run['load'] for run in runs):.0f}",
     ]
 

@@ -158,7 +158,7 @@ def _records(batch: Batch) -> bytes:
 def _follow(data: bytes, begin: int, end: int, starts: list[int]) -> int:
     """Note where records begin, and count them.
 
-    Each says only how long it is, so this is a loop, and the only one: a tenth of a microsecond for each.
+    Each says only how long it is, so this is a loop, and the only one: 0.14 microseconds for each.
     """
     before = len(starts)
     note = starts.append
