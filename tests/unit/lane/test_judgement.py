@@ -19,13 +19,14 @@ from isthmus.lane.judgement import (
     is_copy,
     outlook_of,
     state_of,
+    unanswered,
     undecodable,
     weigh,
 )
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Problem
 from isthmus.model.transactions import lone_producer_id
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
@@ -215,6 +216,30 @@ def test_outlook_of_a_doubted_end() -> None:
     """What the end of the log amounts to goes before its offsets."""
     judged = undecodable(ValueError("wrong"))
     assert outlook_of(sight(15, end=10), judged, continues_after_gap=True).state is LaneState.BLOCKED
+
+
+def test_what_cannot_be_told_is_told_as_it_is() -> None:
+    """The lane waits with the reason that was given, and with what to do."""
+    for error, state in (
+        (Unreachable("away", hint="wait"), LaneState.TARGET_UNAVAILABLE),
+        (NotAuthorized("no READ", hint="grant it"), LaneState.NOT_AUTHORIZED),
+    ):
+        assert unanswered(error, LaneState.TARGET_UNAVAILABLE) == Judgement(
+            state=state, problem=Problem(str(error), error.hint)
+        )
+    broken = undecodable(ValueError("its length is wrong"))
+    assert (broken.state, broken.ending) == (LaneState.BLOCKED, frozenset())
+    assert broken.problem is not None
+    assert "its length is wrong" in broken.problem.message
+    assert "Check the disks" in broken.problem.hint
+
+
+def test_an_outlook_tells_why() -> None:
+    """What was judged is passed on with its reason."""
+    problem = Problem("a", "b")
+    judged = Judgement(state=LaneState.BLOCKED, problem=problem)
+    found = outlook_of(sight(15), judged, continues_after_gap=False)
+    assert (found.state, found.problem) == (LaneState.BLOCKED, problem)
 
 
 def test_missing_rights_are_no_outage() -> None:

@@ -41,6 +41,13 @@ def test_either_may_say_that_a_lease_has_ended() -> None:
     assert not has_ended(lease(ended_through=3), {})
     assert has_ended(lease(ended_through=3), known(task(ended_through=4)))
     assert not has_ended(lease(ended_through=3), known(task(ended_through=4, controller=8)))
+    assert not has_ended(lease(ended_through=0, generation=1), {})
+
+
+def test_a_link_may_have_any_name() -> None:
+    """Also that of a kind of document."""
+    said = replace(task(ended_through=4), link="lease")
+    assert has_ended(lease(ended_through=3, link="lease"), known(said))
 
 
 def test_the_last_to_end_says_how() -> None:

@@ -204,6 +204,8 @@ def test_a_document_says_what_a_slot_shall_run() -> None:
     assert (document.revision, document.revoked_through, document.ended_through) == (3, 1, 0)
     assert (document.is_clean, document.lanes) == (False, (lane(0), lane(9)))
     assert group.document().lanes == (lane(0),)
+    group.held.pop(1)
+    assert group.document().ended_through == 1
 
 
 def test_changes_are_told() -> None:
