@@ -157,6 +157,24 @@ def test_a_target_that_is_ahead_is_found() -> None:
     assert broken(replace(short, suffered=frozenset({"source truncated"}), issued=issued)) == set()
 
 
+def test_what_stands_behind_a_strangers_record_is_its_fault() -> None:
+    """Records that were on their way when somebody else wrote come behind that; those before are where they belong."""
+    here = [record(offset) for offset in range(150)]
+    there = [
+        *here[:100],
+        record(100)._replace(id=None),
+        *(each._replace(offset=each.offset + 1) for each in here[100:110]),
+    ]
+    written = replace(lane(there, source=here), target=log(there, high=111), source=log(here, high=150))
+    assert "I9" in broken(written)
+    assert broken(replace(written, suffered=frozenset({"foreign write"}))) & {"I2", "I9"} == set()
+    early = [
+        each._replace(offset=each.offset + 1) if each.offset == 50 else each for each in there if each.offset != 51
+    ]
+    earlier = replace(written, target=log(early, high=111), suffered=frozenset({"foreign write"}))
+    assert "I9" in broken(earlier)
+
+
 def test_the_judge_shares_no_code_with_the_product() -> None:
     """Nothing of the judge imports Isthmus, nor what is built on it."""
     for file in JUDGE.glob("*.py"):
