@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import soak.faults  # noqa: F401  # enters all faults into the catalogue
 from soak.conditions import Conditions
 from soak.faults.catalogue import FAULTS
@@ -14,6 +16,7 @@ SEED = 185
 MINUTES = 2.0
 
 
+@pytest.mark.timeout(1800)
 def test_nothing_is_violated_while_faults_of_a_seed_are_done(tmp_path: Path) -> None:
     """Two minutes of what follows from a seed break no invariant; the history is kept where one does."""
     schedule = drawn(SEED, MINUTES, [fault for fault in FAULTS.values() if "isthmus" in fault.mirrors])
