@@ -268,6 +268,7 @@ def test_a_lease_is_admitted_as_it_was_started() -> None:
     """What its controller knew when it was started counts: no word is needed of those that were over by then."""
     lease = tenure(generation=3, ended_through=2, is_clean=False)
     assert (lease.ended_through, lease.is_clean, lease.write_until) == (2, False, -1.0)
+    assert lease.marks == lease.spec.marks == ()
     assert lease.ending(BEGUN) is None
     lease.announced(100)
     assert not may_write(lease)

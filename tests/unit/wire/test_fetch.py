@@ -15,6 +15,7 @@ from isthmus.errors import UnsupportedByBroker
 from isthmus.wire import codes
 from isthmus.wire.fetch import SESSION_LOST, Fetched, FetchSession, Want
 from isthmus.wire.frames import pick_version
+from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 
 KEYS: Final = [(topic, partition) for topic in ("a", "b") for partition in range(3)]
@@ -194,10 +195,24 @@ def test_divergence_is_told() -> None:
     request_of(session)
     for diverging, wanted in (
         (SimpleNamespace(epoch=3, end_offset=8), 8),
+        (SimpleNamespace(epoch=0, end_offset=8), 8),
         (SimpleNamespace(epoch=-1, end_offset=-1), -1),
     ):
         (found,) = session.partitions(answer(13, [partition(0, diverging_epoch=diverging)]))
         assert found.diverged_at == wanted
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_leader_that_sends_its_readers_elsewhere(version: int) -> None:
+    """Where it wants them to read is told (KIP-392), and that it gives no records, whichever way it names topics."""
+    session = FetchSession()
+    session.want(("a", 0), want(("a", 0), 10))
+    request_of(session)
+    for replica, wanted in ((7, 7), (0, 0), (-1, -1), (None, -1)):
+        told = answer(version, [partition(0, preferred_read_replica=replica, records=None)])
+        told.responses[0].topic, told.responses[0].topic_id = ("a", NO_TOPIC_ID) if version == 12 else ("", IDS["a"])
+        (found,) = session.partitions(told)
+        assert (found.preferred, found.records) == (wanted, b"")
 
 
 def test_a_request_says_all_that_a_broker_has_to_know() -> None:
