@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo bench soak docs requirements clean java
+.PHONY: default help env fmt check unit integration faults test demo bench soak mutants docs requirements clean java
 
 default: env help
 
@@ -83,6 +83,12 @@ MINUTES ?= 4
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES)
 
+MUTANTS ?=
+
+mutants: env ## change lines of the pure modules one by one: which does no unit test notice? MUTANTS='*tenure*' for some
+	@$(BIN)/mutmut run $(MUTANTS)
+	@$(BIN)/mutmut results
+
 docs: env ## write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py
 
@@ -92,5 +98,5 @@ requirements: ## pin the dependencies anew (needs uv)
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
 
 clean: ## remove the environment and every cache in the checkout
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
