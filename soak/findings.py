@@ -37,7 +37,7 @@ def tracebacks(folder: Path, history: History) -> None:
     for file in sorted(folder.glob("*.log")):
         _, found, rest = file.read_text(errors="replace").partition("Traceback (most recent call last)")
         if found:
-            lines = [line for line in rest.splitlines() if line and not line.startswith(" ")]
+            lines = [line for line in rest.splitlines()[1:] if line and not line.startswith(" ")]
             history.tell("traceback", file=file.name, said=lines[0][:200] if lines else "")
 
 

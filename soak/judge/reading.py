@@ -70,9 +70,11 @@ class Ruler:
         found: dict[PartitionKey, int] = {}
         for partition, answer in asked.items():
             try:
-                found[where[partition]] = answer.result(term_s).offset
+                offset = answer.result(term_s).offset
             except (KafkaException, TimeoutError):  # it has no leader now, or does not answer
                 continue
+            if offset >= 0:  # below 0 librdkafka has heard of none, and calls that no error
+                found[where[partition]] = offset
         return found
 
 

@@ -161,11 +161,13 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
     spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     if SparkContext._gateway is not None:
         # A JVM that is there already is used again.
-        SparkContext(conf=spark_conf)
-        return
-    with relayed() if log is None else log.open("ab") as output:
-        gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})
-        SparkContext(conf=spark_conf, gateway=gateway)
+        context: Any = SparkContext(conf=spark_conf)
+    else:
+        with relayed() if log is None else log.open("ab") as output:
+            gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})
+            context = SparkContext(conf=spark_conf, gateway=gateway)
+    # It hears of a JVM that died before anybody else, and would print a traceback; whoever waits for a job says it.
+    context._accumulatorServer.handle_error = lambda *_: None
 
 
 def _restore(handler: Callable[[int, FrameType | None], Any] | int | None) -> None:

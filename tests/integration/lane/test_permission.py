@@ -13,6 +13,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.lane.engine import Engine
+from isthmus.lane.markers import AT_ONCE
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneKey
 from isthmus.wire.connection import Connection
@@ -140,7 +141,7 @@ def test_a_pause_stops_filling_and_a_lane_that_is_back_waits(
                 stopped_at = former.writer.position
                 engine.add(lanes)
                 await running.until(is_idle(former), look_s=0)
-                assert former.writer.position <= stopped_at + 1_000
+                assert former.writer.position <= stopped_at + AT_ONCE
             await running.until(caught_up)
 
     asyncio.run(scenario())
