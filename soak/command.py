@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import soak.faults  # noqa: F401  # enters all faults into the catalogue
 from isthmus.errors import IsthmusError
 from soak import results
 from soak.conditions import Conditions
-from soak.faults.catalogue import FAULTS, MIRRORS, Fault
+from soak.faults import FAULTS
+from soak.faults.catalogue import MIRRORS, Fault
 from soak.report import print_outcome, print_rows, print_shortest
 from soak.schedule import Schedule, drawn, read_schedule
 from soak.session import Outcome, Run, perform

@@ -13,8 +13,10 @@ from soak.faults import (
     strangers,
     transactions,
 )
+from soak.faults.catalogue import FAULTS
 
 __all__ = [
+    "FAULTS",
     "addresses",
     "brokers",
     "elections",

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import soak.faults  # noqa: F401  # enters all faults into the catalogue
 from soak.conditions import Conditions
-from soak.faults.catalogue import FAULTS
+from soak.faults import FAULTS
 from soak.schedule import drawn
 from soak.session import Run, perform
 

@@ -34,12 +34,28 @@ def log(records: list[Seen], *, aborted: frozenset[int] = frozenset(), high: int
     return Log(start=0, stable=high, high=high, records=tuple(records), visible=visible)
 
 
-def lane(target: list[Seen], *, source: list[Seen] | None = None, **changed: object) -> Lane:
+def lane(
+    target: list[Seen],
+    *,
+    source: list[Seen] | None = None,
+    keeps_offsets: bool = True,
+    may_lack_aborted: bool = False,
+    is_compacted: bool = False,
+    gaps: tuple[tuple[int, int], ...] = (),
+) -> Lane:
     """A partition whose source holds every record, every tenth of them aborted."""
     aborted = frozenset(range(0, RECORDS, 10))
     here = [record(offset) for offset in range(RECORDS)] if source is None else source
-    found = Lane(topic="t", partition=0, source=log(here, aborted=aborted), target=log(target, aborted=aborted))
-    return replace(found, **changed)  # type: ignore[arg-type]
+    return Lane(
+        topic="t",
+        partition=0,
+        source=log(here, aborted=aborted),
+        target=log(target, aborted=aborted),
+        keeps_offsets=keeps_offsets,
+        may_lack_aborted=may_lack_aborted,
+        is_compacted=is_compacted,
+        gaps=gaps,
+    )
 
 
 def broken(case: Lane) -> set[str]:

@@ -7,8 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-import soak.faults  # noqa: F401  # enters all faults into the catalogue
-from soak.faults.catalogue import FAULTS
+from soak.faults import FAULTS
 from soak.schedule import Schedule, drawn, schedule_of
 from soak.shrinking import shortest
 
