@@ -293,23 +293,24 @@ class TargetAppender:
         # Where there is enough for two fat requests, every connection gets its share.
         bytes_max = min(REQUEST_BYTES, max(self._ready_bytes // CONNECTIONS, FAT_REQUEST_BYTES))
         lanes = len(self._ready) + len(parcels)
+        worth = worth_bytes(self._far_s)
         while self._ready and size < bytes_max:
             run = self._ready.popleft()
             run.is_queued = False
             if run.is_over or run.is_busy or not run.is_placed or not run.pending or run.writer.in_flight:
                 continue
-            parcel = self._head(run, lanes)
+            parcel = self._head(run, lanes, worth)
             if parcel is not None:
                 parcels.append(parcel)
                 size += parcel.batch.size_bytes
         return parcels
 
-    def _head(self, run: LaneRun, lanes: int) -> Parcel | None:
+    def _head(self, run: LaneRun, lanes: int, worth: int) -> Parcel | None:
         """What a lane sends next; None if it needs care and was handed over."""
         first = run.pending[0]
         if first.is_plain and first.batch.base_offset == run.writer.position:
             try:
-                return head(run, self._engine.producer, lanes=lanes, worth_bytes=worth_bytes(self._far_s))
+                return head(run, self._engine.producer, lanes=lanes, worth_bytes=worth)
             except ValueError:
                 # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
                 run.pending[0] = first._replace(is_plain=False)

@@ -62,7 +62,8 @@ class RoundTrip:
 class Distances:
     """The round trips to the brokers that lead what is known to `routes`, and `with_replicas` to their followers.
 
-    A coroutine of its own: `run()`. A broker is asked until it is known to be near, now and then if it is far.
+    A coroutine of its own: `run()`. A broker is asked until it is known to be near, now and then if it is far,
+    and no longer once it leads nothing.
     """
 
     def __init__(self, routes: Routes, *, with_replicas: bool) -> None:
@@ -96,6 +97,9 @@ class Distances:
 
     async def _measure(self, node_id: int, trip: RoundTrip) -> None:
         while not trip.is_near:
+            if node_id not in self._nodes():
+                del self._trips[node_id]
+                return
             pause_s = _ASK_SELDOM_S
             try:
                 connection = await self._routes.client.connection(node_id)
