@@ -11,24 +11,23 @@ may be written in more bytes than they need. Whoever finds them different has to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch
-from isthmus.wire.batch import HEADER_BYTES, Batch
+from isthmus.wire.batch import Batch
+from isthmus.wire.records import payload
 
 BLOCK_OFFSETS: Final = 4096
 DIGEST_BYTES: Final = 16
 _MAGIC: Final = 2
 _VARINT_BITS: Final = 64
 
-_DECOMPRESS: Final[tuple[Callable[[bytes], Any], ...]] = (bytes, gzip_decode, snappy_decode, lz4_decode, zstd_decode)
 _Longs = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 
@@ -115,13 +114,13 @@ def columns_of(found: Sequence[StoredBatch], span: OffsetRange) -> Columns:
     :raises ValueError: They are no whole records of magic 2.
     :raises IndexError: As before.
     """
-    payloads = [_records(item.batch) for item in found]
-    data = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    parts = [_payload(item.batch) for item in found]
+    data = parts[0] if len(parts) == 1 else b"".join(parts)
     starts: list[int] = []
     counts: list[int] = []
     end = 0
-    for payload, (batch, _) in zip(payloads, found, strict=True):
-        begin, end = end, end + len(payload)
+    for part, (batch, _) in zip(parts, found, strict=True):
+        begin, end = end, end + len(part)
         counts.append(_follow(data, begin, end, starts))
         if counts[-1] != batch.record_count:
             raise ValueError(f"{batch.record_count} records are {counts[-1]}")
@@ -149,10 +148,10 @@ def columns_of(found: Sequence[StoredBatch], span: OffsetRange) -> Columns:
     )
 
 
-def _records(batch: Batch) -> bytes:
+def _payload(batch: Batch) -> bytes:
     if batch.magic != _MAGIC:
         raise ValueError(f"a message set of magic {batch.magic}")
-    return bytes(_DECOMPRESS[batch.codec](bytes(batch.view[HEADER_BYTES:])))
+    return payload(batch)
 
 
 def _follow(data: bytes, begin: int, end: int, starts: list[int]) -> int:

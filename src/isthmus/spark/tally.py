@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from isthmus.cluster.reading import OffsetRange
 from isthmus.spark.blocks import Blocks
 from isthmus.spark.logs import Logs
-from isthmus.wire.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN
+from isthmus.spark.rows import digest_batch
 
-_PLACE: Final = struct.Struct(">qqqqhi").pack
+_PLACE: Final = struct.Struct(">qqi").pack
 
 
 class Pair(NamedTuple):
@@ -43,10 +43,8 @@ class _Side:
                         continue
                     self.records[is_aborted] += count
                     digest = digests[is_aborted]
-                    attributes = batch.attributes & (CODEC_MASK | LOG_APPEND_TIME)
-                    times = batch.base_timestamp, batch.max_timestamp
-                    digest.update(_PLACE(batch.base_offset, batch.offset_end, *times, attributes, batch.size_bytes))
-                    digest.update(batch.view[RECORDS_BEGIN:])
+                    digest.update(_PLACE(batch.base_offset, batch.offset_end, batch.size_bytes))
+                    digest_batch(digest, batch)
         self.digests = [digest.digest() for digest in digests]
 
 
