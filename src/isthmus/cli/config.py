@@ -121,11 +121,12 @@ def _plain(value: object) -> object:
 
 def _fields(value: DataclassInstance) -> dict[str, object]:
     shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Security) and not value.protocol.endswith("SSL"):
-        # The defaults of TLS would contradict a protocol without TLS.
-        del shown["tls"]
-    # Where texts come from is no key of the file.
-    shown.pop("origins", None)
+    if isinstance(value, Security):
+        # Where texts come from is no key of the file.
+        del shown["origins"]
+        if not value.protocol.endswith("SSL"):
+            # The defaults of TLS would contradict a protocol without TLS.
+            del shown["tls"]
     return shown
 
 

@@ -258,11 +258,13 @@ async def _status(links: tuple[Link, ...]) -> tuple[LinkProgress, ...]:
 
 async def _in_force(links: tuple[Link, ...]) -> dict[str, AbortedPolicy]:
     """What becomes of aborted records, by link."""
-    found = {}
-    for link in links:
+
+    async def one(link: Link) -> AbortedPolicy:
         async with Client(link.target) as target:
-            found[link.name] = (await treated(link, target)).policy
-    return found
+            return (await treated(link, target)).policy
+
+    policies = await asyncio.gather(*map(one, links))
+    return {link.name: policy for link, policy in zip(links, policies, strict=True)}
 
 
 async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, list[str]]:
