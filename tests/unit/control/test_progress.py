@@ -60,13 +60,19 @@ def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
     key, searching = LaneKey("orders", 0), report(0, LaneState.STARTING, -1)
     topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=1, partitions=(decision(0),))
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
-    for last, lag in ((Place(40, 100), 60), (Place(40, 130), 90), (Place(-1, -1), 100)):
+    searching = replace(searching, source_end=-1)
+    arrived = report(0, LaneState.ACTIVE, 70)
+    over = replace(searching, state=LaneState.DIVERGED)
+    for told, last, lag in (
+        (searching, Place(40, 100), 60),
+        (searching, Place(40, 130), 90),
+        (searching, Place(-1, -1), 100),
+        (arrived, Place(40, 130), 30),
+        # What it had copied is no copy of this source.
+        (over, Place(40, 130), 100),
+    ):
         view = LanesView(
-            controller=ControllerState.ALIVE,
-            reports={key: replace(searching, source_end=-1)},
-            counts=COUNTS,
-            ages_s={},
-            places={key: last},
+            controller=ControllerState.ALIVE, reports={key: told}, counts=COUNTS, ages_s={}, places={key: last}
         )
         assert topics_of(plan, view)[0].lag_records == lag
 

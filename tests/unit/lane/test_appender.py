@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.lane.appender import TargetAppender
 from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Verdict
+from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
@@ -29,19 +33,37 @@ def ready() -> LaneRun:
     return run
 
 
-def appended(run: LaneRun, engine: Part, led: Led, answer: Callable[[asyncio.Future[Answers]], None]) -> None:
-    """Offer a lane to an appender; `answer` is called for every request that leaves."""
+class Offering(Part):
+    """An engine that has lanes go on when they were answered."""
+
+    appender: TargetAppender
+
+    def appended(self, told: list[Any], now_ms: float) -> None:
+        for parcel, _, _ in told:
+            self.advanced(parcel.run, parcel.pieces, parcel.batch.record_count)
+            self.appender.offer(parcel.run)
+
+
+def appended(
+    run: LaneRun, engine: Part, led: Led, answer: Callable[[asyncio.Future[Answers]], None], *, posted: int = 0
+) -> None:
+    """Offer a lane to an appender, until so many requests were posted and no more follow; `answer` is called for every
+    one that leaves.
+    """
 
     async def dial(_: int) -> Connection:
         return led.connection
 
     async def scenario() -> None:
         appender = TargetAppender(1, engine, dial)
+        if isinstance(engine, Offering):
+            engine.appender = appender
         appender.offer(run)
         running = asyncio.create_task(appender.run())
-        answered = 0
-        for _ in range(STEPS):
+        answered = quiet = 0
+        while quiet < STEPS:
             await asyncio.sleep(0)
+            quiet += len(led.posted) >= posted
             for future in led.posted[answered:]:
                 answer(future)
                 answered += 1
@@ -95,3 +117,21 @@ def test_a_lane_that_is_not_plain_is_handed_over() -> None:
     run.pending[0] = run.pending[0]._replace(is_plain=False)
     appended(run, engine, led, lambda _: None)
     assert (engine.handed_over, led.posted) == ([run], [])
+
+
+@pytest.mark.parametrize(("throttle_ms", "posted"), [(0, 3), (1, 2)])
+def test_nothing_waits_at_a_broker_that_throttles(throttle_ms: int, posted: int) -> None:
+    """It would be appended when the broker reads on, although we gave it up long ago: one request after the other."""
+    now = PLAIN._replace(timestamp=int(time.time() * 1000))
+    run = lane_of(*(one(stored(offset, [now] * 40)) for offset in (0, 40, 80)), position=0)
+    run.writer = Writer(abandoned=False, expiration_ms=86_400_000)
+    run.writer.position = 0
+    run.is_placed = True
+    led = Led()
+
+    def first_only(future: asyncio.Future[Answers]) -> None:
+        if led.posted[0] is future:
+            future.set_result(Answers({run.answer_keys[0]: Appended(codes.NONE, 0, None)}, throttle_ms))
+
+    appended(run, Offering(), led, first_only, posted=posted)
+    assert len(led.posted) == posted

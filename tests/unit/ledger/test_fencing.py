@@ -39,6 +39,20 @@ def test_who_takes_over_fences_whoever_was_there() -> None:
     asking([initialised()], take_over)
 
 
+def test_a_controller_is_later_than_any_that_the_ledger_tells_of() -> None:
+    """Whatever producer id another coordinator gave that one; who is later already stays what it is."""
+
+    async def outrank(client: Answering) -> None:
+        writer = FencedWriter(client, "l")
+        own = await writer.take_over()
+        for latest, generation in ((own - 1, own), (own, own + 1), (own + 5, own + 6)):
+            writer.generation = own
+            writer.outrank(latest)
+            assert writer.generation == generation
+
+    asking([initialised()], outrank)
+
+
 def test_who_was_fenced_does_not_begin_again() -> None:
     """After a failure it asks as who it was: brokers refuse that once there is another."""
 
