@@ -24,8 +24,8 @@ from isthmus.cli.verify import Watcher
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
-from isthmus.control.progress import LinkProgress
 from isthmus.errors import HostError
+from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted
 from isthmus.spark.verification import Verdict
 

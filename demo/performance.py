@@ -10,7 +10,7 @@ from typing import Final
 from demo.live import Traffic
 from demo.topics import LIVE, TOPICS
 from isthmus.cluster.local import LocalBroker
-from isthmus.control.progress import LinkProgress, TopicProgress
+from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.wording import counted
 
 STEADY_S: Final = 6.0

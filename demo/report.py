@@ -9,7 +9,7 @@ from typing import Final
 from demo.topics import LATEST, LIVE, TOPICS
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, render
-from isthmus.control.progress import LinkProgress
+from isthmus.model.progress import LinkProgress
 from isthmus.spark.verification import Kind, TopicVerdict, Verdict
 
 _MIB: Final = 1 << 20

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from isthmus.control.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
     from isthmus.control.outcome import RunOutcome
     from isthmus.control.plan import Plan
-    from isthmus.control.progress import LinkProgress
     from isthmus.errors import IsthmusError
+    from isthmus.model.progress import LinkProgress
 
 __version__ = "0.1.0"
 __all__ = ["Fabric", "IsthmusError", "LinkProgress", "Plan", "RunOutcome", "__version__", "open", "spark"]

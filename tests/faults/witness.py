@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.problem import Problem
 from tests.integration.lane.mirror import Reports, Running
 
 

@@ -17,7 +17,7 @@ from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.model.carrying import Standing
 from isthmus.model.elapsed import ago
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 from isthmus.model.state import AGED_S
 from isthmus.model.wording import counted
 

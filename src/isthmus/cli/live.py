@@ -13,9 +13,10 @@ from rich.text import Text
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.grid import Grid
 from isthmus.cli.output import Row, console, printable
-from isthmus.control.progress import LinkProgress, TopicProgress
 from isthmus.model.elapsed import ago
-from isthmus.model.lane import LaneState, Problem
+from isthmus.model.lane import LaneState
+from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import AGED_S, LinkState
 from isthmus.model.wording import counted
 

@@ -16,10 +16,10 @@ from isthmus.cli.grid import Grid
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
-from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.control.status import StatusReader
 from isthmus.errors import ConfigError
 from isthmus.model.elapsed import ago
+from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
 from isthmus.model.state import AGED_S, ControllerState, LinkState
 
 WATCH_S: Final = 2.0

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
 
-from isthmus.cluster.configs import Configs, entries_of
+from isthmus.cluster.configs import entries_of
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.rights import Right, on_topic
+from isthmus.model.topic import Configs
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 

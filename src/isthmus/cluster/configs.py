@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -13,6 +11,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigs
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.rights import on_cluster, on_topic
+from isthmus.model.topic import ConfigEntry, Configs, ConfigSource
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -21,37 +20,6 @@ _BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
 _TOPICS_PER_REQUEST: Final = 200
-
-
-class ConfigSource(enum.IntEnum):
-    """Where a value comes from, by Kafka's own numbers (KIP-226)."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One effective value. It is `None` where the broker keeps it to itself."""
-
-    value: str | None
-    source: ConfigSource = ConfigSource.DEFAULT
-    is_sensitive: bool = False
-    is_read_only: bool = False
-
-
-Configs = Mapping[str, ConfigEntry]
 
 
 def entries_of(configs: Sequence[Any] | None) -> dict[str, ConfigEntry]:

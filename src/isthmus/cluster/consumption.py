@@ -9,10 +9,11 @@ from typing import Final
 
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups, list_groups, listed
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.model.consumption import GroupReport, GroupsReport, Position
 from isthmus.model.group import GroupDescription, GroupState
+from isthmus.model.log import LogRange
 from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey

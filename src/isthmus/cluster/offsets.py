@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -28,15 +28,6 @@ from isthmus.wire.offsets import (
 _RETRY_S: Final = 0.2
 _PASSING: Final = codes.LEADER_MOVED | {codes.REQUEST_TIMED_OUT}
 _NO_ANSWER: Final = Offset(codes.UNKNOWN_TOPIC_OR_PARTITION, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """A log's offsets `[start, end)`; what is before `stable_end` is in no open transaction."""
-
-    start: int
-    stable_end: int
-    end: int
 
 
 async def log_ranges(

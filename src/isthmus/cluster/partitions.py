@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from isthmus.cluster.configs import Configs, describe_topic_configs
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.configs import describe_topic_configs
+from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import ClusterError
+from isthmus.model.log import LogRange
 from isthmus.model.partitions import NO_LEADER, PartitionState
+from isthmus.model.topic import Configs
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 from isthmus.wire.offsets import PartitionKey

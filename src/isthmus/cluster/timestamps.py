@@ -8,9 +8,10 @@ from typing import Final
 
 from aiokafka.record.memory_records import MemoryRecords
 
-from isthmus.cluster.offsets import LogRange, leaders_of
+from isthmus.cluster.offsets import leaders_of
 from isthmus.cluster.reading import LogReader, OffsetRange, unreadable
 from isthmus.errors import ClusterError
+from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch

@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from isthmus.cluster.configs import Configs, ConfigSource, describe_topic_configs
+from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.rights import on_topic
+from isthmus.model.topic import Configs, TopicDescription
 from isthmus.model.topics import TopicFilter
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDescription:
-    """One topic. `topic_id` is nil where the broker has none (before KIP-516).
-
-    `replication_factor` is that of the partition with the most replicas.
-    """
-
-    name: str
-    topic_id: uuid.UUID
-    partition_count: int
-    replication_factor: int
-    configs: Configs
-
-    def value(self, config: str) -> str | None:
-        """The effective value of a configuration, `None` where the broker does not know it."""
-        entry = self.configs.get(config)
-        return None if entry is None else entry.value
-
-    @property
-    def own_configs(self) -> dict[str, str]:
-        """What was set for this topic and may be set for another: no secrets, nothing read-only."""
-        return {
-            name: entry.value
-            for name, entry in self.configs.items()
-            if entry.source is ConfigSource.DYNAMIC_TOPIC
-            and entry.value is not None
-            and not entry.is_sensitive
-            and not entry.is_read_only
-        }
 
 
 async def selected_topics(client: Client, topics: TopicFilter) -> Metadata:

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 from isthmus.model.remedies import Extent, keep_or_delete
 from isthmus.wire.offsets import PartitionKey
 

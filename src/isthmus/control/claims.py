@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

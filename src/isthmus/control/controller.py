@@ -15,11 +15,11 @@ from isthmus.control.claims import Claims
 from isthmus.control.goal import Arrival
 from isthmus.control.linkrun import LinkRun
 from isthmus.control.outcome import RunOutcome
-from isthmus.control.progress import LinkProgress
 from isthmus.control.workers import Workers
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
 from isthmus.model.link import Link
+from isthmus.model.progress import LinkProgress
 
 Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.changes import NewTopic
-from isthmus.cluster.configs import Configs
-from isthmus.cluster.offsets import LogRange
-from isthmus.cluster.topics import TopicDescription
 from isthmus.lane.preflight import LONG_MAX, batch_bytes_max
-from isthmus.model.lane import Problem
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
+from isthmus.model.topic import Configs, TopicDescription
 from isthmus.model.wording import counted
 
 _UNLIMITED: Final = "-1"

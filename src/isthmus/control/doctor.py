@@ -38,8 +38,9 @@ from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
-from isthmus.model.lane import LaneState, Problem
+from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem
 from isthmus.model.releases import Releases, hull
 from isthmus.model.wording import counted
 from isthmus.wire.client import Client

@@ -19,14 +19,15 @@ from isthmus.control.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.groups.links import Groups
 from isthmus.control.known import KnownCluster
 from isthmus.control.loop import in_loop
-from isthmus.control.observation import problem_of, treated
+from isthmus.control.observation import treated
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan, Plan
-from isthmus.control.progress import LinkProgress
 from isthmus.control.status import StatusReader
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.problem import problem_of
+from isthmus.model.progress import LinkProgress
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.client import Client
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.brokers import topic_operations
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.claims import Claims
 from isthmus.control.identity import known_identity
@@ -43,6 +43,7 @@ from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 

@@ -10,8 +10,8 @@ from isthmus.errors import PlanRefused
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
 
 

@@ -14,9 +14,8 @@ from isthmus.control.goal import Arrival
 from isthmus.control.host import whereabouts
 from isthmus.control.identity import cluster_ids, producer_identity
 from isthmus.control.neighbours import neighbouring_claims, selection
-from isthmus.control.observation import problem_of
 from isthmus.control.precautions import precautions
-from isthmus.control.progress import ControllerProgress, LanesView, LinkProgress, topics_of
+from isthmus.control.progress import LanesView, topics_of
 from isthmus.control.recollection import now_ms
 from isthmus.control.session import Session
 from isthmus.control.succession import Succession
@@ -24,8 +23,9 @@ from isthmus.control.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import ControllerProgress, LinkProgress
 from isthmus.model.state import ControllerState, LinkEvidence, link_state
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.progress import Progress

@@ -9,17 +9,18 @@ from typing import Final
 
 from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
 from isthmus.cluster.changes import NewTopic, create_topics
-from isthmus.cluster.configs import Configs
 from isthmus.cluster.holes import count_holes
-from isthmus.cluster.offsets import LogRange, log_ranges
-from isthmus.cluster.topics import TopicDescription, describe_topics, selected_topics
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.topics import describe_topics, selected_topics
 from isthmus.control.precautions import Precautions, precautions, transactional_topics
 from isthmus.control.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
-from isthmus.errors import ClusterError, IsthmusError, NotAuthorized
+from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.lane.preflight import TopicPair, uncounted
 from isthmus.model.aborted import Abilities, Treatment, treatment
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.topic import Configs, TopicDescription
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -105,11 +106,6 @@ def _treated(link: Link, target: ClusterDescription, taken: Precautions) -> Trea
 
 async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:
     return (*await unmatched_topics(link, found, source), *await unmatched_groups(link, source))
-
-
-def problem_of(error: IsthmusError) -> Problem:
-    """An error as the reason why something cannot be done."""
-    return Problem(error.message, error.hint)
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from isthmus.control.progress import LinkProgress
 from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.model.latency import quantile_ms
+from isthmus.model.progress import LinkProgress
 
 _SIGNALLED = 128
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from isthmus.cluster.brokers import Operation, Operations
-from isthmus.cluster.offsets import LogRange
 from isthmus.control.observation import ObservedLink
 from isthmus.control.plan import LinkPlan
 from isthmus.lane.judgement import Outlook
 from isthmus.lane.preflight import PartitionDecision
-from isthmus.model.lane import LaneKey, LaneState, Problem
+from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

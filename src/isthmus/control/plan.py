@@ -10,7 +10,8 @@ from typing import Any
 from isthmus.cluster.changes import NewTopic
 from isthmus.lane.preflight import Mode, PartitionDecision
 from isthmus.model.aborted import Treatment
-from isthmus.model.lane import Lane, LaneState, Problem
+from isthmus.model.lane import Lane, LaneState
+from isthmus.model.problem import Problem, problem_dict
 
 
 class Action(enum.StrEnum):
@@ -182,8 +183,3 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {"links": [link.as_dict() for link in self.links], "has_changes": self.has_changes}
-
-
-def problem_dict(problem: Problem) -> dict[str, str]:
-    """A problem as plain values."""
-    return {"message": problem.message, "hint": problem.hint}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from isthmus.cluster.topics import TopicDescription
 from isthmus.control.claims import Claim, Claims
 from isthmus.control.creation import creation, is_filling, settled_policy
 from isthmus.control.identity import same_clusters
@@ -22,9 +20,11 @@ from isthmus.lane.preflight import (
     preflight,
 )
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneState, Problem
+from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem
 from isthmus.model.remedies import BEGIN_ANEW, recreated
+from isthmus.model.topic import TopicDescription, TopicIds
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -33,14 +33,6 @@ EXPIRATION_MS_MAX: Final = 2**31 - 1
 """The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
 _DAY_MS: Final = 86_400_000
 _NAMED_MAX: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicIds:
-    """Which topics of one name were brought together when mirroring began."""
-
-    source: uuid.UUID
-    target: uuid.UUID
 
 
 def at_start(observed: ObservedLink, recorded: Mapping[str, TopicIds]) -> dict[str, TopicIds]:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from isthmus.cluster.configs import Configs, describe_broker_configs
+from isthmus.cluster.configs import describe_broker_configs
 from isthmus.cluster.producers import active_producers
 from isthmus.errors import ClusterError
 from isthmus.lane.target import DESCRIBE_PRODUCERS
 from isthmus.model.aborted import VERIFICATION
+from isthmus.model.topic import Configs
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from isthmus.control.planning import TopicIds
-from isthmus.control.progress import GroupProgress
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -25,7 +23,9 @@ from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
 from isthmus.model.lane import Gap, LaneKey, LaneReport
+from isthmus.model.progress import GroupProgress
 from isthmus.model.state import ControllerState
+from isthmus.model.topic import TopicIds
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 

@@ -12,13 +12,15 @@ from typing import Final
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.claims import Claims
 from isthmus.control.execution import apply
-from isthmus.control.observation import observe, problem_of
+from isthmus.control.observation import observe
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
-from isthmus.control.planning import TopicIds, at_start, plan_link
+from isthmus.control.planning import at_start, plan_link
 from isthmus.control.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
+from isthmus.model.problem import problem_of
+from isthmus.model.topic import TopicIds
 from isthmus.model.topics import TopicPattern
 from isthmus.wire import codes
 from isthmus.wire.client import Client

@@ -15,10 +15,7 @@ from isthmus.control.claims import Claims
 from isthmus.control.endings import ended_partitions
 from isthmus.control.goal import Arrival, Goal
 from isthmus.control.groups.loop import GroupLoop
-from isthmus.control.observation import problem_of
 from isthmus.control.plan import LinkPlan, TopicPlan
-from isthmus.control.planning import TopicIds
-from isthmus.control.progress import GroupProgress
 from isthmus.control.recollection import paused_topics, recorded_topics
 from isthmus.control.roster import Roster
 from isthmus.control.workers import Workers
@@ -33,8 +30,11 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import GroupProgress
+from isthmus.model.topic import TopicIds
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import Progress

@@ -15,16 +15,18 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from isthmus.cluster.ages import record_times
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.host import liveness_of
-from isthmus.control.observation import problem_of, treated
-from isthmus.control.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
+from isthmus.control.observation import treated
 from isthmus.control.recollection import Recollection, now_ms, recollect
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
-from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.whereabouts import Liveness

@@ -20,7 +20,7 @@ from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 from isthmus.cluster.groups import list_groups, listed
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
 from isthmus.model.patterns import NamePattern, unmatched
+from isthmus.model.problem import Problem
 from isthmus.model.suggestion import nearest
 from isthmus.model.topics import RESERVED_PREFIX, TopicPattern
 from isthmus.wire import codes

@@ -19,7 +19,8 @@ from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
+from isthmus.model.problem import Problem
 from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.transactions import is_lone
 from isthmus.wire.batch import Batch

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from isthmus.cluster.offsets import LogRange
-from isthmus.cluster.topics import TopicDescription
 from isthmus.lane.judgement import UNAVAILABLE, Outlook, Sight, diverged
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 from isthmus.model.remedies import Extent, keep_or_delete
+from isthmus.model.topic import TopicDescription
 from isthmus.model.wording import counted
 
 LONG_MAX: Final = 2**63 - 1

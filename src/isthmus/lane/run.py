@@ -11,7 +11,8 @@ from itertools import takewhile
 
 from isthmus.lane.pieces import Piece
 from isthmus.lane.writer import Writer
-from isthmus.model.lane import Gap, Lane, LaneMark, LaneReport, LaneState, Problem
+from isthmus.model.lane import Gap, Lane, LaneMark, LaneReport, LaneState
+from isthmus.model.problem import Problem
 from isthmus.wire.produce import AnswerKey, answer_keys
 
 HEALING_STATES = (

@@ -24,7 +24,8 @@ from isthmus.errors import PlanRefused
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
 from isthmus.model.instant import written_instant
-from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
+from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 SCHEMA_VERSION: Final = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 from isthmus.model.rights import grant, on_cluster
 from isthmus.model.transactions import AbortedPolicy
 

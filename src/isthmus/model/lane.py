@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 
 
@@ -63,14 +64,6 @@ _TERMINAL = frozenset(
         LaneState.FAILED,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a lane is not simply active: a sentence for people, and what to do about it."""
-
-    message: str
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark, LaneReport, Problem
+from isthmus.model.lane import Lane, LaneMark, LaneReport
 from isthmus.model.link import Limits
+from isthmus.model.problem import Problem
 from isthmus.model.wording import counted
 from isthmus.wire.credentials import renewed
 

@@ -17,9 +17,10 @@ from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, 
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
-from isthmus.model.lane import Lane, LaneKey, LaneReport, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneReport
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
+from isthmus.model.problem import Problem
 from isthmus.spark.distribution import Distribution, LeaseGroup
 from isthmus.spark.jobs import JobFailed, cancel, check, has_begun, start_lease
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt

@@ -17,7 +17,8 @@ from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
 from isthmus.ledger.documents import ProgressDocument, TaskDocument, decoded, link_of
 from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
-from isthmus.model.lane import LaneKey, LaneMark, LaneReport, Problem
+from isthmus.model.lane import LaneKey, LaneMark, LaneReport
+from isthmus.model.problem import Problem
 from isthmus.spark.lease import Ending, LeaseSpec, Receipt
 from isthmus.spark.telling import Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure

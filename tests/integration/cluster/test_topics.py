@@ -11,9 +11,10 @@ import pytest
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
 from isthmus.cluster.configs import alter_topic_configs
 from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import describe_topics, selected_topics
 from isthmus.errors import BrokerRefused
+from isthmus.model.log import LogRange
 from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.wire.client import Client
 from tests.integration.lane.topics import await_served

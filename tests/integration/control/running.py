@@ -15,12 +15,12 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.controller import Controller
 from isthmus.control.outcome import RunOutcome
-from isthmus.control.progress import LinkProgress, TopicProgress
 from isthmus.control.workers import Workers
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.wire.client import Client
 

@@ -22,11 +22,11 @@ from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import LinkPlan
-from isthmus.control.progress import LinkProgress
 from isthmus.lane import tail
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
+from isthmus.model.progress import LinkProgress
 from isthmus.model.topics import TopicFilter, TopicPattern
 from tests.integration.acls import denied
 from tests.integration.control.running import configuration_of, ends, link_of, running

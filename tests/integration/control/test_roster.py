@@ -14,10 +14,10 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.claims import Claims
 from isthmus.control.plan import Action, TopicPlan
-from isthmus.control.planning import TopicIds
 from isthmus.control.roster import Roster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.topic import TopicIds
 from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.wire.client import Client
 

@@ -23,10 +23,10 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.control import controller, pausing
 from isthmus.control.fabric import Fabric
 from isthmus.control.outcome import RunOutcome
-from isthmus.control.progress import LinkProgress, TopicProgress
 from isthmus.control.status import StatusReader
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.model.lane import LaneState
+from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
 from tests.integration.control.running import Running, ends, running
 from tests.integration.lane import topics

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from isthmus.cli.live import LiveProgress, Rates, bar, progress_grid
 from isthmus.cli.status import status_rows
-from isthmus.control.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
-from isthmus.model.lane import LaneState, Problem
+from isthmus.model.lane import LaneState
+from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import LinkState
 
 

@@ -11,7 +11,8 @@ from isthmus.cli.plan import show_plan
 from isthmus.control.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.lane.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
-from isthmus.model.lane import LaneState, Problem
+from isthmus.model.lane import LaneState
+from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 
 FOREIGN = Problem("somebody wrote", "look who")

@@ -16,10 +16,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.control.audit import Audit, Told
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.log import LogRange
 
 KEY = LaneKey("orders", 0)
 LANE = Lane(

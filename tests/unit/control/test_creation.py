@@ -5,11 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from isthmus.cluster.configs import ConfigEntry, ConfigSource
-from isthmus.cluster.offsets import LogRange
-from isthmus.cluster.topics import TopicDescription
 from isthmus.control.creation import creation, settled_policy
 from isthmus.lane.preflight import LONG_MAX
+from isthmus.model.log import LogRange
+from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 
 BROKER_DEFAULTS = {
     "cleanup.policy": "delete",

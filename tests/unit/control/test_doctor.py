@@ -10,7 +10,7 @@ from isthmus.control import rights
 from isthmus.control.doctor import clock_finding, topic_plan_findings
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
 from isthmus.model.findings import Level
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 
 
 @pytest.mark.parametrize(

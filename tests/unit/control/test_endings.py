@@ -11,7 +11,8 @@ from isthmus.control.endings import ended_partitions
 from isthmus.control.plan import Action, TopicPlan
 from isthmus.lane.preflight import PartitionDecision
 from isthmus.ledger.documents import EndedPartition
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.problem import Problem
 
 LOST = Problem("the source lost it")
 

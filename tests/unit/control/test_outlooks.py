@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from isthmus.cluster.brokers import Operation
-from isthmus.cluster.offsets import LogRange
 from isthmus.control.claims import Claims
 from isthmus.control.observation import ObservedLink
 from isthmus.control.outlooks import Seen, with_pauses, with_rights, with_seen
@@ -11,7 +10,9 @@ from isthmus.control.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.planning import plan_link
 from isthmus.lane.judgement import Outlook
 from isthmus.lane.preflight import Mode, TopicPair
-from isthmus.model.lane import Gap, LaneKey, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 from tests.unit.control.test_planning import observed, topic
 
 EVERYTHING = frozenset(Operation)

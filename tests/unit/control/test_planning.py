@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cluster.configs import ConfigEntry, ConfigSource
-from isthmus.cluster.offsets import LogRange
-from isthmus.cluster.topics import TopicDescription
 from isthmus.control.claims import Claims
 from isthmus.control.observation import ObservedLink
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
-from isthmus.control.planning import EXPIRATION_MS_MAX, TopicIds, at_start, plan_link
+from isthmus.control.planning import EXPIRATION_MS_MAX, at_start, plan_link
 from isthmus.lane.preflight import LONG_MAX, TopicPair
 from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import LaneState, Problem
+from isthmus.model.lane import LaneState
 from isthmus.model.link import Link, Transactions
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
+from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription, TopicIds
 from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.model.transactions import AbortedPolicy
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.control.outcome import RunOutcome
 from isthmus.control.plan import Action, LinkPlan, TopicPlan
-from isthmus.control.progress import LanesView, LinkProgress, TopicProgress, topics_of
+from isthmus.control.progress import LanesView, topics_of
 from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable
 from isthmus.lane.preflight import PartitionDecision
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.spark.progress import Count, Place
 

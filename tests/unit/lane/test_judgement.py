@@ -26,7 +26,8 @@ from isthmus.lane.judgement import (
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState, Problem
+from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
+from isthmus.model.problem import Problem
 from isthmus.model.transactions import lone_producer_id
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.cluster.configs import ConfigEntry, ConfigSource
-from isthmus.cluster.offsets import LogRange
-from isthmus.cluster.topics import TopicDescription
 from isthmus.lane.preflight import (
     LONG_MAX,
     PREFIX_OFFSETS_MAX,
@@ -23,6 +20,8 @@ from isthmus.lane.preflight import (
 )
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 
 DEFAULTS = {
     "cleanup.policy": "delete",

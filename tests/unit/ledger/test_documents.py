@@ -29,7 +29,8 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
-from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState, Problem
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
+from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
 

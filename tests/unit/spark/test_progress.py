@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from isthmus.model.lane import LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS
+from isthmus.model.problem import Problem
 from isthmus.spark.progress import Place, Progress
 
 KEY = LaneKey("orders", 0)

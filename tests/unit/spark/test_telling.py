@@ -17,7 +17,8 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState, Problem
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.problem import Problem
 from isthmus.spark.progress import Progress
 from isthmus.spark.telling import Telling
 from isthmus.wire import codes

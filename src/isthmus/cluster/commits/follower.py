@@ -17,10 +17,11 @@ from typing import Final
 from isthmus.cluster.commits.poller import Survey
 from isthmus.cluster.commits.table import CommitTable, Transacted
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
-from isthmus.cluster.offsets import LogRange, leaders_of, log_ranges, may_pass
+from isthmus.cluster.offsets import leaders_of, log_ranges, may_pass
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.group import GroupListing
+from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import scan

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, delete_groups
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.control.groups.transaction import commit_outside
-from isthmus.control.plan import problem_dict
 from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.model.group import Committed
 from isthmus.model.groupsettings import OWN_PREFIX
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.rights import grant, on_group
 from isthmus.model.translation import Way
 from isthmus.wire.client import Client

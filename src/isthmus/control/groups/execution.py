@@ -14,7 +14,7 @@ from isthmus.control.groups.recollection import GroupMemory
 from isthmus.errors import ClusterError
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
 
 _CHANGED: Final = Problem(

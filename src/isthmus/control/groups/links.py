@@ -19,13 +19,13 @@ from isthmus.control.groups.recollection import GroupMemory
 from isthmus.control.groups.remembered import remembered_groups
 from isthmus.control.identity import cluster_ids
 from isthmus.control.loop import in_loop
-from isthmus.control.observation import problem_of
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.problem import problem_of
 from isthmus.wire.client import Client
 
 _DOCUMENTS_MAX = 100

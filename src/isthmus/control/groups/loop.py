@@ -14,14 +14,13 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.planner import GroupPlanner
 from isthmus.control.groups.recollection import GroupMemory
-from isthmus.control.observation import problem_of
 from isthmus.control.recollection import paused_topics
 from isthmus.control.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
 from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)

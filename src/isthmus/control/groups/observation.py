@@ -9,7 +9,7 @@ from typing import Final
 
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.timestamps import offsets_by_time, record_timestamps
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, TopicDocument
@@ -17,6 +17,7 @@ from isthmus.model.group import Committed, GroupDescription
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
 from isthmus.model.translation import timestamp_to_look_up
 from isthmus.wire import codes
 from isthmus.wire.client import Client

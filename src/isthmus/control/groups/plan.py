@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from isthmus.cluster.groups import OFFSETS_TOPIC
-from isthmus.control.plan import problem_dict
 from isthmus.model.carrying import Standing
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
 from isthmus.wire.offsets import PartitionKey

@@ -11,7 +11,7 @@ from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import Committed, GroupState, GroupType
-from isthmus.model.lane import Problem
+from isthmus.model.problem import Problem
 from isthmus.wire.offsets import PartitionKey
 
 Memory = Mapping[PartitionKey, Written]

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.control.recollection import Recollection, now_ms, recollect
 from isthmus.ledger.documents import GroupDocument
 from isthmus.model.carrying import Standing
 from isthmus.model.group import NO_OFFSET, Committed, GroupState
-from isthmus.model.lane import Problem
 from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 

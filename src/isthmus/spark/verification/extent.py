@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.cluster.reading import OffsetRange
 from isthmus.cluster.slices import Slice
+from isthmus.model.log import LogRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

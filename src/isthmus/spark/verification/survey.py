@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from isthmus.cluster.configs import describe_topic_configs
-from isthmus.cluster.offsets import LogRange, log_ranges
+from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
+from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.spark.verification.extent import ComparedSlice, Extent, compared_slices, extent_of

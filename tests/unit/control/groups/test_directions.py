@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.cluster.commits.table import CommitTable
-from isthmus.cluster.offsets import LogRange
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import commit_of, plan_groups
@@ -21,6 +20,7 @@ from isthmus.ledger.documents import Document
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.log import LogRange
 from isthmus.wire.batch import CONTROL, scan
 from tests.unit.cluster.commits.test_records import key, value
 from tests.unit.wire.stored import PLAIN, stored

@@ -8,7 +8,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan
@@ -19,6 +18,7 @@ from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.log import LogRange
 
 KEY = ("orders", 0)
 _EITHER = (False, True)

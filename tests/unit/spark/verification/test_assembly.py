@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.cluster.reading import OffsetRange
+from isthmus.model.log import LogRange
 from isthmus.spark.verification.assembly import (
     CLEANED,
     FINDINGS_MAX,

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cluster.offsets import LogRange
 from isthmus.cluster.slices import Slice
+from isthmus.model.log import LogRange
 from isthmus.spark.verification.extent import Extent, compared_slices, extent_of
 
 NAMES = ("orders", "copy", 3)

@@ -1,0 +1,273 @@
+"""."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from isthmus.model.instant import written_instant
+from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.transactions import AbortedPolicy
+
+_CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPPED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProgress:
+    """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
+
+    `records` is what the present run has copied. `gaps` are offsets the source deleted before they were copied. The
+    ages (s) are how long ago the state and the ends were seen.
+    """
+
+    topic: str
+    partition: int
+    state: LaneState
+    target_end: int = -1
+    source_end: int = -1
+    source_start: int = 0
+    records: int = 0
+    lag_s: float | None = None
+    records_per_s: float | None = None
+    problem: Problem | None = None
+    gaps: tuple[Gap, ...] = ()
+    state_age_s: float = 0.0
+    source_age_s: float = 0.0
+    target_age_s: float = 0.0
+
+    @property
+    def key(self) -> LaneKey:
+        return LaneKey(self.topic, self.partition)
+
+    @property
+    def lag_records(self) -> int:
+        """Offsets still to copy, -1 while unknown."""
+        if self.target_end < 0 or self.source_end < 0:
+            return -1
+        return max(self.source_end - max(self.target_end, self.source_start), 0)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something is in the way of copying it; a pause, or that nobody runs it, is not."""
+        return self.state not in _CALM or self.problem is not None
+
+    @property
+    def age_s(self) -> float:
+        """How long ago (s) the oldest of what is known of it was seen."""
+        ends = ((self.source_end, self.source_age_s), (self.target_end, self.target_age_s))
+        return max(self.state_age_s, *(age_s for end, age_s in ends if end >= 0), 0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "state": str(self.state),
+            "state_age_seconds": round(self.state_age_s, 1),
+            "source_end": _known(self.source_end),
+            "source_end_age_seconds": round(self.source_age_s, 1) if self.source_end >= 0 else None,
+            "target_end": _known(self.target_end),
+            "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
+            "lag_records": _known(self.lag_records),
+            "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
+            "records_per_second": _rounded(self.records_per_s),
+            "gaps": [{"offset_begin": gap.offset_begin, "offset_end": gap.offset_end} for gap in self.gaps],
+            "problem": problem_dict(self.problem) if self.problem else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicProgress:
+    """One topic. Its state and problem are those of the partition that needs most attention."""
+
+    topic: str
+    state: LaneState
+    partitions: tuple[PartitionProgress, ...] = ()
+    problem: Problem | None = None
+    state_age_s: float = 0.0
+
+    @property
+    def lag_records(self) -> int:
+        """Offsets still to copy in all partitions, -1 while any is unknown."""
+        lags = [partition.lag_records for partition in self.partitions]
+        return -1 if not lags or min(lags) < 0 else sum(lags)
+
+    @property
+    def lag_records_min(self) -> int:
+        """Offsets still to copy as far as they are known."""
+        return sum(max(partition.lag_records, 0) for partition in self.partitions)
+
+    @property
+    def records(self) -> int:
+        """Records copied by the present run."""
+        return sum(partition.records for partition in self.partitions)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
+        return self.state not in _CALM or self.problem is not None or any(p.is_unfinished for p in self.partitions)
+
+    @property
+    def age_s(self) -> float:
+        """How long ago (s) the oldest of what is known of it was seen."""
+        return max(self.state_age_s, *(partition.age_s for partition in self.partitions), 0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        rates = [p.records_per_s for p in self.partitions if p.records_per_s is not None]
+        return {
+            "topic": self.topic,
+            "state": str(self.state),
+            "source_end": _total(p.source_end for p in self.partitions),
+            "target_end": _total(p.target_end for p in self.partitions),
+            "lag_records": _known(self.lag_records),
+            "lag_records_min": self.lag_records_min,
+            "lag_seconds": max((round(p.lag_s, 3) for p in self.partitions if p.lag_s is not None), default=None),
+            "records_per_second": _rounded(sum(rates)) if rates else None,
+            "age_seconds": round(self.age_s, 1),
+            "problem": problem_dict(self.problem) if self.problem else None,
+            "partitions": [partition.as_dict() for partition in self.partitions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProgress:
+    """One consumer group that the link carries, and how it stood at the target `age_s` seconds ago."""
+
+    group: str
+    standing: str
+    age_s: float = 0.0
+    problem: Problem | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "group": self.group,
+            "standing": self.standing,
+            "age_seconds": round(self.age_s, 1),
+            "problem": problem_dict(self.problem) if self.problem else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerProgress:
+    """The controller of a link: `age_s` is how long ago (s) it was heard last, `None` for never or unknown.
+
+    `described` says in words which process it is, "" where that is not known.
+    """
+
+    state: ControllerState = ControllerState.ALIVE
+    age_s: float | None = 0.0
+    host: str = ""
+    pid: int = 0
+    started_ms: int = -1
+    version: str = ""
+    described: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        return {
+            "state": str(self.state),
+            "heard_seconds_ago": _rounded(self.age_s),
+            "host": self.host or None,
+            "pid": self.pid or None,
+            "started": written_instant(self.started_ms) if self.started_ms >= 0 else None,
+            "version": self.version or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkProgress:
+    """One link. `records` and `size_bytes` are what the present run has copied.
+
+    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown.
+    """
+
+    link: str
+    source: str
+    target: str
+    state: LinkState
+    controller: ControllerProgress = ControllerProgress()
+    topics: tuple[TopicProgress, ...] = ()
+    groups: tuple[GroupProgress, ...] = ()
+    records: int = 0
+    size_bytes: int = 0
+    aborted: AbortedPolicy | None = None
+    problem: Problem | None = None
+
+    @property
+    def lag_records(self) -> int:
+        """Offsets still to copy, -1 while that of any topic is unknown, or which topics there are."""
+        lags = [topic.lag_records for topic in self.topics]
+        if min(lags, default=0) < 0 or (not lags and self.state in (LinkState.UNAVAILABLE, LinkState.FAILED)):
+            return -1
+        return sum(lags)
+
+    @property
+    def lag_records_min(self) -> int:
+        """Offsets still to copy as far as they are known."""
+        return sum(topic.lag_records_min for topic in self.topics)
+
+    @property
+    def age_s(self) -> float:
+        """How long ago (s) the oldest of what is known of its topics was seen."""
+        return max((topic.age_s for topic in self.topics), default=0.0)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
+        is_in_trouble = self.state in (LinkState.FAILED, LinkState.UNAVAILABLE)
+        return is_in_trouble or any(topic.is_unfinished for topic in self.topics)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "source": self.source,
+            "target": self.target,
+            "state": str(self.state),
+            "controller": self.controller.as_dict(),
+            "lag_records": _known(self.lag_records),
+            "lag_records_min": self.lag_records_min,
+            "aborted": None if self.aborted is None else str(self.aborted),
+            "problem": problem_dict(self.problem) if self.problem else None,
+            "topics": [topic.as_dict() for topic in self.topics],
+            "groups": [group.as_dict() for group in self.groups],
+        }
+
+
+def topic_of(name: str, partitions: Iterable[PartitionProgress]) -> TopicProgress:
+    """A topic from its partitions."""
+    found = tuple(partitions)
+    worst = max(found, key=lambda p: (_attention(p.state), p.problem is not None), default=None)
+    return TopicProgress(
+        topic=name,
+        state=LaneState.STARTING if worst is None else worst.state,
+        partitions=found,
+        problem=None if worst is None else worst.problem,
+        state_age_s=0.0 if worst is None else worst.state_age_s,
+    )
+
+
+def _attention(state: LaneState) -> int:
+    if state.is_terminal:
+        return 3
+    if state not in _CALM:
+        return 2
+    return 0 if state is LaneState.ACTIVE else 1
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _total(numbers: Iterable[int]) -> int | None:
+    found = list(numbers)
+    return None if not found or min(found) < 0 else sum(found)
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 1)

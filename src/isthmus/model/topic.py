@@ -1,0 +1,78 @@
+"""."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, by Kafka's own numbers (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One effective value. It is `None` where the broker keeps it to itself."""
+
+    value: str | None
+    source: ConfigSource = ConfigSource.DEFAULT
+    is_sensitive: bool = False
+    is_read_only: bool = False
+
+
+Configs = Mapping[str, ConfigEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """One topic. `topic_id` is nil where the broker has none (before KIP-516).
+
+    `replication_factor` is that of the partition with the most replicas.
+    """
+
+    name: str
+    topic_id: uuid.UUID
+    partition_count: int
+    replication_factor: int
+    configs: Configs
+
+    def value(self, config: str) -> str | None:
+        """The effective value of a configuration, `None` where the broker does not know it."""
+        entry = self.configs.get(config)
+        return None if entry is None else entry.value
+
+    @property
+    def own_configs(self) -> dict[str, str]:
+        """What was set for this topic and may be set for another: no secrets, nothing read-only."""
+        return {
+            name: entry.value
+            for name, entry in self.configs.items()
+            if entry.source is ConfigSource.DYNAMIC_TOPIC
+            and entry.value is not None
+            and not entry.is_sensitive
+            and not entry.is_read_only
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIds:
+    """Which topics of one name were brought together when mirroring began."""
+
+    source: uuid.UUID
+    target: uuid.UUID
