@@ -23,7 +23,7 @@ from isthmus.cli.run import show_outcome
 from isthmus.cli.verify import Watcher
 from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
-from isthmus.control.outcome import RunOutcome
+from isthmus.control.links.outcome import RunOutcome
 from isthmus.errors import HostError
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted

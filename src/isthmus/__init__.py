@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from isthmus import spark
     from isthmus.control.fabric import Fabric
     from isthmus.control.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
-    from isthmus.control.outcome import RunOutcome
-    from isthmus.control.plan import Plan
+    from isthmus.control.links.outcome import RunOutcome
+    from isthmus.control.topics.plan import Plan
     from isthmus.errors import IsthmusError
     from isthmus.model.progress import LinkProgress
 
@@ -28,9 +28,9 @@ __all__ = ["Fabric", "IsthmusError", "LinkProgress", "Plan", "RunOutcome", "__ve
 _HOMES: Final = {
     "Fabric": ("isthmus.control.fabric", "Fabric"),
     "IsthmusError": ("isthmus.errors", "IsthmusError"),
-    "LinkProgress": ("isthmus.control.progress", "LinkProgress"),
-    "Plan": ("isthmus.control.plan", "Plan"),
-    "RunOutcome": ("isthmus.control.outcome", "RunOutcome"),
+    "LinkProgress": ("isthmus.model.progress", "LinkProgress"),
+    "Plan": ("isthmus.control.topics.plan", "Plan"),
+    "RunOutcome": ("isthmus.control.links.outcome", "RunOutcome"),
     "open": ("isthmus.control.fabric", "open_fabric"),
     "spark": ("isthmus.spark", ""),
 }

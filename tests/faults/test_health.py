@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Level
 from isthmus.model.group import offsets_partition
@@ -60,7 +60,7 @@ def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer
     create(east3, safe, assigned=of_safe, min_insync_replicas=2)
     create(east3, tight, assigned=[[VICTIM, others[0]], [others[0], VICTIM], others], min_insync_replicas=2)
     create(east3, alone, assigned=[[VICTIM], others[:1]], min_insync_replicas=1)
-    known = KnownCluster(east3.cluster())
+    known = Administration(east3.cluster())
     until(lambda: known.topics(names).findings == ())
 
     east3.broker(VICTIM).kill()
@@ -87,7 +87,7 @@ def test_broker_that_fails_and_comes_back(east3: LocalCluster, topic: TopicNamer
     _assert_elections(known, safe)
 
 
-def _assert_as_told(cluster: LocalCluster, names: list[str], known: KnownCluster) -> None:
+def _assert_as_told(cluster: LocalCluster, names: list[str], known: Administration) -> None:
     partitions = known.topics(names).partitions
     offline = suffering(partitions, Condition.OFFLINE)
     # Kafka's tool counts an offline partition as everything.
@@ -98,7 +98,7 @@ def _assert_as_told(cluster: LocalCluster, names: list[str], known: KnownCluster
     assert under_replicated - offline == suffering(partitions, Condition.UNDER_REPLICATED)
 
 
-def _assert_acks(cluster: LocalCluster, name: str, known: KnownCluster) -> None:
+def _assert_acks(cluster: LocalCluster, name: str, known: Administration) -> None:
     """Below min.insync.replicas acks=all is refused; records with less are taken, and shown to nobody (KIP-966)."""
     outcomes: dict[str, object] = {}
     for acks in ("0", "1", "all"):
@@ -117,7 +117,7 @@ def _assert_acks(cluster: LocalCluster, name: str, known: KnownCluster) -> None:
     assert (partition.conditions[0], partition.high_watermark) == (Condition.UNDER_MIN_ISR, 0)
 
 
-def _assert_elections(known: KnownCluster, name: str) -> None:
+def _assert_elections(known: Administration, name: str) -> None:
     """An election is planned, held, and not needed a second time."""
     (planned, *rest) = known.elect_leaders([name], dry_run=True)
     assert (planned.partition, planned.preferred, planned.outcome) == (0, VICTIM, ElectionOutcome.PENDING)
@@ -131,7 +131,7 @@ def _assert_elections(known: KnownCluster, name: str) -> None:
 def test_coordinator_that_fails_is_followed(east3: LocalCluster, topic: TopicNamer) -> None:
     """While a group's coordinator moves the group is told with the problem, and then by its next coordinator."""
     name, group = topic("led"), topic("group")
-    known = KnownCluster(east3.cluster())
+    known = Administration(east3.cluster())
     create(east3, name, assigned=[[1, 2, 3]], min_insync_replicas=2)
     until(lambda: known.topics([name]).findings == ())
     consumers.commit(east3, {group: {(name, 0): 0}})
@@ -165,7 +165,7 @@ def test_coordinator_that_fails_is_followed(east3: LocalCluster, topic: TopicNam
 
 def test_controllers_without_a_majority(east3: LocalCluster) -> None:
     """With two of three controllers gone nobody leads: that is an error, and what the last broker tells is told."""
-    known, deadline = KnownCluster(east3.cluster()), time.monotonic() + TERM_S
+    known, deadline = Administration(east3.cluster()), time.monotonic() + TERM_S
     try:
         for node in (2, 3):
             east3.broker(node).kill()

@@ -14,8 +14,8 @@ from isthmus.cli.config import configured
 from isthmus.cli.doctor import FINDING_COLUMNS
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
+from isthmus.control.clusters.administration import Administration
 from isthmus.control.fabric import Fabric
-from isthmus.control.known import KnownCluster
 from isthmus.errors import ConfigError
 from isthmus.model.consumption import GroupReport
 from isthmus.model.description import ClusterReport
@@ -222,7 +222,7 @@ def registry(
     _show_findings(report.findings, {}, output)
 
 
-def _watch(cluster: KnownCluster) -> None:
+def _watch(cluster: Administration) -> None:
     """The tree once, and then what changes, a line each."""
     before: Registry | None = None
     for registry in cluster.watch_registry():

@@ -16,7 +16,7 @@ from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
-from isthmus.control.certificates import require_certificates
+from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
 from isthmus.model.patterns import NamePattern

@@ -13,7 +13,7 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
-from isthmus.control.plan import LinkPlan, Plan, TopicPlan
+from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 from isthmus.model.problem import Problem
 from isthmus.model.wording import counted
 

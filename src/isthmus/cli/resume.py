@@ -11,7 +11,7 @@ from rich.text import Text
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.cli.output import console
-from isthmus.control import pausing
+from isthmus.control.links import pausing
 
 app = typer.Typer(add_completion=False)
 

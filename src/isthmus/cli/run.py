@@ -16,7 +16,7 @@ from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
 from isthmus.cli.status import tell_problems
 from isthmus.control.fabric import Fabric
-from isthmus.control.outcome import RunOutcome
+from isthmus.control.links.outcome import RunOutcome
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 from isthmus.model.wording import counted

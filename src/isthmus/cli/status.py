@@ -16,7 +16,7 @@ from isthmus.cli.grid import Grid
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.fabric import Fabric
-from isthmus.control.status import StatusReader
+from isthmus.control.links.status import StatusReader
 from isthmus.errors import ConfigError
 from isthmus.model.elapsed import ago
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress

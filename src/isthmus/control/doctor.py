@@ -22,16 +22,17 @@ from isthmus.cluster.brokers import (
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.local.java import find_java
-from isthmus.control import rights, standing
-from isthmus.control.certificates import certificate_findings
-from isthmus.control.claims import Claims
-from isthmus.control.foresight import foresee
+from isthmus.control.clusters import findings as standing
+from isthmus.control.clusters import rights
+from isthmus.control.clusters.certificates import certificate_findings
 from isthmus.control.groups.examination import group_findings
-from isthmus.control.identity import same_clusters
-from isthmus.control.observation import ObservedLink
-from isthmus.control.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.identity import same_clusters
+from isthmus.control.topics.foresight import foresee
+from isthmus.control.topics.observation import ObservedLink
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.preflight import number
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
-from isthmus.lane.preflight import number
 from isthmus.lane.producer import allocate_producer
 from isthmus.lane.transaction import Transaction
 from isthmus.ledger.topic import LEDGER_TOPIC

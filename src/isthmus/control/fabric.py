@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 from isthmus import config
 from isthmus.cluster.topics import selected_topics
-from isthmus.control.claims import Claims
-from isthmus.control.foresight import foresee
-from isthmus.control.forgetting import Forgotten, forget, no_longer_mirrored
+from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
-from isthmus.control.known import KnownCluster
-from isthmus.control.loop import in_loop
-from isthmus.control.observation import treated
-from isthmus.control.outcome import RunOutcome
-from isthmus.control.plan import LinkPlan, Plan
-from isthmus.control.status import StatusReader
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.forgetting import Forgotten, forget, no_longer_mirrored
+from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.status import StatusReader
+from isthmus.control.topics.foresight import foresee
+from isthmus.control.topics.observation import treated
+from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
@@ -34,7 +34,7 @@ from isthmus.wire.client import Client
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from isthmus.control.controller import OnProgress, Until
+    from isthmus.control.links.controller import OnProgress, Until
     from isthmus.spark.verification import Progress as OnVerified
     from isthmus.spark.verification import Verdict
 
@@ -83,12 +83,12 @@ class Fabric:
         """
         return self.configuration.links if name is None else (self.configuration.link(name),)
 
-    def cluster(self, alias: str) -> KnownCluster:
+    def cluster(self, alias: str) -> Administration:
         """The cluster of that alias, to be described, looked into and kept in balance.
 
         :raises ConfigError: There is none of that alias.
         """
-        return KnownCluster(self.configuration.cluster(alias))
+        return Administration(self.configuration.cluster(alias))
 
     @property
     def groups(self) -> Groups:
@@ -202,8 +202,8 @@ class Fabric:
     async def _run(
         self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None, *, take_over: bool
     ) -> RunOutcome:
-        from isthmus.control.controller import Controller
-        from isthmus.control.workers import Workers
+        from isthmus.control.links.controller import Controller
+        from isthmus.control.links.workers import Workers
 
         spark = self._given or self._own
         workers = Workers(self.configuration.spark, links=[link.name for link in links], spark=spark)

@@ -1,4 +1,4 @@
-"""."""
+"""What is known of a partition's log."""
 
 from __future__ import annotations
 

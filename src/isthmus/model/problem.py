@@ -1,4 +1,4 @@
-"""."""
+"""Why something is not as it should be, for people."""
 
 from __future__ import annotations
 

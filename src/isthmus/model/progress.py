@@ -1,4 +1,4 @@
-"""."""
+"""How far links are: partitions, topics and links at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""."""
+"""A topic: its identity, its partitions and its effective configuration."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from isthmus.cluster.description import describe
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster, is_cluster_id
 from isthmus.model.description import ClusterReport, Mode
@@ -81,7 +81,7 @@ def test_partitions_are_as_librdkafka_sees_them(east: LocalCluster, topic: Topic
     name = topic("seen")
     topics.create(east, name, partitions=2, min_insync_replicas=1)
     topics.produce(east, name, topics.some(7, random.Random(1)))
-    report = KnownCluster(east.cluster()).topics([name])
+    report = Administration(east.cluster()).topics([name])
 
     admin = AdminClient({"bootstrap.servers": east.bootstrap_servers})
     places = [TopicPartition(name, number) for number in range(2)]
@@ -106,6 +106,6 @@ def test_unknown_topic_is_said_to_be_unknown(east: LocalCluster, topic: TopicNam
     topics.create(east, name)
 
     with pytest.raises(ConfigError, match="has no topic") as error:
-        KnownCluster(east.cluster()).topics([f"{name}x"])
+        Administration(east.cluster()).topics([f"{name}x"])
 
     assert name in error.value.hint

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.description import Mode
 from isthmus.model.elections import ElectionOutcome
@@ -51,9 +51,9 @@ def keeper(old: ZooKeeperModeCluster) -> Iterator[KazooClient]:
     client.close()
 
 
-def known(old: ZooKeeperModeCluster, zookeeper: str | None = None) -> KnownCluster:
+def known(old: ZooKeeperModeCluster, zookeeper: str | None = None) -> Administration:
     """The cluster as configured with its ZooKeeper."""
-    return KnownCluster(replace(old.cluster(), zookeeper=zookeeper or old.zookeeper_connect))
+    return Administration(replace(old.cluster(), zookeeper=zookeeper or old.zookeeper_connect))
 
 
 def test_tree_is_what_zookeeper_holds(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
@@ -98,7 +98,7 @@ def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -
         known(old, f"{old.zookeeper_connect}/elsewhere").registry()
     with pytest.raises(Unreachable, match="does not answer"):
         known(old, "127.0.0.1:1").registry()
-    report = KnownCluster(old.cluster()).registry()
+    report = Administration(old.cluster()).registry()
     assert not report.is_from_zookeeper
     assert "does not say where" in report.statement
     assert set(report.registry.brokers) == {0, 1}
@@ -106,11 +106,11 @@ def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -
 
 def test_kraft_cluster_has_no_zookeeper(east: LocalCluster) -> None:
     """It says so, and tells the same registry from its own metadata."""
-    report = KnownCluster(replace(east.cluster(), zookeeper="127.0.0.1:1")).registry()
+    report = Administration(replace(east.cluster(), zookeeper="127.0.0.1:1")).registry()
 
     assert report.mode is Mode.KRAFT
     assert "has no ZooKeeper" in report.statement
-    assert report.registry.cluster_id == KnownCluster(east.cluster()).describe().cluster_id
+    assert report.registry.cluster_id == Administration(east.cluster()).describe().cluster_id
     assert set(report.registry.brokers) == {1}
     assert report.registry.controller == 1
     assert not any(node.is_ephemeral for node in report.registry.nodes)
@@ -157,7 +157,7 @@ def test_broker_that_goes_is_seen_at_once(old: ZooKeeperModeCluster, keeper: Kaz
     _assert_elected(known(old))
 
 
-def _assert_elected(cluster: KnownCluster) -> None:
+def _assert_elected(cluster: Administration) -> None:
     """The broker that came back leads again after an election, which only the controller itself holds here."""
     deadline = time.monotonic() + TERM_S
     while any(Condition.UNDER_REPLICATED in p.conditions for p in cluster.topics([TOPIC]).partitions):

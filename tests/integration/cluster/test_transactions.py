@@ -10,7 +10,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.model.findings import Level
 from isthmus.model.transactions import TransactionState
 from tests.integration.cluster.hanging import leave_hanging
@@ -32,7 +32,7 @@ def test_open_transaction_is_known_to_its_coordinator(east: LocalCluster, topic:
     producer = TransactionalProducer(east, f"{name}-id", transaction_timeout_ms=45_000)
     before_ms = int(time.time() * 1000)
     producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
-    known = KnownCluster(east.cluster())
+    known = Administration(east.cluster())
 
     report = known.topics([name])
     (transaction,) = report.transactions
@@ -54,7 +54,7 @@ def test_hanging_transaction_is_found_and_ended(east: LocalCluster, topic: Topic
     name = topic("hanging")
     topics.create(east, name)
     producer_id = leave_hanging(east, name, 4)
-    known = KnownCluster(east.cluster())
+    known = Administration(east.cluster())
 
     report = known.topics([name])
     (transaction,) = report.transactions

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.local import LocalCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.control.doctor import examine
-from isthmus.control.known import KnownCluster
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState
@@ -181,7 +181,7 @@ def test_hidden_transaction_is_not_called_hanging(secured: LocalCluster, west: L
     topics.create(secured, name)
     producer = TransactionalProducer(secured, f"{name}-id")
     producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
-    known = KnownCluster(secured.cluster())
+    known = Administration(secured.cluster())
     with denied(secured, ResourceType.TRANSACTIONAL_ID, "*", AclOperation.DESCRIBE):
         deadline = time.monotonic() + 30
         while not (report := known.topics([name])).not_told:
@@ -197,7 +197,7 @@ def test_missing_rights_leave_out_their_part_only(secured: LocalCluster, topic: 
     name = topic("partly")
     topics.create(secured, name, min_insync_replicas=1)
     deny(secured, ResourceType.TOPIC, name, AclOperation.DESCRIBE_CONFIGS)
-    known = KnownCluster(secured.cluster())
+    known = Administration(secured.cluster())
     with denied(secured, *CLUSTER, AclOperation.DESCRIBE):
         deadline = time.monotonic() + 30
         while (report := known.describe()).quorum is not None:

@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control import foresight, goal
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
-from isthmus.control.outcome import RunOutcome
-from isthmus.control.plan import LinkPlan
+from isthmus.control.lanes import catchup as goal
+from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.topics import foresight
+from isthmus.control.topics.plan import LinkPlan
 from isthmus.lane import tail
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings

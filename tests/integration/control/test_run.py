@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import isthmus.spark
 from isthmus.cluster.local import LocalCluster
-from isthmus.control import controller, pausing, session
 from isthmus.control.fabric import Fabric
+from isthmus.control.links import controller, pausing, session
 from isthmus.errors import JavaMissing, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings

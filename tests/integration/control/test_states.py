@@ -20,10 +20,10 @@ from isthmus.cli.app import app
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.run import show_outcome
 from isthmus.cluster.local import LocalCluster
-from isthmus.control import controller, pausing
 from isthmus.control.fabric import Fabric
-from isthmus.control.outcome import RunOutcome
-from isthmus.control.status import StatusReader
+from isthmus.control.links import controller, pausing
+from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.status import StatusReader
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.model.lane import LaneState
 from isthmus.model.progress import LinkProgress, TopicProgress
@@ -247,7 +247,7 @@ def assert_same(outcome: RunOutcome, scene: Scene, **changes: Any) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Topics are looked at often."""
     with monkeypatch.context() as patch:
-        patch.setattr("isthmus.control.session._HASTE", 0.05)
+        patch.setattr("isthmus.control.links.session._HASTE", 0.05)
         yield
 
 

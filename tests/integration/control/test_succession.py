@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.ports import free_ports
-from isthmus.control import controller, succession
+from isthmus.control.links import controller, succession
 from isthmus.errors import Fenced, Occupied
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import SILENCE_S, LinkLedger, read_documents

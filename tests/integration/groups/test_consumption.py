@@ -12,7 +12,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.model.consumption import GroupReport
 from isthmus.model.group import GroupState, GroupType
 from tests.integration.groups import consumers
@@ -29,7 +29,7 @@ TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 def report_of(cluster: LocalCluster, group: str) -> GroupReport:
     """What is told of one group."""
-    (report,) = KnownCluster(cluster.cluster()).groups([group]).groups
+    (report,) = Administration(cluster.cluster()).groups([group]).groups
     return report
 
 
@@ -66,7 +66,7 @@ def test_members_state_and_coordinator_are_told(east: LocalCluster, topic: Topic
         assert report.description.offsets_partition == 0
         (member,) = report.description.members
         assert member.assignment == ((name, 0), (name, 1))
-    assert group in {each.group for each in KnownCluster(east.cluster()).groups().groups}
+    assert group in {each.group for each in Administration(east.cluster()).groups().groups}
 
 
 def test_share_groups_are_listed_too(east: LocalCluster, topic: TopicNamer) -> None:
@@ -79,7 +79,7 @@ def test_share_groups_are_listed_too(east: LocalCluster, topic: TopicNamer) -> N
             *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", east.bootstrap_servers),
             *("--topic", name, "--group", group, "--max-messages", "1", "--timeout-ms", "60000"),
         )
-    found = {each.group: each for each in KnownCluster(east.cluster()).groups().groups}
+    found = {each.group: each for each in Administration(east.cluster()).groups().groups}
     described = found[group].description
     assert described is not None
     assert (described.type, described.state) == (GroupType.SHARE, GroupState.EMPTY)
@@ -92,7 +92,7 @@ def test_absent_group_and_deleted_topic_stop_no_other(east: LocalCluster, topic:
     topics.create(east, name)
     consumers.commit(east, {group: {(name, 0): 0}})
 
-    absent, present = KnownCluster(east.cluster()).groups([none, group]).groups
+    absent, present = Administration(east.cluster()).groups([none, group]).groups
 
     assert absent.problem is not None
     assert "no such group" in absent.problem

@@ -11,7 +11,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import Mode
 from isthmus.model.transactions import TransactionState
@@ -105,7 +105,7 @@ def test_what_an_old_broker_cannot_tell_is_said(old: LocalCluster, topic: TopicN
     topics.create(old, name)
     producer = TransactionalProducer(old, f"{name}-id")
     producer.send(name, [topics.Given(b"k", b"v", [], topics.SEPTEMBER)] * 3)
-    known = KnownCluster(old.cluster())
+    known = Administration(old.cluster())
 
     report = known.topics([name])
     (transaction,) = report.transactions

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.tools import kafka_tool
-from isthmus.control.known import KnownCluster
+from isthmus.control.clusters.administration import Administration
 from isthmus.model.findings import Level
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.transactions import TransactionState
@@ -132,7 +132,7 @@ def test_open_transaction_of_a_stopped_link_is_told_and_lasts(
     mirror = Mirror(east, unverified)
 
     assert mirror.copy(name, until=reached(50))[LaneKey(name, 0)].position < LARGE
-    report = KnownCluster(unverified.cluster()).topics([name])
+    report = Administration(unverified.cluster()).topics([name])
     (transaction,) = report.transactions
     assert (transaction.state, transaction.first_offset) == (TransactionState.MIRRORED, 0)
     assert [(finding.level, finding.check) for finding in report.findings] == [(Level.WARN, "open transaction")]
@@ -140,4 +140,4 @@ def test_open_transaction_of_a_stopped_link_is_told_and_lasts(
     mirror.copy(name)
 
     oracle.assert_same(east, unverified, name)
-    assert KnownCluster(unverified.cluster()).topics([name]).transactions == ()
+    assert Administration(unverified.cluster()).topics([name]).transactions == ()

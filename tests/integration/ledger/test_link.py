@@ -12,7 +12,7 @@ from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus import __version__
 from isthmus.cluster.local import LocalCluster
-from isthmus.control.pausing import pause
+from isthmus.control.links.pausing import pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
 from isthmus.ledger.documents import (
     ControllerDocument,

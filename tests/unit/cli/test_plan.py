@@ -8,8 +8,8 @@ import pytest
 
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.plan import show_plan
-from isthmus.control.plan import Action, LinkPlan, Plan, TopicPlan
-from isthmus.lane.preflight import PartitionDecision
+from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
+from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.lane import LaneState
 from isthmus.model.problem import Problem

@@ -6,9 +6,9 @@ import pytest
 
 from isthmus.cluster.brokers import Operation
 from isthmus.cluster.clock import ClockReading
-from isthmus.control import rights
+from isthmus.control.clusters import rights
 from isthmus.control.doctor import clock_finding, topic_plan_findings
-from isthmus.control.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.model.findings import Level
 from isthmus.model.problem import Problem
 

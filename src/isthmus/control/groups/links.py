@@ -10,15 +10,15 @@ from difflib import get_close_matches
 from functools import partial
 
 from isthmus.cluster.commits.source import CommitSource
+from isthmus.control.blocking import in_loop
+from isthmus.control.groups.away import remembered_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.drill import GroupDrill, drill
 from isthmus.control.groups.execution import apply_groups
+from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.planner import GroupPlanner
-from isthmus.control.groups.recollection import GroupMemory
-from isthmus.control.groups.remembered import remembered_groups
-from isthmus.control.identity import cluster_ids
-from isthmus.control.loop import in_loop
+from isthmus.control.links.identity import cluster_ids
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter

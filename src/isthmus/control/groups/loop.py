@@ -11,11 +11,11 @@ from typing import Final
 from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.execution import apply_groups
+from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.planner import GroupPlanner
-from isthmus.control.groups.recollection import GroupMemory
-from isthmus.control.recollection import paused_topics
-from isthmus.control.unmatched import tell_unmatched, unmatched_groups
+from isthmus.control.links.memory import paused_topics
+from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing

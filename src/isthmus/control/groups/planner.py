@@ -11,10 +11,10 @@ from isthmus.cluster.commits.source import Way
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.counterparts import Counterparts
+from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import ended_partitions, mirrored_topics, observe_groups
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
-from isthmus.control.groups.recollection import GroupMemory
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState

@@ -1,0 +1,1 @@
+"""Clusters by themselves: described, examined, kept in balance."""

@@ -1,0 +1,173 @@
+"""One cluster of a configuration, and what can be asked of it: the values behind `isthmus cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from isthmus.cluster.consumption import group_reports
+from isthmus.cluster.description import describe
+from isthmus.cluster.elections import elect
+from isthmus.cluster.partitions import partition_states, partitions_of
+from isthmus.cluster.transactions import open_transactions
+from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.registry import RegistryReport, read_report, watch
+from isthmus.errors import ConfigError
+from isthmus.model import health
+from isthmus.model.cluster import Cluster
+from isthmus.model.consumption import GroupsReport
+from isthmus.model.description import ClusterReport
+from isthmus.model.elections import Election, planned
+from isthmus.model.findings import Finding
+from isthmus.model.partitions import PartitionState
+from isthmus.model.registry import Registry
+from isthmus.model.transactions import OpenTransaction
+from isthmus.model.wording import counted
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+
+_MS_PER_S: Final = 1000
+_UNKNOWN_TRIES: Final = 3
+_RETRY_S: Final = 0.2
+_MISSING: Final = codes.AUTHORIZATION | {codes.UNKNOWN_TOPIC_OR_PARTITION, codes.INVALID_TOPIC}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsReport:
+    """Topics of one cluster, partition by partition, with what follows from how they stand."""
+
+    cluster: str
+    partitions: tuple[PartitionState, ...]
+    transactions: tuple[OpenTransaction, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    not_told: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {
+            "cluster": self.cluster,
+            "partitions": [partition.as_dict() for partition in self.partitions],
+            "transactions": [transaction.as_dict() for transaction in self.transactions],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "not_told": dict(self.not_told),
+        }
+
+
+class Administration:
+    """One Kafka cluster, reached as the configuration says.
+
+    Every call connects, reads and closes again. Where the brokers' version or our rights keep
+    something back, the value says so in `not_told`; what is there is there.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def describe(self) -> ClusterReport:
+        """Brokers, controller, quorum, features, open transactions, and findings over all topics.
+
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._describe())
+
+    def topics(self, names: Collection[str] = ()) -> TopicsReport:
+        """Leaders, replicas and offsets of all topics, or of those named.
+
+        :raises ConfigError: There is no topic of that name, or we may not see it.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._topics(names))
+
+    def elect_leaders(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Election, ...]:
+        """Let the preferred replicas of all topics, or of those named, lead again, where they are in sync.
+
+        With `dry_run` nothing is done: what would be is `PENDING`.
+
+        :raises ConfigError: There is no topic of that name, or we may not see it.
+        :raises NotAuthorized: ALTER on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._elect_leaders(topics, dry_run=dry_run))
+
+    def groups(self, names: Collection[str] = ()) -> GroupsReport:
+        """State, members, coordinator, positions and lags of all groups we may see, or of those named.
+
+        A group that does not exist has a problem; the others go on.
+
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._groups(names))
+
+    def registry(self) -> RegistryReport:
+        """The registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return in_loop(read_report(self.cluster))
+
+    def watch_registry(self) -> Iterator[Registry]:
+        """The registry now, and again whenever it has changed, without end.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return watch(self.cluster)
+
+    async def _describe(self) -> ClusterReport:
+        async with Client(self.cluster) as client:
+            return await describe(client)
+
+    async def _topics(self, names: Collection[str]) -> TopicsReport:
+        async with Client(self.cluster) as client:
+            metadata = await seen_topics(client, names)
+            partitions, not_told = await partition_states(client, metadata)
+            transactions, silent = await open_transactions(client, partitions)
+        alias, now_ms = self.cluster.alias, int(time.time() * _MS_PER_S)
+        return TopicsReport(
+            cluster=alias,
+            partitions=partitions,
+            transactions=transactions,
+            findings=(
+                *health.partition_findings(alias, partitions),
+                *health.transaction_findings(alias, transactions, now_ms=now_ms),
+            ),
+            not_told={**not_told, **silent},
+        )
+
+    async def _groups(self, names: Collection[str]) -> GroupsReport:
+        async with Client(self.cluster) as client:
+            return await group_reports(client, names)
+
+    async def _elect_leaders(self, topics: Collection[str], *, dry_run: bool) -> tuple[Election, ...]:
+        async with Client(self.cluster) as client:
+            metadata = await seen_topics(client, topics)
+            elections = planned(partitions_of(metadata))
+            return elections if dry_run else await elect(client, elections)
+
+
+async def seen_topics(client: Client, names: Collection[str]) -> Metadata:
+    """Metadata of all topics, or of those named.
+
+    :raises ConfigError: There is no topic of that name, or we may not see it.
+    :raises ClusterError: The cluster did not answer.
+    """
+    for attempt in range(_UNKNOWN_TRIES):
+        if attempt:
+            # Not every broker knows at once of a topic that was just created.
+            await asyncio.sleep(_RETRY_S)
+        metadata = await client.metadata(sorted(names) if names else None)
+        missing = [topic.name for topic in metadata.topics.values() if topic.error_code in _MISSING]
+        if not missing:
+            return metadata
+    there = (await client.metadata(None)).topics
+    near = get_close_matches(missing[0], there, n=1)
+    raise ConfigError(
+        f"{client.cluster.alias} has no topic {missing[0]}, or we may not see it (DESCRIBE)",
+        hint=f"Did you mean {near[0]}?" if near else f"We may see {counted(len(there), 'topic')}.",
+    )

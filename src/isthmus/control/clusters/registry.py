@@ -1,0 +1,132 @@
+"""The registry of a cluster, from where the cluster keeps it, held against what the brokers say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.description import metadata_mode
+from isthmus.cluster.registry import told_registry
+from isthmus.cluster.zookeeper.reading import kept_registry
+from isthmus.cluster.zookeeper.watching import watched_registry
+from isthmus.control.blocking import in_loop
+from isthmus.model.cluster import Cluster
+from isthmus.model.description import Mode
+from isthmus.model.findings import Finding
+from isthmus.model.registry import Registry, disagreements
+from isthmus.wire.client import Client
+
+AGAIN_S: Final = 1.0
+"""How long after a disagreement a second look decides: brokers learn of changes a moment later."""
+_POLL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryReport:
+    """The registry, where it was read (`statement`), and where ZooKeeper and the brokers disagree."""
+
+    cluster: str
+    mode: Mode
+    is_from_zookeeper: bool
+    statement: str
+    registry: Registry
+    findings: tuple[Finding, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values under stable names."""
+        return {
+            "cluster": self.cluster,
+            "mode": str(self.mode),
+            "is_from_zookeeper": self.is_from_zookeeper,
+            "statement": self.statement,
+            **self.registry.as_dict(),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+async def read_report(cluster: Cluster) -> RegistryReport:
+    """The registry now.
+
+    :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+    :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+    """
+    async with Client(cluster) as client:
+        mode = await metadata_mode(client)
+        is_kept = mode is Mode.ZOOKEEPER and cluster.zookeeper is not None
+        registry, findings = (
+            await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
+        )
+    return RegistryReport(
+        cluster=cluster.alias,
+        mode=mode,
+        is_from_zookeeper=is_kept,
+        statement=_statement(cluster, mode),
+        registry=registry,
+        findings=findings,
+    )
+
+
+async def compared(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
+    """What ZooKeeper keeps, and in what the brokers disagreed with it twice.
+
+    :raises HostError: kazoo is not installed.
+    :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+    """
+    kept, found = await _look(client, subject)
+    if found:
+        await asyncio.sleep(AGAIN_S)
+        kept, again = await _look(client, subject)
+        found = tuple(finding for finding in found if finding in again)
+    return kept, found
+
+
+async def _look(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
+    kept, told = await asyncio.gather(
+        asyncio.to_thread(kept_registry, client.cluster), told_registry(client, Mode.ZOOKEEPER)
+    )
+    return kept, tuple(disagreements(subject, kept, told))
+
+
+def watch(cluster: Cluster) -> Iterator[Registry]:
+    """The registry now, and again whenever it has changed, without end. Blocking.
+
+    ZooKeeper tells of changes at once; brokers are asked every second, having no way to tell.
+
+    :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+    :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+    """
+    mode = in_loop(_mode(cluster))
+    if mode is Mode.ZOOKEEPER and cluster.zookeeper is not None:
+        yield from watched_registry(cluster)
+        return
+    before: Registry | None = None
+    while True:
+        registry = in_loop(_told(cluster, mode))
+        if registry != before:
+            yield registry
+        before = registry
+        time.sleep(_POLL_S)
+
+
+async def _mode(cluster: Cluster) -> Mode:
+    async with Client(cluster) as client:
+        return await metadata_mode(client)
+
+
+async def _told(cluster: Cluster, mode: Mode) -> Registry:
+    async with Client(cluster) as client:
+        return await told_registry(client, mode)
+
+
+def _statement(cluster: Cluster, mode: Mode) -> str:
+    if mode is Mode.KRAFT:
+        return f"{cluster.alias} keeps its registry in KRaft and has no ZooKeeper: this is what its brokers tell."
+    if cluster.zookeeper is None:
+        return (
+            f"{cluster.alias} keeps its registry in ZooKeeper, and its configuration does not say where (zookeeper): "
+            "this is what its brokers tell."
+        )
+    return f"{cluster.alias} keeps its registry in ZooKeeper at {cluster.zookeeper}."

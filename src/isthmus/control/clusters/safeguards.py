@@ -1,0 +1,78 @@
+"""What the brokers of a target do, or leave undone, that decides how far exactly-once reaches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from isthmus.cluster.configs import describe_broker_configs
+from isthmus.cluster.producers import active_producers
+from isthmus.errors import ClusterError
+from isthmus.lane.target import DESCRIBE_PRODUCERS
+from isthmus.model.aborted import VERIFICATION
+from isthmus.model.topic import Configs
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Safeguards:
+    """`expiration_ms` is `producer.id.expiration.ms`, the smallest of all brokers; `None` where one does not tell.
+
+    `verifies_transactions` says that a broker asks a coordinator before it takes a transaction's first record
+    (`transaction.partition.verification.enable`, KIP-890); `None` where none lets us see. `tells_producers` says that
+    all tell what they know of a producer (KIP-664). A broker that does not answer now is passed over.
+    """
+
+    expiration_ms: int | None
+    verifies_transactions: bool | None
+    tells_producers: bool = True
+
+
+async def safeguards(target: Client) -> Safeguards:
+    """Ask every broker. Needs DESCRIBE_CONFIGS on the cluster.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    nodes = (await target.metadata()).brokers
+    answers = await asyncio.gather(*(_described(target, node_id) for node_id in nodes))
+    ages = _values(answers, "producer.id.expiration.ms")
+    told = [configs for configs in answers if configs]
+    return Safeguards(
+        expiration_ms=None if None in ages else min((int(age) for age in ages if age), default=None),
+        verifies_transactions="true" in _values(told, VERIFICATION) if told else None,
+        tells_producers=all(await asyncio.gather(*(_tells(target, node_id) for node_id in nodes))),
+    )
+
+
+async def _tells(target: Client, node_id: int) -> bool:
+    try:
+        return DESCRIBE_PRODUCERS in (await target.connection(node_id)).api_versions
+    except ClusterError:
+        return True
+
+
+async def _described(target: Client, node_id: int) -> Configs:
+    try:
+        return await describe_broker_configs(target, node_id)
+    except ClusterError:
+        return {}
+
+
+def _values(settings: Iterable[Configs], name: str) -> list[str | None]:
+    return [configs[name].value if name in configs else None for configs in settings]
+
+
+async def transactional_topics(source: Client, found: Metadata, names: Collection[str]) -> frozenset[str]:
+    """The topics that transactions were written to while leaders remember their producers (a day by default)."""
+    leaders = {
+        (name, p.partition): p.leader
+        for name in names
+        for p in found.topics[name].partitions
+        if p.leader in found.brokers
+    }
+    producers = await active_producers(source, leaders)
+    return frozenset(
+        name for (name, _), known in producers.values.items() if any(each.is_transactional for each in known)
+    )

@@ -1,0 +1,83 @@
+"""When a run that ends with `caught-up` is over, and whether it has caught up."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.wire.client import Client
+
+STUCK_AFTER_S: Final = 30.0
+_WAITING_FOR_SOMEBODY: Final = (LaneState.NOT_AUTHORIZED, LaneState.BLOCKED)
+_ROUNDS: Final = 2
+
+
+class Arrival(enum.Enum):
+    """How far a link is on its way to what its source held."""
+
+    UNDER_WAY = enum.auto()
+    CAUGHT_UP = enum.auto()
+    """Everything is copied."""
+    HELD_UP = enum.auto()
+    """What is left waits for an operator: it is paused, refused or has stopped for good."""
+
+
+class CatchUp:
+    """The source's ends the lanes of a link are to reach.
+
+    When everything the source held at the beginning is copied, its ends are read once more: what
+    arrived meanwhile is to be copied too. A source that is written to all the time is caught up
+    with in this sense, and one that is not has a lag of 0.
+    """
+
+    def __init__(self, source: Client) -> None:
+        self._source = source
+        self._ends: dict[LaneKey, int] = {}
+        self._rounds = 0
+        self._stuck_since: dict[LaneKey, float] = {}
+
+    async def look(self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport]) -> Arrival:
+        """How far these lanes are, those that cannot go on included. Ask again every moment.
+
+        :raises ClusterError: The source does not answer.
+        """
+        going = [lane for lane in lanes if not self._is_stuck(lane.key, reports.get(lane.key))]
+        new = [lane for lane in going if lane.key not in self._ends]
+        if new:
+            await self._read(new)
+        if not all(self._has_arrived(lane, reports.get(lane.key)) for lane in going):
+            return Arrival.UNDER_WAY
+        self._rounds += 1
+        if going and self._rounds < _ROUNDS:
+            await self._read(going)
+            return Arrival.UNDER_WAY
+        return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
+
+    def is_stuck(self, key: LaneKey, *, is_waiting: bool) -> bool:
+        """Whether something of a lane has waited for somebody to act for so long that nobody will now."""
+        if not is_waiting:
+            self._stuck_since.pop(key, None)
+            return False
+        now = time.monotonic()
+        return now - self._stuck_since.setdefault(key, now) > STUCK_AFTER_S
+
+    def _has_arrived(self, lane: Lane, report: LaneReport | None) -> bool:
+        end = self._ends.get(lane.key)
+        if end is None or report is None:
+            return False
+        # Beyond what its source has a lane is in doubt: a moment later it goes on, or has stopped for good.
+        return end <= report.position <= max(end, report.source_end)
+
+    def _is_stuck(self, key: LaneKey, report: LaneReport | None) -> bool:
+        if report is not None and report.state.is_terminal:
+            return True
+        return self.is_stuck(key, is_waiting=report is not None and report.state in _WAITING_FOR_SOMEBODY)
+
+    async def _read(self, lanes: Collection[Lane]) -> None:
+        partitions = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
+        ranges = await log_ranges(self._source, partitions)
+        self._ends.update((partitions[key], log.stable_end) for key, log in ranges.values.items())

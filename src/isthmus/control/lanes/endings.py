@@ -1,0 +1,28 @@
+"""Which partitions have ended for good, as the ledger remembers it over runs: groups are carried onto none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from isthmus.control.topics.plan import TopicPlan
+from isthmus.ledger.documents import EndedPartition
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+
+
+def ended_partitions(
+    topic: TopicPlan, before: Iterable[EndedPartition], reports: Mapping[LaneKey, LaneReport]
+) -> tuple[EndedPartition, ...]:
+    """What is to be remembered of a topic, `before` being what was: a partition stays ended until it is active again.
+
+    Of one that has not been heard since, or is still looking for its place, nothing new is known.
+    """
+    known = {each.partition: each for each in before}
+    for decision in topic.partitions:
+        number, report = decision.partition, reports.get(LaneKey(topic.topic, decision.partition))
+        if decision.refusal is not None and decision.state.is_terminal:
+            known[number] = EndedPartition(partition=number, state=str(decision.state), problem=decision.refusal)
+        elif report is not None and report.state.is_terminal:
+            known[number] = EndedPartition(partition=number, state=str(report.state), problem=report.problem)
+        elif report is not None and report.state is LaneState.ACTIVE:
+            known.pop(number, None)
+    return tuple(known[number] for number in sorted(known))

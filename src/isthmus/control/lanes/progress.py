@@ -1,0 +1,90 @@
+"""How far the lanes of a link are, by its plan and their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
+from isthmus.control.topics.preflight import PartitionDecision
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.problem import Problem
+from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
+from isthmus.model.state import ControllerState, LaneEvidence, lane_state
+from isthmus.spark.progress import Count, Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesView:
+    """What a controller knows of its lanes at a moment.
+
+    `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `places` where
+    they were last known to be, `paused` the topics an operator paused, `None` among them standing for the whole link.
+    """
+
+    controller: ControllerState
+    reports: Mapping[LaneKey, LaneReport]
+    counts: Mapping[LaneKey, Count]
+    ages_s: Mapping[LaneKey, float]
+    paused: frozenset[str | None] = frozenset()
+    places: Mapping[LaneKey, Place] = field(default_factory=dict)
+
+
+def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
+    """The topics of a link as its plan and its lanes tell."""
+    return tuple(_topic(topic, view) for topic in plan.topics)
+
+
+def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
+    found = topic_of(topic.topic, (_partition(topic, decision, view) for decision in topic.partitions))
+    if not topic.reasons:
+        return found
+    state = lane_state(_evidence(topic.topic, topic.state, view))
+    return replace(found, state=state, problem=None if state is LaneState.PAUSED else topic.reasons[0])
+
+
+def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -> PartitionProgress:
+    key = LaneKey(topic.topic, decision.partition)
+    report = view.reports.get(key)
+    age_s = view.ages_s.get(key, 0.0)
+    reported: LaneState | None = None
+    problem: Problem | None = None
+    if topic.reasons:
+        reported, problem = topic.state, topic.reasons[0]
+    elif decision.refusal is not None:
+        reported, problem = decision.state, decision.refusal
+    elif report is not None:
+        reported, problem = report.state, report.problem
+    state = lane_state(_evidence(topic.topic, reported, view))
+    source = decision.source
+    # A lane that looks for its place does not know them yet: then it is where it was, or else where the plan found it.
+    position, source_end = (-1, -1) if report is None else (report.position, report.source_end)
+    if key in view.places and not state.is_terminal:
+        position = view.places[key].position if position < 0 else position
+        source_end = view.places[key].source_end if source_end < 0 else source_end
+    if source_end < 0 and source is not None:
+        source_end = source.stable_end
+    return PartitionProgress(
+        topic=topic.topic,
+        partition=decision.partition,
+        state=state,
+        target_end=decision.target_end if position < 0 else position,
+        source_end=source_end,
+        source_start=0 if source is None else source.start,
+        records=view.counts[key].records if key in view.counts else 0,
+        problem=None if state is LaneState.PAUSED else problem,
+        gaps=() if report is None else report.gaps,
+        state_age_s=age_s if state is reported else 0.0,
+        source_age_s=age_s,
+        target_age_s=age_s,
+    )
+
+
+def _evidence(topic: str, reported: LaneState | None, view: LanesView) -> LaneEvidence:
+    is_over = reported is not None and reported.is_terminal
+    return LaneEvidence(
+        controller=view.controller,
+        ended=reported if is_over else None,
+        is_paused=bool(view.paused & {None, topic}),
+        reported=reported,
+    )

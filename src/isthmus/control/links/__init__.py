@@ -1,0 +1,1 @@
+"""Links: started, run, watched and ended; what controllers of one link know of each other."""

@@ -1,0 +1,175 @@
+"""Runs links: one process, one Spark, as many links as there are. One that fails stops no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+from isthmus.control.lanes.catchup import Arrival
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.run import LinkRun
+from isthmus.control.links.workers import Workers
+from isthmus.model.configuration import Configuration
+from isthmus.model.latency import merge
+from isthmus.model.link import Link
+from isthmus.model.progress import LinkProgress
+
+Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
+OnProgress = Callable[[tuple[LinkProgress, ...]], None]
+
+PROGRESS_S: Final = 0.5
+ARRIVAL_S: Final = 15.0
+"""How long a cluster may take to answer when a run begins."""
+_GRACE_S: Final = 15.0
+"""As long as all farewells may take when nobody answers."""
+_TELL_S: Final = 2.0
+"""How long an end may take before a word is said of it."""
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Runs some links of a configuration; `workers` are left running when it ends.
+
+    `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
+    the sources had is copied, with a function when that says so of the newest progress, and in any
+    case with `stop` or a signal. Links that another controller runs are left to it, unless `take_over`.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        links: Sequence[Link],
+        workers: Workers,
+        *,
+        until: Until | None = None,
+        on_progress: OnProgress | None = None,
+        take_over: bool = False,
+    ) -> None:
+        claims = Claims()
+        self._runs: list[LinkRun] = []
+        for link in links:
+            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs, take_over=take_over))
+        self._workers = workers
+        self._until = until
+        self._on_progress = on_progress
+        self._stopping = asyncio.Event()
+        self._signal: int | None = None
+        self._is_hurried = False
+
+    def stop(self) -> None:
+        """End all links in good order; `run` returns when that is done."""
+        self._stopping.set()
+        for run in self._runs:
+            run.stop()
+
+    async def run(self) -> RunOutcome:
+        """Run the links until they are caught up, stopped, or all have failed.
+
+        SIGINT and SIGTERM end the run in good order; a second one ends it at once.
+        """
+        begun = time.monotonic()
+        self._workers.start()
+        with self._signals():
+            tasks = [asyncio.create_task(run.run(self._workers)) for run in self._runs]
+            arrivals: dict[str, Arrival] = {}
+            try:
+                arrivals = await self._until_done(tasks)
+                self.stop()
+                await self._until_ended(tasks)
+            except asyncio.CancelledError:
+                if not self._is_hurried:
+                    raise
+                # A second signal, which the outcome tells of as of the first.
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        return RunOutcome(
+            links=self._progress(),
+            caught_up=frozenset(link for link, arrival in arrivals.items() if arrival is Arrival.CAUGHT_UP),
+            is_to_catch_up=self._until == "caught-up",
+            errors={run.link.name: run.error for run in self._runs if run.error is not None},
+            signal=self._signal,
+            duration_s=time.monotonic() - begun,
+            latency=tuple(merge(run.latency for run in self._runs)),
+        )
+
+    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> dict[str, Arrival]:
+        """Wait for the end; if that is to come when everything is copied, how far the links came."""
+        begun = time.monotonic()
+        while not self._stopping.is_set() and not all(task.done() for task in tasks):
+            self._tell_progress()
+            if callable(self._until):
+                if self._until(self._progress()):
+                    break
+            elif self._until == "caught-up":
+                arrivals = await self._arrivals()
+                if Arrival.UNDER_WAY not in arrivals.values():
+                    # What was found out since is told too, before all is stopped.
+                    self._tell_progress()
+                    return arrivals
+            if time.monotonic() - begun > ARRIVAL_S:
+                self._give_up()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
+        return {}
+
+    async def _until_ended(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        _, late = await asyncio.wait(tasks, timeout=_TELL_S)
+        if late:
+            _log.warning("still ending in good order, for at most %g s; a second Ctrl-C ends at once", _GRACE_S)
+            await asyncio.wait(late, timeout=_GRACE_S - _TELL_S)
+
+    def _give_up(self) -> None:
+        """End links whose clusters never answered, where nobody would wait for them.
+
+        While other links run for ever such a link goes on trying.
+        """
+        never = [run for run in self._runs if not run.has_begun]
+        if self._until is not None or len(never) == len(self._runs):
+            for run in never:
+                run.give_up()
+
+    async def _arrivals(self) -> dict[str, Arrival]:
+        arrivals = await asyncio.gather(*(run.arrival() for run in self._runs))
+        return {run.link.name: arrival for run, arrival in zip(self._runs, arrivals, strict=True)}
+
+    def _tell_progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self._progress())
+
+    def _progress(self) -> tuple[LinkProgress, ...]:
+        return tuple(run.progress() for run in self._runs)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM, where signals arrive at all: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop, main = asyncio.get_running_loop(), asyncio.current_task()
+        before: dict[int, Any] = {}
+
+        def arrived(number: int) -> None:
+            if self._signal is not None and main is not None and not self._is_hurried:
+                self._is_hurried = True
+                main.cancel()
+            self._signal = number
+            self.stop()
+
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            before[number] = signal.getsignal(number)
+            loop.add_signal_handler(number, arrived, number)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)

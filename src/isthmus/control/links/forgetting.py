@@ -1,0 +1,101 @@
+"""Topics that a link mirrored once and selects no more: what the ledger remembers of them, until it is to forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.ledger.documents import Document, GapDocument, PauseDocument, TopicDocument
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import Deletion
+from isthmus.ledger.topic import on_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.model.state import ControllerState
+from isthmus.wire.client import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """One topic, and the keys of the documents the ledger held of it."""
+
+    link: str
+    topic: str
+    documents: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {"link": self.link, "topic": self.topic, "documents": list(self.documents)}
+
+
+def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[str, ...]:
+    """The topics the ledger knows of a link that its filter does not select (any more), sorted."""
+    known = (d.source_topic for d in documents.values() if isinstance(d, TopicDocument) and d.link == link.name)
+    return tuple(sorted(topic for topic in known if not link.topics.matches(topic)))
+
+
+async def forget(
+    link: Link, topics: Collection[str], ledger: LedgerSettings, *, dry_run: bool = False
+) -> tuple[Forgotten, ...]:
+    """Delete from the ledger what it remembers of topics that the link selects no more: of these, or of all such.
+
+    The topics themselves stay as they are on both sides. Should the link select one again, it is looked at as a topic
+    that was never mirrored: its end is held against the source before anything is written.
+
+    :raises ConfigError: The link still selects one of the topics, or never mirrored it.
+    :raises PlanRefused: A controller that was started before still mirrors one of them.
+    :raises ClusterError: The ledger at the target cannot be read or written.
+    """
+    async with Client(link.target) as target:
+        known = await recollect(link.name, target)
+        left = no_longer_mirrored(link, known.documents)
+        for topic in topics:
+            _check(link, topic, left)
+        found = tuple(_forgotten(known, topic) for topic in (sorted(set(topics)) or left))
+        for each in found:
+            _check_idle(known, each.topic)
+        keys = [key for each in found for key in each.documents]
+        if keys and not dry_run:
+            writer = LedgerWriter(target)
+            try:
+                append = partial(writer.append, [Deletion(key) for key in keys])
+                await on_topic(target, append, replication_factor=ledger.replication_factor)
+            finally:
+                writer.close()
+    return found
+
+
+def _check(link: Link, topic: str, left: Collection[str]) -> None:
+    if link.topics.matches(topic):
+        raise ConfigError(
+            f"link {link.name} mirrors topic {topic}",
+            hint="Exclude it first (topics.exclude of the link); only what is no longer mirrored can be forgotten.",
+        )
+    if topic not in left:
+        near = get_close_matches(topic, left, n=1)
+        hint = f"Did you mean {near[0]}?" if near else "isthmus plan shows which topics are no longer mirrored."
+        raise ConfigError(f"the ledger knows no topic {topic} of link {link.name}", hint=hint)
+
+
+def _check_idle(known: LinkMemory, topic: str) -> None:
+    is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
+    if is_alive and any(key.topic == topic for key in known.reports):
+        raise PlanRefused(
+            f"a controller still mirrors topic {topic}: it was started before the topic was excluded",
+            hint="End that isthmus run and start it again; then forget the topic.",
+        )
+
+
+def _forgotten(known: LinkMemory, topic: str) -> Forgotten:
+    keys = (
+        key
+        for key, d in known.documents.items()
+        if (isinstance(d, TopicDocument) and d.source_topic == topic)
+        or (isinstance(d, GapDocument | PauseDocument) and d.topic == topic)
+    )
+    return Forgotten(link=known.link, topic=topic, documents=tuple(sorted(keys)))

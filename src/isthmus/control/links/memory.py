@@ -1,0 +1,211 @@
+"""What the ledger remembers of a link, as the values control works with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import (
+    ControllerDocument,
+    Document,
+    GapDocument,
+    GroupDocument,
+    PauseDocument,
+    ProgressDocument,
+    TopicDocument,
+    decoded,
+    link_of,
+)
+from isthmus.ledger.log import LedgerTail
+from isthmus.ledger.records import Entry
+from isthmus.ledger.topic import is_missing
+from isthmus.model.lane import Gap, LaneKey, LaneReport
+from isthmus.model.progress import GroupProgress
+from isthmus.model.state import ControllerState
+from isthmus.model.topic import TopicIds
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+_MS_PER_S: Final = 1000
+_NEVER_MS: Final = -1
+
+
+def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[str, TopicIds]:
+    """Which topics of the link were brought together, by target topic."""
+    return {
+        document.target_topic: TopicIds(source=document.source_topic_id, target=document.target_topic_id)
+        for document in documents.values()
+        if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID
+    }
+
+
+def paused_topics(link: str, documents: Mapping[str, Document]) -> frozenset[str | None]:
+    """The topics an operator has paused; `None` among them stands for the whole link."""
+    return frozenset(
+        document.topic
+        for document in documents.values()
+        if isinstance(document, PauseDocument) and document.link == link
+    )
+
+
+class _Lease(NamedTuple):
+    """Which task wrote a document."""
+
+    controller: int
+    slot: int
+    generation: int
+
+
+@dataclass(slots=True)
+class LinkMemory:
+    """What the ledger says of a link.
+
+    `reports` are the newest of each lane by the newest controller, `last_known` the newest by any controller.
+    `controller` is what the newest one wrote of itself, `None` when it said farewell or never came. `heard_ms` is when
+    it was heard last, by its own clock, its farewell included; -1 for never.
+    """
+
+    link: str
+    documents: dict[str, Document] = field(default_factory=dict)
+    reports: dict[LaneKey, LaneReport] = field(default_factory=dict)
+    last_known: dict[LaneKey, LaneReport] = field(default_factory=dict)
+    controller: ControllerDocument | None = None
+    heard_ms: int = _NEVER_MS
+    _generation: int = -1
+    _written_ms: dict[str, int] = field(default_factory=dict)
+    _reporters: dict[LaneKey, _Lease] = field(default_factory=dict)
+    _reported_ms: dict[_Lease, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, link: str, entries: Iterable[Entry]) -> Self:
+        """What a ledger amounts to that is read from its beginning."""
+        memory = cls(link)
+        for entry in entries:
+            if link_of(entry.key) == link:
+                memory._take(entry)
+        return memory
+
+    @property
+    def topics(self) -> dict[str, TopicDocument]:
+        """The topics of the link, by target topic."""
+        return {d.target_topic: d for d in self.documents.values() if isinstance(d, TopicDocument)}
+
+    @property
+    def gaps(self) -> dict[LaneKey, tuple[Gap, ...]]:
+        """What the source had deleted before it was copied, in offset order."""
+        found = sorted(
+            (d.topic, d.partition, d.offset_begin, d.offset_end)
+            for d in self.documents.values()
+            if isinstance(d, GapDocument)
+        )
+        gaps: dict[LaneKey, tuple[Gap, ...]] = {}
+        for topic, partition, begin, end in found:
+            key = LaneKey(topic, partition)
+            gaps[key] = (*gaps.get(key, ()), Gap(begin, end))
+        return gaps
+
+    def groups(self, now_ms: int) -> tuple[GroupProgress, ...]:
+        """The consumer groups of the link. A standing is as old as the word of the controller that looked at it."""
+        found = [d for d in self.documents.values() if isinstance(d, GroupDocument)]
+        return tuple(
+            GroupProgress(
+                group=d.group,
+                standing=d.standing,
+                age_s=_age_s(max(self.heard_ms, self._written_ms[d.key]), now_ms),
+                problem=d.problem,
+            )
+            for d in sorted(found, key=lambda document: document.group)
+        )
+
+    @property
+    def paused(self) -> frozenset[str | None]:
+        return paused_topics(self.link, self.documents)
+
+    def controller_state(self, now_ms: int) -> ControllerState:
+        """Whether a controller runs the link, as far as the ledger knows."""
+        return ControllerState.heard(None if self.controller is None else self.heard_age_s(now_ms))
+
+    def heard_age_s(self, now_ms: int) -> float | None:
+        """How long ago (s) the controller was heard last, `None` for never."""
+        return None if self.heard_ms == _NEVER_MS else _age_s(self.heard_ms, now_ms)
+
+    def report_age_s(self, key: LaneKey, now_ms: int) -> float | None:
+        """How long ago (s) the last known report of a lane was confirmed, `None` where there is none.
+
+        A task writes down the lanes that changed: those it leaves out are as they were.
+        """
+        lease = self._reporters.get(key)
+        return None if lease is None else _age_s(self._reported_ms[lease], now_ms)
+
+    def document_age_s(self, document: Document, now_ms: int) -> float:
+        """How long ago (s) a document of the ledger was written."""
+        return _age_s(self._written_ms[document.key], now_ms)
+
+    def _take(self, entry: Entry) -> None:
+        if entry.value is None:
+            gone = self.documents.pop(entry.key, None)
+            if isinstance(gone, ControllerDocument):
+                self.controller = None
+                self.heard_ms = entry.timestamp
+            return
+        document = decoded(entry.key, entry.value)
+        if document is None:
+            return
+        if isinstance(document, ControllerDocument) and document.generation >= self._generation:
+            self.controller = document
+            self.heard_ms = entry.timestamp
+            self._begin(document.generation)
+        elif isinstance(document, ProgressDocument) and document.controller >= self._generation:
+            self._begin(document.controller)
+            lease = _Lease(document.controller, document.slot, document.generation)
+            self._reported_ms[lease] = entry.timestamp
+            found = {report.key: report for report in document.reports}
+            self._reporters.update(dict.fromkeys(found, lease))
+            self.reports.update(found)
+            self.last_known.update(found)
+        self.documents[entry.key] = document
+        self._written_ms[entry.key] = entry.timestamp
+
+    def _begin(self, generation: int) -> None:
+        """What an earlier controller's lanes said no longer counts as their state."""
+        if generation > self._generation:
+            self._generation = generation
+            self.reports.clear()
+
+
+async def recollect(link: str, client: Client) -> LinkMemory:
+    """What the ledger at a target cluster says of a link; nothing where there is no ledger.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    :raises ClusterError: It cannot be read.
+    """
+    return LinkMemory.of(link, await read_ledger(client))
+
+
+async def read_ledger(client: Client) -> list[Entry]:
+    """Everything the ledger of a cluster holds, of all links; nothing where there is no ledger.
+
+    :raises ClusterError: It cannot be read.
+    """
+    tail = LedgerTail(client)
+    try:
+        return await tail.read_to_end()
+    except ClusterError as error:
+        if is_missing(error):
+            return []
+        raise
+    finally:
+        tail.close()
+
+
+def now_ms() -> int:
+    """The wall clock, for people and for nothing else."""
+    return int(time.time() * 1000)
+
+
+def _age_s(then_ms: int, now_ms: int) -> float:
+    """Clocks of two hosts differ: nothing is younger than this moment."""
+    return max(now_ms - then_ms, 0) / _MS_PER_S

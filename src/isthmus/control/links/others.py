@@ -1,0 +1,109 @@
+"""Links that other controllers run: what they write is theirs, and mirroring it back would be a circle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain
+from typing import Final
+
+from isthmus.control.links.claims import Claim
+from isthmus.control.links.host import liveness_of
+from isthmus.control.links.memory import LinkMemory, now_ms
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import ControllerDocument, LinkDocument, kind_of, link_of
+from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.log import LedgerTail
+from isthmus.model.link import Link
+from isthmus.model.whereabouts import Liveness
+from isthmus.wire.client import Client
+
+_SKEW_S: Final = 3600.0
+"""No two clocks differ by more: a controller that was last heard longer ago is not waited for."""
+_MS_PER_S: Final = 1000
+
+
+def selection(links: Iterable[Link]) -> Callable[[str], bool]:
+    """Whether any of these links selects a topic."""
+    filters = [link.topics for link in links]
+    return lambda topic: any(each.matches(topic) for each in filters)
+
+
+async def neighbouring_claims(
+    clients: Iterable[Client], own_links: Collection[str], selects: Callable[[str], bool]
+) -> list[Claim]:
+    """What links that are run now, other than our own, write to clusters, of the topics that ours select.
+
+    Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
+    have beaten several times. A ledger we may not read says nothing: then only the audit finds what somebody else
+    writes.
+    """
+    found = await asyncio.gather(*(_claims_in(client, own_links, selects) for client in clients))
+    return list(chain.from_iterable(found))
+
+
+async def _claims_in(client: Client, own_links: Collection[str], selects: Callable[[str], bool]) -> list[Claim]:
+    tail = LedgerTail(client)
+    try:
+        entries = await tail.read_to_end()
+        links = {link_of(entry.key) for entry in entries} - {*own_links, ""}
+        known = {link: LinkMemory.of(link, entries) for link in sorted(links)}
+        found = {link: each for link, each in known.items() if any(map(selects, each.topics))}
+        alive = {link for link, each in found.items() if _is_fresh(each)}
+        doubtful = {link for link, each in found.items() if link not in alive and _may_live(each)}
+        # Of what cannot be read any more nothing is concluded.
+        with contextlib.suppress(ClusterError):
+            alive |= await _heard(tail, doubtful)
+    except ClusterError:
+        return []
+    finally:
+        tail.close()
+    return [claim for link in sorted(alive) for claim in _claims(found[link]) if selects(claim.topic)]
+
+
+def _is_fresh(known: LinkMemory) -> bool:
+    """Whether its controller beat in these seconds, by both clocks."""
+    return known.controller is not None and abs(now_ms() - known.heard_ms) <= SILENCE_S * _MS_PER_S
+
+
+def _may_live(known: LinkMemory) -> bool:
+    """Whether it has a controller that may only seem to be silent."""
+    return (
+        known.controller is not None
+        and abs(now_ms() - known.heard_ms) <= _SKEW_S * _MS_PER_S
+        and liveness_of(known.controller.whereabouts) is not Liveness.DEAD
+    )
+
+
+async def _heard(tail: LedgerTail, links: Iterable[str]) -> set[str]:
+    """Those of these links whose controllers are heard from now on.
+
+    :raises ClusterError: The ledger cannot be read any more.
+    """
+    waiting, heard = set(links), set[str]()
+    deadline = time.monotonic() + SILENCE_S
+    while waiting and time.monotonic() < deadline:
+        for entry in (await tail.poll()).entries:
+            link = link_of(entry.key)
+            if kind_of(entry.key) == ControllerDocument.KIND and link in waiting:
+                waiting.discard(link)
+                if entry.value is not None:
+                    heard.add(link)
+    return heard
+
+
+def _claims(known: LinkMemory) -> list[Claim]:
+    identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
+    if not isinstance(identity, LinkDocument):
+        return []
+    return [
+        Claim(
+            link=known.link,
+            topic=topic,
+            source_id=identity.source_cluster_id,
+            target_id=identity.target_cluster_id,
+        )
+        for topic in known.topics
+    ]

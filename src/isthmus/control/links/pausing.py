@@ -1,0 +1,71 @@
+"""An operator pauses and resumes a link, or one topic of it, by documents in the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from isthmus.control.links.memory import now_ms, paused_topics
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import PauseDocument
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.topic import on_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """What taking a pause back came to: whether there `was_paused` anything, and what is `still_paused`.
+
+    `None` among these stands for the whole link.
+    """
+
+    was_paused: bool
+    still_paused: frozenset[str | None]
+
+
+async def pause(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
+    """Pause the link or one of its topics; its controller obeys within a second, now or when it starts.
+
+    :raises ConfigError: The link does not mirror the topic.
+    :raises ClusterError: The ledger at the target cannot be written.
+    """
+    document = _document(link, topic)
+    async with Client(link.target) as target:
+        await _write(target, document, ledger)
+
+
+async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> Resumed:
+    """Take a pause back: that of the link as a whole, or that of one topic. Other pauses hold on.
+
+    :raises ConfigError: The link does not mirror the topic.
+    :raises ClusterError: The ledger at the target cannot be written.
+    """
+    document = _document(link, topic)
+    async with Client(link.target) as target:
+        paused = paused_topics(link.name, await read_documents(target))
+        if topic in paused:
+            await _write(target, Deletion(document.key), ledger)
+    return Resumed(was_paused=topic in paused, still_paused=paused - {topic})
+
+
+def _document(link: Link, topic: str | None) -> PauseDocument:
+    if topic is not None and not link.topics.matches(topic):
+        raise ConfigError(
+            f"link {link.name} does not mirror topic {topic}",
+            hint="isthmus plan shows which topics a link mirrors.",
+        )
+    return PauseDocument(link=link.name, topic=topic, since_ms=now_ms())
+
+
+async def _write(target: Client, change: Change, ledger: LedgerSettings) -> None:
+    writer = LedgerWriter(target)
+    try:
+        append = partial(writer.append, [change])
+        await on_topic(target, append, replication_factor=ledger.replication_factor)
+    finally:
+        writer.close()

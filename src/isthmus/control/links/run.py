@@ -1,0 +1,257 @@
+"""One link while it is run: tried again while a cluster is away, ended by what needs an operator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from isthmus.control.clusters.safeguards import safeguards
+from isthmus.control.lanes.catchup import Arrival
+from isthmus.control.lanes.progress import LanesView, topics_of
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.host import whereabouts
+from isthmus.control.links.identity import cluster_ids, producer_identity
+from isthmus.control.links.memory import now_ms
+from isthmus.control.links.others import neighbouring_claims, selection
+from isthmus.control.links.session import Session
+from isthmus.control.links.succession import Succession
+from isthmus.control.links.workers import Workers
+from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import ControllerProgress, LinkProgress
+from isthmus.model.state import ControllerState, LinkEvidence, link_state
+from isthmus.spark.lease import LinkContext
+from isthmus.spark.progress import Progress
+from isthmus.wire.client import Client
+
+_log = logging.getLogger(__name__)
+_RETRY_S: Final = 2.0
+
+
+class LinkRun:
+    """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
+
+    Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants
+    (`has_claimed`), or could not. A link that another controller runs is left to it, unless `take_over`.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        configuration: Configuration,
+        claims: Claims,
+        earlier: Sequence[LinkRun],
+        *,
+        take_over: bool = False,
+    ) -> None:
+        self.link = link
+        self.error: IsthmusError | None = None
+        self._configuration = configuration
+        self.has_claimed = asyncio.Event()
+        self._claims = claims
+        self._earlier = tuple(earlier)
+        self._is_over = self._is_away = False
+        self._problem: Problem | None = None
+        self._warned = ""
+        self._succession = Succession(link.name, takes_over=take_over)
+        self._started_ms = now_ms()
+        self._session: Session | None = None
+        self._is_at_work = False
+        self._progress = Progress()
+        self._unreachable: IsthmusError | None = None
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the leases in good order; `run` returns when that is done."""
+        self._stopping.set()
+        if self._session is not None:
+            self._session.stop()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether both clusters have answered and the ledger was opened."""
+        return self._session is not None
+
+    def give_up(self) -> None:
+        """Do not wait any longer for a cluster that never answered: that is the link's error."""
+        if self.error is None and self._unreachable is not None:
+            self.error = self._unreachable
+            self.stop()
+
+    async def run(self, workers: Workers) -> None:
+        """Run the link. A cluster that does not answer is waited for; nothing is raised."""
+        try:
+            await self._run_until_over(workers)
+        finally:
+            self._is_over = True
+            self.has_claimed.set()
+
+    async def _run_until_over(self, workers: Workers) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self._run_once(workers)
+                break
+            except IsthmusError as error:
+                if self._warned != error.message:
+                    # Tried again every two seconds: said once.
+                    self._warned = error.message
+                    _log.warning("link %s: %s", self.link.name, error)
+                self._problem = problem_of(error)
+                if not error.retryable:
+                    self.error = error
+                    break
+                self._unreachable = error
+                self._is_away = True
+            except Exception as error:  # noqa: BLE001 - a bug of ours in one link ends no other
+                _log.exception("link %s", self.link.name)
+                message = f"{type(error).__name__}: {error}"
+                self.error = InvariantError(message, hint="This is a bug in Isthmus: please report it.")
+                self._problem = problem_of(self.error)
+                break
+            self.has_claimed.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
+
+    async def _run_once(self, workers: Workers) -> None:
+        link, settings = self.link, self._configuration
+        self._is_at_work = False
+        async with Client(link.source) as source, Client(link.target) as target:
+            source_id, target_id = await cluster_ids(link, source, target)
+            self._is_away, self._unreachable, self._problem = False, None, None
+            # First beside all other links, as it may take a while; and once more when everything else is done.
+            if not await self._is_free(target):
+                return
+            await self._respect_others(source, target)
+            if not await self._is_free(target):
+                return
+            ledger = LinkLedger(
+                target,
+                link.name,
+                replication_factor=settings.ledger.replication_factor,
+                whereabouts=whereabouts(),
+                started_ms=self._started_ms,
+            )
+            try:
+                await self._open(ledger)
+                producer = await producer_identity(ledger, target, source_id=source_id, target_id=target_id)
+                context = LinkContext(
+                    link=link.name,
+                    source=link.source,
+                    target=link.target,
+                    producer=producer,
+                    limits=link.limits,
+                    expiration_ms=(await safeguards(target)).expiration_ms or 0,
+                )
+                session = Session(
+                    context,
+                    link,
+                    source,
+                    target,
+                    ledger=ledger,
+                    claims=self._claims,
+                    has_claimed=self.has_claimed,
+                    progress=self._progress,
+                )
+                self._session, self._is_at_work = session, True
+                self._problem = None
+                if self._stopping.is_set():
+                    session.stop()
+                await session.run(workers, settings.spark.lease_term_s)
+            finally:
+                ledger.close()
+
+    async def _is_free(self, target: Client) -> bool:
+        """Wait until nobody runs the link any more; whether that is so, or we are to stop."""
+        free = asyncio.create_task(self._succession.wait(target, self._tell))
+        halt = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((free, halt), return_when=asyncio.FIRST_COMPLETED)
+            if free.done():
+                await free
+            return not self._stopping.is_set()
+        finally:
+            for task in (free, halt):
+                task.cancel()
+            await asyncio.gather(free, halt, return_exceptions=True)
+
+    def _tell(self, problem: Problem) -> None:
+        _log.info("link %s: %s", self.link.name, problem.message)
+        self._problem = problem
+
+    async def _open(self, ledger: LinkLedger) -> None:
+        try:
+            await ledger.open()
+        finally:
+            self._succession.fenced(ledger.generation)
+        self._succession.opened()
+
+    async def _respect_others(self, source: Client, target: Client) -> None:
+        """Leave topics to links that were there first: earlier in the file, or run by others."""
+        for run in self._earlier:
+            await run.has_claimed.wait()
+        # Those that others run are no longer ours.
+        own = [self.link.name, *(run.link.name for run in self._earlier if not isinstance(run.error, Occupied))]
+        for claim in await neighbouring_claims((target, source), own, selection(self._configuration.links)):
+            self._claims.grant(claim)
+
+    def progress(self) -> LinkProgress:
+        """How the link stands at this moment, or stood when it ended."""
+        session = self._session
+        at_work = session if self._is_at_work else None
+        controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
+        reports = {} if session is None else session.reports()
+        paused = frozenset() if session is None else session.paused
+        plan = None if session is None else session.plan
+        known = LinkEvidence(
+            controller=controller,
+            has_failed=self.error is not None,
+            is_away=self._is_away or (at_work is not None and at_work.is_away),
+            is_paused=None in paused,
+            has_begun=at_work is not None and at_work.has_begun,
+        )
+        idle = frozenset() if session is None else session.idle
+        ages_s = {key: age for key, age in self._progress.ages_s(time.monotonic()).items() if key not in idle}
+        view = LanesView(
+            controller=controller,
+            reports=reports,
+            counts=self._progress.counts,
+            ages_s=ages_s,
+            paused=paused,
+            places=self._progress.places,
+        )
+        return LinkProgress(
+            link=self.link.name,
+            source=self.link.source.alias,
+            target=self.link.target.alias,
+            state=link_state(known),
+            controller=ControllerProgress(state=controller),
+            topics=() if plan is None else topics_of(plan, view),
+            groups=() if session is None else session.groups,
+            records=self._progress.records,
+            size_bytes=self._progress.size_bytes,
+            aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
+            problem=self._problem or (None if at_work is None else at_work.problem),
+        )
+
+    @property
+    def latency(self) -> list[int]:
+        """The latencies of all records copied, as a histogram."""
+        return self._progress.latency
+
+    async def arrival(self) -> Arrival:
+        """How far the link is on its way to what the source had."""
+        if self.error is not None:
+            return Arrival.HELD_UP
+        if self._session is None or not self._is_at_work:
+            return Arrival.UNDER_WAY
+        try:
+            return await self._session.arrival()
+        except ClusterError:
+            return Arrival.UNDER_WAY

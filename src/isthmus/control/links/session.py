@@ -1,0 +1,400 @@
+"""A link at work: its ledger open, its topics watched, its leases running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.groups.loop import GroupLoop
+from isthmus.control.lanes.audit import Audit, Told
+from isthmus.control.lanes.catchup import Arrival, CatchUp
+from isthmus.control.lanes.endings import ended_partitions
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.memory import paused_topics, recorded_topics
+from isthmus.control.links.workers import Workers
+from isthmus.control.topics.loop import TopicLoop
+from isthmus.control.topics.plan import LinkPlan, TopicPlan
+from isthmus.errors import ClusterError, IsthmusError
+from isthmus.ledger.documents import (
+    ControllerDocument,
+    Document,
+    GapDocument,
+    PauseDocument,
+    ProgressDocument,
+    TopicDocument,
+)
+from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.records import Deletion
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import GroupProgress
+from isthmus.model.topic import TopicIds
+from isthmus.spark.lease import LinkContext
+from isthmus.spark.leases import LeaseScheduler
+from isthmus.spark.progress import Progress
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+AUDIT_S: Final = 20.0
+_FAREWELL_S: Final = 1.0
+_ALL: Final = -1
+"""In place of a partition: a topic as a whole."""
+_HASTE: Final = 0.8
+"""Topics are looked for a little more often than asked, so that what is new runs in that time."""
+
+
+class Session:
+    """One link from the moment its ledger is open until it is closed.
+
+    `has_claimed` is set once the topics it wants were looked at. `progress` counts what it copies.
+
+    A cluster that cannot be looked at for a while stops nothing else.
+    """
+
+    def __init__(
+        self,
+        context: LinkContext,
+        link: Link,
+        source: Client,
+        target: Client,
+        *,
+        ledger: LinkLedger,
+        claims: Claims,
+        has_claimed: asyncio.Event,
+        progress: Progress,
+    ) -> None:
+        self._away: Problem | None = None
+        self._context = context
+        self._link = link
+        self._source, self._target = source, target
+        self._ledger = ledger
+        self._has_claimed = has_claimed
+        self._progress = progress
+        self._topics = TopicLoop(
+            link,
+            source,
+            target,
+            claims=claims,
+            recorded=recorded_topics(link.name, ledger.documents),
+            remember=self._remember,
+        )
+        self._catch_up = CatchUp(source)
+        self._audit = Audit(link.target)
+        self._audited_at = time.monotonic()
+        self._groups_pass: int | None = None
+        self._groups = GroupLoop(link, source, target, ledger) if link.groups.is_configured else None
+        self._scheduler: LeaseScheduler | None = None
+        self._known: dict[LaneKey, LaneReport] = {}
+        self._idle_ends: dict[LaneKey, int] = {}
+        self._stirred = asyncio.Event()
+        self._stopping = asyncio.Event()
+        ledger.listen(self._hear)
+
+    @property
+    def plan(self) -> LinkPlan | None:
+        """What is carried out, `None` until the clusters were first looked at."""
+        return self._topics.plan
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why things are not as they should be, when that was last looked at."""
+        if self._away is not None:
+            return self._away
+        if self._ledger.problem is not None:
+            return problem_of(self._ledger.problem)
+        return None if self._scheduler is None else self._scheduler.problem
+
+    @property
+    def is_away(self) -> bool:
+        """Whether a cluster did not answer when it was last looked at."""
+        return self._away is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
+        return self.plan is not None and (bool(self._known) or not self._runnable())
+
+    def stop(self) -> None:
+        """End the leases in good order; `run` returns when that is done."""
+        self._stopping.set()
+
+    async def run(self, workers: Workers, term_s: float) -> None:
+        """Keep the lanes running until `stop`.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises HostError: Spark cannot be started.
+        """
+        follow = asyncio.create_task(self._ledger.run())
+        leases = asyncio.create_task(self._lease(workers, term_s))
+        watch = asyncio.create_task(self._watch())
+        # Not waited for: what happens to groups never ends the copying.
+        groups = asyncio.create_task(self._carry_groups())
+        halt = asyncio.create_task(self._stopping.wait())
+        try:
+            done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            # The leases need the ledger to say farewell, so it goes last.
+            for task in (halt, groups, watch, leases):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            if not follow.done():
+                await self._remember_groups()
+                with contextlib.suppress(IsthmusError, TimeoutError):
+                    async with asyncio.timeout(_FAREWELL_S):
+                        await self._write_states()
+                        await self._write_gaps()
+                await self._say_ended()
+            follow.cancel()
+            await asyncio.gather(follow, return_exceptions=True)
+
+    def reports(self) -> dict[LaneKey, LaneReport]:
+        """What was last reported of every lane, those that may not run now included."""
+        reports = dict(self._heard())
+        for key, find in self._audit.found.items():
+            report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
+            reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=find.problem)
+        for key, end in self._idle_ends.items():
+            report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
+            reports[key] = replace(report, source_end=max(report.source_end, end))
+        return reports
+
+    def _heard(self) -> Mapping[LaneKey, LaneReport]:
+        """What the lanes said themselves."""
+        if self._scheduler is not None:
+            self._known.update((report.key, report) for report in self._scheduler.reports())
+        return self._known
+
+    @property
+    def idle(self) -> frozenset[LaneKey]:
+        """The lanes that do not run now: where their source ends is looked at by the session itself."""
+        return frozenset(self._idle_ends)
+
+    async def arrival(self) -> Arrival:
+        """How far the link is on its way to what the source had; see `CatchUp`.
+
+        What could not be copied, and how the groups stand, is in the ledger when it is under way no more: whoever is
+        told may look at once.
+
+        :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
+        """
+        plan = self.plan
+        if plan is None:
+            return Arrival.UNDER_WAY
+        arrival = await self._catch_up.look(self._runnable(), self.reports())
+        if arrival is Arrival.UNDER_WAY or self._is_to_be_created(plan):
+            return Arrival.UNDER_WAY
+        await self._topics.settle()
+        if not self._has_carried_groups():
+            return Arrival.UNDER_WAY
+        await self._write_states()
+        await self._write_gaps()
+        if self._groups is not None:
+            await self._groups.remember()
+        if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._measure_idle():
+            return Arrival.HELD_UP
+        return Arrival.CAUGHT_UP
+
+    def _is_to_be_created(self, plan: LinkPlan) -> bool:
+        """Whether partitions are missing at the target that may come soon."""
+        missing = {topic.topic: not topic.reasons and not _is_laid_out(topic) for topic in plan.topics}
+        # Every topic is asked about, so that one that came is not held against it later.
+        stuck = [
+            self._catch_up.is_stuck(LaneKey(name, _ALL), is_waiting=is_missing) for name, is_missing in missing.items()
+        ]
+        return sum(missing.values()) > sum(stuck)
+
+    async def _measure_idle(self) -> bool:
+        """Look where the source ends in lanes that do not run now; whether the target has all of it.
+
+        :raises ClusterError: A cluster does not answer.
+        """
+        runnable, reports = {lane.key for lane in self._runnable()}, self.reports()
+        idle = {
+            lane.key: ((lane.source_topic, lane.partition), (lane.target_topic, lane.partition))
+            for lane in self._topics.lanes
+            if lane.key not in runnable or (lane.key in reports and reports[lane.key].state.is_terminal)
+        }
+        if not idle:
+            self._idle_ends = {}
+            return True
+        targets = (await log_ranges(self._target, [target for _, target in idle.values()])).values
+        sources = (await log_ranges(self._source, [source for source, _ in idle.values()])).values
+        self._idle_ends = {key: sources[source].stable_end for key, (source, _) in idle.items() if source in sources}
+        return not self._audit.found and all(
+            key in self._idle_ends and target in targets and targets[target].end >= self._idle_ends[key]
+            for key, (_, target) in idle.items()
+        )
+
+    def _has_carried_groups(self) -> bool:
+        """Whether all groups were looked at since the data was complete."""
+        if self._groups is None or None in self.paused:
+            return True
+        if self._groups_pass is None:
+            self._groups_pass = self._groups.begin_pass()
+        return self._groups.has_ended(self._groups_pass)
+
+    # Lanes
+
+    @property
+    def paused(self) -> frozenset[str | None]:
+        """The topics an operator has paused; `None` among them stands for the whole link."""
+        return paused_topics(self._link.name, self._ledger.documents)
+
+    def _runnable(self) -> list[Lane]:
+        paused = self.paused
+        lanes = (lane for lane in self._topics.lanes if not paused & {None, lane.target_topic})
+        return [self._audit.doubted(lane) for lane in lanes]
+
+    def _assign(self) -> None:
+        if self._scheduler is not None:
+            self._scheduler.assign(self._runnable())
+
+    async def _lease(self, workers: Workers, term_s: float) -> None:
+        spark, slots = await workers.ready()
+        self._scheduler = LeaseScheduler(
+            spark, self._ledger, self._context, slots=slots, term_s=term_s, progress=self._progress
+        )
+        self._assign()
+        await self._scheduler.run()
+
+    # Groups
+
+    @property
+    def groups(self) -> tuple[GroupProgress, ...]:
+        """How the groups stand."""
+        plans = () if self._groups is None else self._groups.plan.groups
+        return tuple(GroupProgress(group=p.group, standing=str(p.standing), problem=p.problem) for p in plans)
+
+    async def _carry_groups(self) -> None:
+        if self._groups is not None:
+            await self._groups.run()
+
+    async def _remember_groups(self) -> None:
+        if self._groups is not None:
+            with contextlib.suppress(IsthmusError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._groups.remember()
+
+    # Topics
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._topics.refresh()
+                await self._audit_when_due()
+                await self._write_states()
+                await self._write_gaps()
+                await self._measure_idle()
+            except ClusterError as error:
+                self._away = problem_of(error)
+            else:
+                self._away = None
+            self._has_claimed.set()
+            self._assign()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), self._link.topics_interval_s * _HASTE)
+            self._stirred.clear()
+
+    async def _audit_when_due(self) -> None:
+        self._audit.review(self._topics.lanes, self._told())
+        if time.monotonic() - self._audited_at > AUDIT_S:
+            self._audited_at = time.monotonic()
+            lanes = self._runnable()
+            ranges = await log_ranges(self._target, [(lane.target_topic, lane.partition) for lane in lanes])
+            # The logs first: what is told by now, and what is said from now on, is later.
+            self._audit.look(lanes, ranges.values, self._told(), self._ledger.beat)
+
+    def _told(self) -> dict[LaneKey, Told]:
+        beats = self._progress.beats
+        return {key: Told(report, beats.get(key, -1)) for key, report in self._heard().items()}
+
+    # The ledger
+
+    def _hear(self, key: str, document: Document | None) -> None:
+        if key.startswith(f"{PauseDocument.KIND}/"):
+            self._assign()
+        elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
+            # Groups shall not be carried onto what is no mirror any more.
+            self._stirred.set()
+
+    async def _say_ended(self) -> None:
+        """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""
+        key = f"{ControllerDocument.KIND}/{self._link.name}"
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._ledger.write(Deletion(key))
+
+    async def _remember(self, began: Mapping[str, TopicIds]) -> None:
+        await self._ledger.write(*(self._document(name, ids) for name, ids in began.items()))
+
+    def _document(
+        self,
+        topic: str,
+        ids: TopicIds,
+        state: LaneState = LaneState.ACTIVE,
+        problem: Problem | None = None,
+    ) -> TopicDocument:
+        return TopicDocument(
+            link=self._link.name,
+            source_topic=topic,
+            source_topic_id=ids.source,
+            target_topic=topic,
+            target_topic_id=ids.target,
+            state=state,
+            problem=problem,
+        )
+
+    async def _write_gaps(self) -> None:
+        """Put down what the source deleted before it was copied: nothing else tells it for ever."""
+        gaps = [
+            GapDocument(
+                link=self._link.name,
+                topic=report.key.topic,
+                partition=report.key.partition,
+                offset_begin=gap.offset_begin,
+                offset_end=gap.offset_end,
+            )
+            for report in self.reports().values()
+            for gap in report.gaps
+        ]
+        new = [gap for gap in gaps if gap.key not in self._ledger.documents]
+        if new:
+            await self._ledger.write(*new)
+
+    async def _write_states(self) -> None:
+        """Tell in the ledger what is refused or has ended and why: for `status`, and for whoever carries groups."""
+        recorded = recorded_topics(self._link.name, self._ledger.documents)
+        nobody = TopicIds(source=NO_TOPIC_ID, target=NO_TOPIC_ID)
+        changed, reports = [], self.reports()
+        for topic in () if self.plan is None else self.plan.topics:
+            state, problem = LaneState.ACTIVE, None
+            if topic.reasons:
+                state, problem = topic.state, topic.reasons[0]
+            document = self._document(topic.topic, recorded.get(topic.topic, nobody), state, problem)
+            known = self._ledger.documents.get(document.key)
+            before = known.ended if isinstance(known, TopicDocument) else ()
+            document = replace(document, ended=ended_partitions(topic, before, reports))
+            if document != known and (known is not None or topic.reasons):
+                changed.append(document)
+        if changed:
+            await self._ledger.write(*changed)
+
+
+def _is_laid_out(topic: TopicPlan) -> bool:
+    """Whether every partition has a lane, or a reason why it has none."""
+    return len(topic.lanes) + sum(p.refusal is not None for p in topic.partitions) >= topic.partition_count
+
+
+def _is_whole(plan: LinkPlan) -> bool:
+    """Whether every partition of every topic has a lane."""
+    return plan.problem is None and all(
+        not topic.reasons and len(topic.lanes) == topic.partition_count for topic in plan.topics
+    )

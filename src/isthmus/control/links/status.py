@@ -1,0 +1,343 @@
+"""How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
+
+What cannot be asked now is told as it was last seen, with its age: by an earlier look, or by the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from isthmus.cluster.ages import record_times
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.topics import selected_topics
+from isthmus.control.links.host import liveness_of
+from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.topics.observation import treated
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import EndedPartition, TopicDocument
+from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
+from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
+from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.whereabouts import Liveness
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import TopicMetadata
+from isthmus.wire.offsets import PartitionKey
+
+_RANGES_S: Final = 3.0
+_AGED_MAX: Final = 200
+"""Of so many lagging partitions the age of the oldest record to copy is looked up."""
+_MS_PER_S: Final = 1000
+_NO_SUCH_TOPIC: Final = Problem("the source has no such topic", "Nothing more is copied of it.")
+
+
+class _End(NamedTuple):
+    """An end of a log (-1 while unknown) and when it was seen, on the monotonic clock."""
+
+    offset: int
+    seen_at: float
+
+
+class _Ends(NamedTuple):
+    """Both ends of a lane."""
+
+    source: _End
+    target: _End
+
+
+_UNSEEN: Final = _Ends(_End(-1, 0.0), _End(-1, 0.0))
+
+
+@dataclass(slots=True)
+class _Side:
+    """What one cluster says: the topics it has, and the logs of their partitions."""
+
+    problem: Problem | None = None
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
+    at: float = 0.0
+
+    @property
+    def is_away(self) -> bool:
+        return self.problem is not None
+
+    def has(self, topic: str) -> bool:
+        """Whether the topic is there, as far as the cluster answered."""
+        found = self.topics.get(topic)
+        return found is not None and found.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION
+
+    def has_partition(self, key: PartitionKey) -> bool:
+        """Whether the partition is there, as far as the cluster answered."""
+        return self.has(key[0]) and any(p.partition == key[1] for p in self.topics[key[0]].partitions)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One look at a link: what both clusters and the ledger say. Nothing is raised."""
+
+    link: Link
+    known: LinkMemory
+    source: _Side = field(default_factory=_Side)
+    target: _Side = field(default_factory=_Side)
+    recorded: Mapping[str, TopicDocument] = field(default_factory=dict)
+    ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
+    gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
+    paused: frozenset[str | None] = frozenset()
+    controller: ControllerState = ControllerState.UNKNOWN
+    times: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+    async def take(self, source: Client, target: Client) -> None:
+        """Look at both clusters; one that does not answer keeps nothing of the other from being seen."""
+        await asyncio.gather(self._recall(target), self._select(source))
+        await self._find(target)
+        keys = [key for found in self.partitions().values() for key in found]
+        # The target first, so that it is never ahead of the source.
+        await self._measure(self.target, target, [key for key in keys if self.target.has_partition(key)])
+        await self._measure(self.source, source, [key for key in keys if self.source.has_partition(key)])
+        if not self.source.is_away:
+            try:
+                self.times = await record_times(source, dict(list(self._oldest().items())[:_AGED_MAX]))
+            except ClusterError as error:
+                self.source.problem = problem_of(error)
+
+    def topics(self) -> list[str]:
+        """What the link selects: as the source has it, or as it was when the source was last there."""
+        documents = [name for name in self.recorded if self.link.topics.matches(name)]
+        return sorted({*self.source.topics, *documents, *self.link.topics.literals})
+
+    def partitions(self) -> dict[str, list[PartitionKey]]:
+        """The partitions of these topics: the source's, or else those that the target or the ledger knows."""
+        remembered: dict[str, set[int]] = {}
+        for key in self.known.last_known:
+            remembered.setdefault(key.topic, set()).add(key.partition)
+        found = {}
+        for name in self.topics():
+            sides = [side.topics[name] for side in (self.source, self.target) if side.has(name)]
+            numbers = {p.partition for p in sides[0].partitions} if sides else set()
+            found[name] = [(name, number) for number in sorted(numbers or remembered.get(name, set()))]
+        return found
+
+    async def _recall(self, target: Client) -> None:
+        try:
+            self.known = await recollect(self.link.name, target)
+        except ClusterError as error:
+            self.target.problem = problem_of(error)
+            return
+        # Each of these goes through all documents: once a look, not once a partition.
+        self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
+        self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
+        self.controller = self.known.controller_state(now_ms())
+        document = self.known.controller
+        if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
+            # Its process ended on this very host: there is no need to wait for its silence.
+            self.controller = ControllerState.SILENT
+
+    async def _select(self, source: Client) -> None:
+        try:
+            self.source.topics = (await selected_topics(source, self.link.topics)).topics
+        except ClusterError as error:
+            self.source.problem = problem_of(error)
+
+    async def _find(self, target: Client) -> None:
+        names = self.topics()
+        if names and not self.target.is_away:
+            try:
+                self.target.topics = (await target.metadata(names)).topics
+            except ClusterError as error:
+                self.target.problem = problem_of(error)
+
+    async def _measure(self, side: _Side, client: Client, partitions: Collection[PartitionKey]) -> None:
+        side.at = time.monotonic()
+        if side.is_away or not partitions:
+            return
+        try:
+            side.ranges = (await log_ranges(client, partitions, timeout_s=_RANGES_S)).values
+        except ClusterError as error:
+            side.problem = problem_of(error)
+
+    def _oldest(self) -> dict[PartitionKey, int]:
+        """The first offsets still to copy, where there are any."""
+        begins = {
+            key: max(self.target.ranges[key].end if key in self.target.ranges else 0, log.start)
+            for key, log in self.source.ranges.items()
+        }
+        return {key: at for key, at in begins.items() if at < self.source.ranges[key].stable_end}
+
+
+class StatusReader:
+    """Reads how links stand, again and again; from the second time on with rates, and with what was seen before."""
+
+    def __init__(self, links: tuple[Link, ...]) -> None:
+        self._links = links
+        self._stack = AsyncExitStack()
+        self._clients: dict[str, Client] = {}
+        self._before: dict[str, _Reading] = {}
+        self._seen: dict[str, dict[PartitionKey, _Ends]] = {link.name: {} for link in links}
+        self._aborted: dict[str, AbortedPolicy] = {}
+
+    async def __aenter__(self) -> Self:
+        clusters = {c.alias: c for link in self._links for c in (link.source, link.target)}
+        for cluster in clusters.values():
+            client = await self._stack.enter_async_context(Client(cluster))
+            self._clients[cluster.alias] = client
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def read(self) -> tuple[LinkProgress, ...]:
+        """All links as they stand; a cluster that does not answer makes its links UNAVAILABLE."""
+        return tuple(await asyncio.gather(*(self._read(link) for link in self._links)))
+
+    async def _read(self, link: Link) -> LinkProgress:
+        reading = _Reading(link, LinkMemory(link.name))
+        target = self._clients[link.target.alias]
+        await reading.take(self._clients[link.source.alias], target)
+        if link.name not in self._aborted and not reading.target.is_away:
+            with contextlib.suppress(ClusterError):
+                self._aborted[link.name] = (await treated(link, target)).policy
+        before, seen = self._before.get(link.name), self._seen[link.name]
+        topics = []
+        for name, keys in reading.partitions().items():
+            seen.update((key, _ends(reading, key, seen.get(key))) for key in keys)
+            partitions = [_partition(reading, before, key, seen[key]) for key in keys]
+            topics.append(_topic(reading, name, partitions))
+        self._before[link.name] = reading
+        moment_ms = now_ms()
+        problem = reading.source.problem or reading.target.problem
+        return LinkProgress(
+            link=link.name,
+            source=link.source.alias,
+            target=link.target.alias,
+            state=link_state(
+                LinkEvidence(
+                    controller=reading.controller, is_away=problem is not None, is_paused=None in reading.paused
+                )
+            ),
+            controller=_controller(reading, moment_ms),
+            topics=tuple(topics),
+            groups=reading.known.groups(moment_ms),
+            aborted=self._aborted.get(link.name),
+            problem=problem,
+        )
+
+
+def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
+    age_s, document = reading.known.heard_age_s(moment_ms), reading.known.controller
+    if document is None:
+        return ControllerProgress(state=reading.controller, age_s=age_s)
+    return ControllerProgress(
+        state=reading.controller,
+        age_s=age_s,
+        host=document.host,
+        pid=document.pid,
+        started_ms=document.started_ms,
+        version=document.version,
+        described=document.described,
+    )
+
+
+def _topic(reading: _Reading, name: str, partitions: list[PartitionProgress]) -> TopicProgress:
+    topic = topic_of(name, partitions)
+    document = reading.recorded.get(name)
+    ended = None if document is None or not LaneState(document.state).is_terminal else document
+    if ended is not None:
+        age_s = reading.known.document_age_s(ended, now_ms())
+        return replace(topic, state=LaneState(ended.state), problem=ended.problem, state_age_s=age_s)
+    if not partitions:
+        topic = replace(topic, state=lane_state(_evidence(reading, name, None)))
+    is_missing = not reading.source.is_away and not reading.source.has(name)
+    return replace(topic, problem=_NO_SUCH_TOPIC) if is_missing else topic
+
+
+def _partition(reading: _Reading, before: _Reading | None, key: PartitionKey, ends: _Ends) -> PartitionProgress:
+    lane, known = LaneKey(*key), reading.known
+    now, moment_ms = time.monotonic(), now_ms()
+    report: LaneReport | EndedPartition | None = known.reports.get(lane)
+    told_age_s = known.report_age_s(lane, moment_ms)
+    if lane in reading.ended:
+        report, told_age_s = reading.ended[lane], known.document_age_s(reading.recorded[key[0]], moment_ms)
+    state = lane_state(_evidence(reading, key[0], report))
+    is_reported = report is not None and state == report.state
+    source = reading.source.ranges.get(key)
+    return PartitionProgress(
+        topic=key[0],
+        partition=key[1],
+        state=state,
+        source_end=ends.source.offset,
+        target_end=ends.target.offset,
+        source_start=0 if source is None else source.start,
+        lag_s=_lag_s(source, reading.target.ranges.get(key), reading.times.get(key), moment_ms),
+        records_per_s=_rate(reading, before, key),
+        problem=report.problem if is_reported and report is not None else None,
+        gaps=reading.gaps.get(lane, ()),
+        state_age_s=(told_age_s or 0.0) if is_reported else 0.0,
+        source_age_s=max(now - ends.source.seen_at, 0.0),
+        target_age_s=max(now - ends.target.seen_at, 0.0),
+    )
+
+
+def _evidence(reading: _Reading, topic: str, report: LaneReport | EndedPartition | None) -> LaneEvidence:
+    reported = None if report is None else LaneState(report.state)
+    return LaneEvidence(
+        controller=reading.controller,
+        ended=reported if reported is not None and reported.is_terminal else None,
+        is_paused=bool(reading.paused & {None, topic}),
+        source_is_away=reading.source.is_away,
+        target_is_away=reading.target.is_away,
+        is_at_source=reading.source.has(topic),
+        reported=reported,
+    )
+
+
+def _ends(reading: _Reading, key: PartitionKey, before: _Ends | None) -> _Ends:
+    """Both ends as they are now, or else as they were last seen."""
+    seen = before or _UNSEEN
+    report, age_s = reading.known.last_known.get(LaneKey(*key)), reading.known.report_age_s(LaneKey(*key), now_ms())
+    if report is not None and age_s is not None:
+        at = time.monotonic() - age_s
+        seen = _Ends(
+            max(seen.source, _End(report.source_end, at), key=_seen_at),
+            max(seen.target, _End(report.position, at), key=_seen_at),
+        )
+    source, target = reading.source, reading.target
+    source_end = _End(source.ranges[key].stable_end, source.at) if key in source.ranges else seen.source
+    if key in target.ranges:
+        return _Ends(source_end, _End(target.ranges[key].end, target.at))
+    if not target.is_away and not target.has_partition(key):
+        # What is not there yet holds nothing.
+        return _Ends(source_end, _End(0, target.at))
+    return _Ends(source_end, seen.target)
+
+
+def _seen_at(end: _End) -> float:
+    return end.seen_at if end.offset >= 0 else 0.0
+
+
+def _lag_s(source: LogRange | None, target: LogRange | None, oldest: int | None, moment_ms: int) -> float | None:
+    if source is not None and target is not None and target.end >= source.stable_end:
+        return 0.0
+    return None if oldest is None else max((moment_ms - oldest) / _MS_PER_S, 0.0)
+
+
+def _rate(reading: _Reading, before: _Reading | None, key: PartitionKey) -> float | None:
+    if before is None or key not in before.target.ranges or key not in reading.target.ranges:
+        return None
+    advanced = reading.target.ranges[key].end - before.target.ranges[key].end
+    return max(advanced, 0) / max(reading.target.at - before.target.at, 0.001)

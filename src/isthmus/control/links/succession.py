@@ -1,0 +1,191 @@
+"""Whether a link may be taken from the controller it had: one that runs is left alone, unless an operator says so.
+
+Fencing keeps two controllers from harming the data. This keeps them from fencing one another by mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from isthmus.control.links.host import liveness_of
+from isthmus.control.links.memory import now_ms
+from isthmus.errors import ClusterError, Occupied
+from isthmus.ledger.documents import ControllerDocument, decoded
+from isthmus.ledger.link import SILENCE_S
+from isthmus.ledger.log import RETRY_S, LedgerTail
+from isthmus.ledger.records import Entry
+from isthmus.ledger.topic import is_missing
+from isthmus.model.problem import Problem
+from isthmus.model.whereabouts import Liveness
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+_DEAF_S: Final = 10.0
+"""How long a ledger may be away that was read before, until that is the link's problem."""
+
+
+class Turn(enum.Enum):
+    """Whose turn it is to run the link."""
+
+    WAIT = enum.auto()
+    FREE = enum.auto()
+    TAKEN = enum.auto()
+
+
+class Vigil:
+    """What a successor makes of the controller it found in the ledger; `controller` is the newest it heard of.
+
+    All times are of the monotonic clock, in seconds.
+    """
+
+    def __init__(self, found: ControllerDocument) -> None:
+        self.controller = found
+        self._turn = Turn.WAIT
+        self._quiet_since: float | None = None
+
+    def hear(self, document: ControllerDocument | None) -> None:
+        """What the ledger says of the controller now; `None` where it has said farewell."""
+        if self._turn is Turn.TAKEN:
+            return
+        if document is None:
+            self._turn = Turn.FREE
+        elif (document.generation, document.beat) != (self.controller.generation, self.controller.beat):
+            self.controller = document
+            self._turn = Turn.TAKEN
+
+    def looked(self, asked_at: float, *, at_end: bool) -> None:
+        """Nothing else was in the ledger; `at_end` if that was all there was at `asked_at`."""
+        if not at_end:
+            return
+        if self._quiet_since is None:
+            self._quiet_since = asked_at
+        if self._turn is Turn.WAIT and asked_at - self._quiet_since >= SILENCE_S:
+            self._turn = Turn.FREE
+
+    def unreadable(self) -> None:
+        """The ledger cannot be read: it is not the controller that is silent."""
+        self._quiet_since = None
+
+    def turn(self, liveness: Liveness) -> Turn:
+        """Whose turn it is; `liveness` is what is known of the controller's process."""
+        if self._turn is Turn.WAIT and liveness is Liveness.DEAD:
+            return Turn.FREE
+        return self._turn
+
+
+class Succession:
+    """The way to be the next controller of a link. With `takes_over` nobody is asked, until the ledger was `opened`."""
+
+    def __init__(self, link: str, *, takes_over: bool) -> None:
+        self._key = f"{ControllerDocument.KIND}/{link}"
+        self._takes_over = takes_over
+        self._entry: Entry | None = None
+        self._position = 0
+        self._topic_id = NO_TOPIC_ID
+        self._own: set[int] = set()
+        self._gone: ControllerDocument | None = None
+
+    def fenced(self, generation: int) -> None:
+        """We are the controller of this generation. What the ledger says of it we have said ourselves."""
+        self._own.add(generation)
+
+    def opened(self) -> None:
+        """The link is ours. Should we lose sight of it, and another takes it meanwhile, then that one is asked for."""
+        self._takes_over = False
+
+    async def wait(self, target: Client, tell: Callable[[Problem], None]) -> None:
+        """Return when nobody runs the link any more; `tell` what is waited for. Nothing is written.
+
+        Ask again right before the link is taken: who was found to be gone is not waited for a second time.
+
+        :raises Occupied: Another controller runs it.
+        :raises PlanRefused: A newer Isthmus wrote the ledger.
+        :raises ClusterError: The ledger cannot be read.
+        """
+        if self._takes_over:
+            return
+        # The second time only what is new has to be read.
+        tail = LedgerTail(target, position=self._position, topic_id=self._topic_id)
+        try:
+            self._take(await _read(tail))
+            found = None if self._entry is None else _controller(self._entry)
+            if self._entry is None or found is None or found.generation in self._own:
+                return
+            if self._gone is None or self._gone.generation != found.generation:
+                await self._watch(tail, Vigil(found), partial(tell, _waiting(found, self._entry)))
+                self._gone = found
+            elif self._gone.beat != found.beat:
+                raise _occupied(found)
+        finally:
+            self._position, self._topic_id = tail.position, tail.topic_id
+            tail.close()
+
+    def _take(self, entries: Iterable[Entry]) -> list[Entry]:
+        """What the ledger says of the link's controller, the newest of which is kept."""
+        found = [entry for entry in entries if entry.key == self._key]
+        self._entry = found[-1] if found else self._entry
+        return found
+
+    async def _watch(self, tail: LedgerTail, vigil: Vigil, tell: Callable[[], None]) -> None:
+        """Follow the ledger until it is clear whether the controller is gone."""
+        readable_at, has_told = time.monotonic(), False
+        while (turn := vigil.turn(liveness_of(vigil.controller.whereabouts))) is Turn.WAIT:
+            if not has_told:
+                has_told = True
+                tell()
+            try:
+                # A machine that slept has heard nothing of a controller that slept with it: that is no silence.
+                asked_at = time.monotonic()
+                poll = await tail.poll()
+            except ClusterError as error:
+                vigil.unreadable()
+                is_passing = error.retryable or is_missing(error)
+                if not is_passing or time.monotonic() - readable_at > _DEAF_S:
+                    raise
+                await asyncio.sleep(RETRY_S)
+                continue
+            readable_at = time.monotonic()
+            for entry in self._take(poll.entries):
+                if entry.value is None or _controller(entry) is not None:
+                    vigil.hear(_controller(entry))
+            vigil.looked(asked_at, at_end=poll.at_end)
+        if turn is Turn.TAKEN:
+            raise _occupied(vigil.controller)
+
+
+async def _read(tail: LedgerTail) -> list[Entry]:
+    """All that is new in the ledger; nothing where there is none."""
+    try:
+        return await tail.read_to_end()
+    except ClusterError as error:
+        if is_missing(error):
+            return []
+        raise
+
+
+def _controller(entry: Entry) -> ControllerDocument | None:
+    document = None if entry.value is None else decoded(entry.key, entry.value)
+    return document if isinstance(document, ControllerDocument) else None
+
+
+def _waiting(found: ControllerDocument, entry: Entry) -> Problem:
+    # For people: what counts is what is heard from now on, by our own clock.
+    heard_s = max(now_ms() - entry.timestamp, 0) / 1000
+    return Problem(
+        f"waiting for {found.described}, last heard {heard_s:.0f} s ago: "
+        f"after {SILENCE_S:.0f} s of silence the link is taken over",
+        "It may be gone, frozen or cut off. isthmus run --take-over does not wait for it.",
+    )
+
+
+def _occupied(by: ControllerDocument) -> Occupied:
+    return Occupied(
+        f"link {by.link} is run by {by.described}",
+        hint="Only one controller runs a link, and this one has left it alone. End the other process, or take the link "
+        "over with isthmus run --take-over.",
+    )

@@ -1,0 +1,165 @@
+"""What a target topic is created with, so that it takes the source's batches as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.changes import NewTopic
+from isthmus.control.topics.preflight import LONG_MAX, batch_bytes_max
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
+from isthmus.model.topic import Configs, TopicDescription
+from isthmus.model.wording import counted
+
+_UNLIMITED: Final = "-1"
+_FILLING: Final = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": _UNLIMITED,
+    "retention.bytes": _UNLIMITED,
+}
+"""While a prefix is filled and deleted: brokers refuse DeleteRecords without the delete policy."""
+
+_NEVER_COPIED: Final = frozenset(
+    {
+        # Which replicas are throttled is the business of each cluster.
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        # Losing records is a decision of the cluster that loses them.
+        "unclean.leader.election.enable",
+        # Batches pass with the codec they have, and with the timestamps they have.
+        "compression.type",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "message.timestamp.type",
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+    }
+)
+_NEVER_COPIED_PREFIXES: Final = ("remote.", "local.retention.")
+_TIMESTAMP_LIMITS: Final = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.difference.max.ms",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """A topic to create, and what could not be taken over from the source."""
+
+    topic: NewTopic
+    notes: tuple[Problem, ...] = ()
+
+
+def creation(source: TopicDescription, *, defaults: Configs, brokers: int, has_prefix: bool) -> Creation:
+    """The target topic for a source topic.
+
+    `defaults` is the configuration the target would give a topic: it also tells which
+    configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
+    with a policy that lets the prefix be deleted; `settled_policy` is what it gets afterwards.
+    """
+    replication_factor = min(source.replication_factor, brokers)
+    configs = dict(_copied(source, defaults, replication_factor))
+    configs.update(_demanded(source, defaults))
+    if has_prefix and "delete" not in _policy(source).split(","):
+        configs.update(_FILLING)
+    topic = NewTopic(
+        name=source.name,
+        partition_count=source.partition_count,
+        replication_factor=replication_factor,
+        configs=dict(sorted(configs.items())),
+    )
+    return Creation(topic=topic, notes=tuple(_notes(source, defaults, replication_factor)))
+
+
+def settled_policy(
+    source: TopicDescription,
+    target: TopicDescription,
+    source_ranges: Mapping[int, LogRange],
+    target_ranges: Mapping[int, LogRange],
+) -> dict[str, str | None]:
+    """What to set once a target that was created for filling is past the prefix; else nothing.
+
+    `None` stands for the broker's default.
+    """
+    if not is_filling(source, target):
+        return {}
+    if not all(
+        _is_past_prefix(source_ranges.get(partition), target_ranges.get(partition))
+        for partition in range(source.partition_count)
+    ):
+        return {}
+    own = source.own_configs
+    wanted = {name: own.get(name) for name in _FILLING} | {"cleanup.policy": _policy(source)}
+    return {name: value for name, value in wanted.items() if value != _FILLING[name]}
+
+
+def is_filling(source: TopicDescription, target: TopicDescription) -> bool:
+    """Whether a target still has the configuration it was created with for filling."""
+    own = target.own_configs
+    return _policy(source) != _FILLING["cleanup.policy"] and all(
+        own.get(name) == value for name, value in _FILLING.items()
+    )
+
+
+def _is_past_prefix(source: LogRange | None, target: LogRange | None) -> bool:
+    if source is None or target is None:
+        return False
+    if source.start == 0:
+        return True
+    # The fillers are deleted, and a real record follows them if there is any.
+    return target.start > 0 and (target.end > target.start or target.end >= source.stable_end)
+
+
+def _policy(source: TopicDescription) -> str:
+    return source.value("cleanup.policy") or "delete"
+
+
+def _is_copied(name: str) -> bool:
+    return name not in _NEVER_COPIED and not name.startswith(_NEVER_COPIED_PREFIXES)
+
+
+def _copied(source: TopicDescription, defaults: Configs, replication_factor: int) -> Iterator[tuple[str, str]]:
+    for name, value in source.own_configs.items():
+        if not _is_copied(name) or name not in defaults:
+            continue
+        if name == "min.insync.replicas":
+            yield name, str(min(int(value), replication_factor))
+        else:
+            yield name, value
+
+
+def _demanded(source: TopicDescription, defaults: Configs) -> Iterator[tuple[str, str]]:
+    """What has to differ from the target's defaults for the source's batches to fit."""
+    demanded = {
+        "cleanup.policy": _policy(source),
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+    } | dict.fromkeys(_TIMESTAMP_LIMITS, str(LONG_MAX))
+    for name, value in demanded.items():
+        entry = defaults.get(name)
+        if entry is not None and entry.value != value:
+            yield name, value
+    entry = defaults.get("max.message.bytes")
+    theirs = batch_bytes_max(source)
+    if entry is not None and int(entry.value or 0) < theirs:
+        yield "max.message.bytes", str(theirs)
+
+
+def _notes(source: TopicDescription, defaults: Configs, replication_factor: int) -> Iterator[Problem]:
+    if replication_factor < source.replication_factor:
+        yield Problem(
+            f"{counted(source.replication_factor, 'replica')} at the source, {replication_factor} at the "
+            "target: it has no more brokers",
+            "Add brokers to the target cluster, then reassign the topic's partitions.",
+        )
+    unknown = [name for name in source.own_configs if _is_copied(name) and name not in defaults]
+    if unknown:
+        yield Problem(
+            f"the target's brokers do not know {', '.join(sorted(unknown))}: left out",
+            "Set what matters on the target topic by its brokers' own names.",
+        )

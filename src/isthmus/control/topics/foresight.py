@@ -1,0 +1,217 @@
+"""What a run would find at its first look: the plan of a link after the ends of both logs were compared, as lanes do.
+
+A step of its own, for those who only want to know: a run has its lanes look for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.brokers import topic_operations
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.identity import known_identity
+from isthmus.control.links.memory import paused_topics, recorded_topics
+from isthmus.control.links.others import neighbouring_claims, selection
+from isthmus.control.topics.observation import ObservedLink, observe
+from isthmus.control.topics.outlooks import Seen, with_pauses, with_rights, with_seen
+from isthmus.control.topics.plan import Action, LinkPlan
+from isthmus.control.topics.planning import at_start, plan_link
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.judgement import (
+    LOOKS,
+    Judgement,
+    Outlook,
+    Sight,
+    first_check,
+    is_left_at,
+    outlook_of,
+    unanswered,
+)
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.resolver import DOUBT_S
+from isthmus.lane.routes import Routes
+from isthmus.lane.source import Bounds
+from isthmus.lane.tail import Look, Tails
+from isthmus.ledger.documents import Document
+from isthmus.ledger.handover import is_in_order, marks_left
+from isthmus.ledger.link import read_documents
+from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+LOOK_S: Final = 30.0
+"""So long the look at all partitions of a link may take; what was not seen by then is told as unexamined."""
+_AT_ONCE: Final = 512
+_RANGES_S: Final = 2.0
+_NO_LEADER: Final = Unreachable("it has no leader")
+_TOO_LATE: Final = Unreachable(
+    f"looking at the ends of all logs took longer than {LOOK_S:g} s",
+    hint="Brokers that answer late are named by isthmus cluster describe; plan again when they have recovered.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """A link as it was observed, what a run would make of it, and what the target's ledger says."""
+
+    observed: ObservedLink
+    plan: LinkPlan
+    documents: Mapping[str, Document]
+
+
+async def foresee(link: Link, source: Client, target: Client, claims: Claims, own: Collection[Link]) -> Foreseen:
+    """Observe a link, plan it, and look at the ends of the logs it would go on with. Nothing is changed.
+
+    `own` are the links that are planned together; what the links of others write is claimed before.
+
+    :raises PlanRefused: The link was made for another source cluster, or a newer Isthmus wrote its ledger.
+    :raises ClusterError: A cluster as a whole did not answer.
+    """
+    names = [each.name for each in own]
+    for claim in await neighbouring_claims((target, source), names, selection(own)):
+        claims.grant(claim)
+    observed = await observe(link, source, target)
+    documents = await read_documents(target)
+    recorded = at_start(observed, recorded_topics(link.name, documents))
+    plan = plan_link(observed, claims, recorded)
+    if plan.problem is not None:
+        return Foreseen(observed=observed, plan=plan, documents=documents)
+    paused = paused_topics(link.name, documents)
+    lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused & {None, lane.target_topic}]
+    observed = with_seen(observed, await _scout(observed, documents, source, target).look(lanes))
+    plan = plan_link(observed, claims, recorded)
+    copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
+    at_source, at_target = await asyncio.gather(
+        topic_operations(source, [topic.topic for topic in copied]),
+        topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
+    )
+    observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
+    return Foreseen(observed=observed, plan=plan_link(observed, claims, recorded), documents=documents)
+
+
+def _scout(observed: ObservedLink, documents: Mapping[str, Document], source: Client, target: Client) -> _Scout:
+    link = observed.link.name
+    producer = known_identity(link, documents, source_id=observed.source_id, target_id=observed.target_id)
+    # What the leases before said of the lanes is believed as by the lease that comes next.
+    left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
+    return _Scout(source, target, producer, left, is_in_order=is_in_order(link, documents))
+
+
+class _Scout:
+    """Looks at partitions as their lanes will, a few requests per broker for all of them."""
+
+    def __init__(
+        self,
+        source: Client,
+        target: Client,
+        producer: ProducerIdentity | None,
+        left: Mapping[LaneKey, LaneMark],
+        *,
+        is_in_order: bool,
+    ) -> None:
+        self._source, self._target = source, target
+        self._routes = Routes(source), Routes(target)
+        self._tails = Tails(*self._routes, producer)
+        self._left, self._is_in_order = left, is_in_order
+
+    async def look(self, lanes: Sequence[Lane]) -> dict[LaneKey, Seen]:
+        """What is seen of each lane; of those whose brokers do not answer, why not."""
+        for routes, topics in zip(
+            self._routes, ({lane.source_topic for lane in lanes}, {lane.target_topic for lane in lanes}), strict=True
+        ):
+            routes.watch(topics)
+        seen: dict[LaneKey, Seen] = {}
+        waiting = lanes
+        deadline = time.monotonic() + LOOK_S
+        for attempt in range(LOOKS):
+            if attempt:
+                await asyncio.sleep(DOUBT_S)
+            seen.update(await self._look(waiting, deadline))
+            waiting = [lane for lane in waiting if seen[lane.key].outlook.state is LaneState.DIVERGED]
+            if not waiting:
+                break
+        return seen
+
+    async def _look(self, lanes: Sequence[Lane], deadline: float) -> dict[LaneKey, Seen]:
+        seen: dict[LaneKey, Seen] = {}
+        for begin in range(0, len(lanes), _AT_ONCE):
+            some = lanes[begin : begin + _AT_ONCE]
+            try:
+                async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+                    seen.update(await self._look_at(some))
+            except TimeoutError:
+                unseen = _unexamined(_TOO_LATE, LaneState.TARGET_UNAVAILABLE)
+                seen.update(dict.fromkeys((lane.key for lane in some), unseen))
+        return seen
+
+    async def _look_at(self, lanes: Sequence[Lane]) -> dict[LaneKey, Seen]:
+        # The target first, so that it is never ahead of a source that a link is copying.
+        targets = await _ranges(self._target, [_target(lane) for lane in lanes])
+        sources = await _ranges(self._source, [_source(lane) for lane in lanes])
+        await asyncio.gather(*(routes.refresh() for routes in self._routes if routes.is_stale))
+        seen: dict[LaneKey, Seen] = {}
+        sights: dict[LaneKey, Sight] = {}
+        for lane in lanes:
+            target, source = targets.values.get(_target(lane)), sources.values.get(_source(lane))
+            if target is None:
+                error = targets.errors.get(_target(lane), _NO_LEADER)
+                seen[lane.key] = _unexamined(error, LaneState.TARGET_UNAVAILABLE)
+            elif source is None:
+                error = sources.errors.get(_source(lane), _NO_LEADER)
+                seen[lane.key] = _unexamined(error, LaneState.SOURCE_UNAVAILABLE)
+            else:
+                sights[lane.key] = self._sight(lane, target, source)
+        looks = [self._doubt(lane, sights[lane.key]) for lane in lanes if lane.key in sights]
+        judged = await self._tails.judge(look for look in looks if look.sight.position > 0)
+        for look in looks:
+            lane, sight, judgement = look.lane, look.sight, Judgement()
+            if lane.key in judged:
+                sight, judgement = judged[lane.key]
+            outlook = outlook_of(sight, judgement, continues_after_gap=lane.continues_after_gap)
+            seen[lane.key] = Seen(
+                outlook=outlook, source=sources.values[_source(lane)], target=targets.values[_target(lane)]
+            )
+        return seen
+
+    def _doubt(self, lane: Lane, sight: Sight) -> Look:
+        left = self._left.get(lane.key)
+        return Look(lane, sight, first_check(left, sight.position, is_in_order=self._is_in_order))
+
+    def _sight(self, lane: Lane, target: LogRange, source: LogRange) -> Sight:
+        return Sight(
+            key=lane.key,
+            target=self._target.cluster,
+            position=target.end,
+            source=Bounds(source.start, source.stable_end),
+            target_start=target.start,
+            is_compacted=lane.is_compacted,
+            is_known=is_left_at(self._left.get(lane.key), target.end),
+        )
+
+
+def _target(lane: Lane) -> PartitionKey:
+    return lane.target_topic, lane.partition
+
+
+def _source(lane: Lane) -> PartitionKey:
+    return lane.source_topic, lane.partition
+
+
+def _unexamined(error: ClusterError, state: LaneState) -> Seen:
+    judgement = unanswered(error, state)
+    return Seen(outlook=Outlook(state=judgement.state or state, problem=judgement.problem))
+
+
+async def _ranges(client: Client, keys: Sequence[PartitionKey]) -> Outcomes[PartitionKey, LogRange]:
+    try:
+        return await log_ranges(client, keys, timeout_s=_RANGES_S)
+    except ClusterError as error:
+        return Outcomes({}, dict.fromkeys(keys, error))

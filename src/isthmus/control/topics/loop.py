@@ -1,0 +1,227 @@
+"""The topics and lanes of a link while it runs: found, planned, created, and kept up to date."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from isthmus.cluster.topics import selected_topics
+from isthmus.control.links.claims import Claims
+from isthmus.control.topics.execution import apply
+from isthmus.control.topics.observation import observe
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.planning import at_start, plan_link
+from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_patterns, unmatched_topics
+from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.model.lane import Lane, LaneState
+from isthmus.model.link import Link
+from isthmus.model.problem import problem_of
+from isthmus.model.topic import TopicIds
+from isthmus.model.topics import TopicPattern
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata, TopicMetadata
+
+_REFUSED_RETRY_S: Final = 30.0
+_UNFINISHED_RETRY_S: Final = 5.0
+
+Remember = Callable[[Mapping[str, TopicIds]], Awaitable[None]]
+"""Writes down which topics were brought together, before the first of their lanes runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What a change of a topic shows in at one cluster."""
+
+    topic_id: uuid.UUID
+    partition_count: int
+    error_code: int
+
+    @classmethod
+    def of(cls, topic: TopicMetadata | None) -> _Side | None:
+        """The side, `None` where there is no such topic."""
+        if topic is None or topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+            return None
+        return cls(topic.topic_id, len(topic.partitions), topic.error_code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    source: _Side | None
+    target: _Side | None
+
+    def lacks_side_of(self, earlier: _Shape) -> bool:
+        """Whether a topic has gone that was there earlier."""
+        return (self.source is None and earlier.source is not None) or (
+            self.target is None and earlier.target is not None
+        )
+
+
+_NOWHERE: Final = _Shape(None, None)
+
+
+class TopicLoop:
+    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs.
+
+    Call `refresh` every few seconds: it costs a metadata request per cluster unless something has
+    changed. A topic that fails keeps none of the others from running.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        source: Client,
+        target: Client,
+        *,
+        claims: Claims,
+        recorded: Mapping[str, TopicIds],
+        remember: Remember,
+    ) -> None:
+        self._link = link
+        self._source, self._target = source, target
+        self._claims = claims
+        self._recorded = dict(recorded)
+        self._remember = remember
+        self._begun: set[str] = set()
+        self._topics: dict[str, TopicPlan] = {}
+        self._shapes: dict[str, _Shape] = {}
+        self._suspected: dict[str, _Shape] = {}
+        self._looked_at: dict[str, float] = {}
+        self._unmatched: tuple[TopicPattern, ...] = ()
+        self._plan: LinkPlan | None = None
+
+    @property
+    def plan(self) -> LinkPlan | None:
+        """The plan as it is being carried out, `None` before the first `refresh`."""
+        if self._plan is None:
+            return None
+        return replace(self._plan, topics=tuple(self._topics[name] for name in sorted(self._topics)))
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """The lanes that are to run now."""
+        return tuple(lane for name in sorted(self._topics) for lane in self._topics[name].lanes)
+
+    async def refresh(self) -> None:
+        """Look for what has changed, and create what is missing.
+
+        :raises ClusterError: A cluster as a whole did not answer; everything stays as it was.
+        """
+        due = self._due(await self._look())
+        if due or self._plan is None:
+            await self._renew(due)
+
+    async def settle(self) -> None:
+        """Give targets whose prefix is filled by now their own configuration, without waiting.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        filling = [name for name, topic in self._topics.items() if topic.is_filling]
+        if filling:
+            await self._renew(filling)
+
+    async def _look(self) -> dict[str, _Shape]:
+        selected = await selected_topics(self._source, self._link.topics)
+        await self._tell_unmatched(selected)
+        found = selected.topics
+        names = sorted({*found, *self._topics})
+        at_target = (await self._target.metadata(names)).topics if names else {}
+        return {name: _Shape(_Side.of(found.get(name)), _Side.of(at_target.get(name))) for name in names}
+
+    async def _tell_unmatched(self, found: Metadata) -> None:
+        """Say once of each pattern that it matches nothing. What it stands for may come yet: it is no failure."""
+        unmatched = unmatched_topic_patterns(self._link, found)
+        if set(unmatched) - set(self._unmatched):
+            tell_unmatched(self._link, await unmatched_topics(self._link, found, self._source))
+        self._unmatched = unmatched
+
+    def _due(self, shapes: Mapping[str, _Shape]) -> list[str]:
+        """The topics to be looked at closely."""
+        now = time.monotonic()
+        due: list[str] = []
+        for name, shape in shapes.items():
+            before = self._shapes.get(name, _NOWHERE)
+            if shape == before:
+                self._suspected.pop(name, None)
+            if name not in self._topics or (shape != before and self._is_certain(name, shape)):
+                self._shapes[name] = shape
+                due.append(name)
+            elif now - self._looked_at.get(name, now) > _retry_s(self._topics[name]):
+                due.append(name)
+        return due
+
+    def _is_certain(self, name: str, shape: _Shape) -> bool:
+        """A broker that has just started may not know a topic yet: what went is believed twice."""
+        if not shape.lacks_side_of(self._shapes.get(name, _NOWHERE)):
+            return True
+        if self._suspected.pop(name, None) == shape:
+            return True
+        self._suspected[name] = shape
+        return False
+
+    async def _renew(self, due: Collection[str]) -> None:
+        plan = await self._planned(due)
+        applied = await apply(plan, self._target)
+        topics = {topic.topic: topic for topic in plan.topics}
+        if applied.changed:
+            again = await self._planned(applied.changed)
+            topics.update((topic.topic, topic) for topic in again.topics)
+            # What we did ourselves is no change to look into.
+            shapes = await self._look()
+            self._shapes.update((name, shapes[name]) for name in applied.changed)
+        for name, error in applied.errors.items():
+            topics[name] = _with_error(topics[name], error)
+        for name in due:
+            self._looked_at[name] = time.monotonic()
+        await self._write_down(topics.values())
+        self._topics.update(topics)
+        self._plan = plan if self._plan is None else self._plan
+
+    async def _planned(self, topics: Collection[str]) -> LinkPlan:
+        observed = await observe(self._link, self._source, self._target, topics=topics)
+        first = observed.pairs.keys() - self._begun
+        counts = at_start(observed, self._recorded)
+        for name in first & self._recorded.keys():
+            if name not in counts:
+                del self._recorded[name]
+        self._begun |= first
+        return plan_link(observed, self._claims, self._recorded)
+
+    async def _write_down(self, topics: Iterable[TopicPlan]) -> None:
+        """Remember which topics belong together, before anything is copied."""
+        began = {
+            topic.topic: TopicIds(source=topic.lanes[0].source_topic_id, target=topic.lanes[0].target_topic_id)
+            for topic in topics
+            if topic.lanes
+        }
+        new = {name: ids for name, ids in began.items() if self._recorded.get(name) != ids}
+        if new:
+            await self._remember(new)
+            self._recorded.update(new)
+
+
+def _retry_s(topic: TopicPlan) -> float:
+    """How long a topic is left alone that shows no change."""
+    if topic.reasons or any(p.refusal is not None for p in topic.partitions):
+        return _REFUSED_RETRY_S
+    is_finished = len(topic.lanes) == topic.partition_count and not topic.is_filling
+    return math.inf if is_finished else _UNFINISHED_RETRY_S
+
+
+def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
+    """A topic that could not be changed as planned; partitions that are there go on."""
+    problem = problem_of(error)
+    if topic.lanes:
+        return replace(topic, notes=(*topic.notes, problem))
+    denied = isinstance(error, NotAuthorized)
+    return TopicPlan(
+        topic=topic.topic,
+        action=Action.REFUSE,
+        partition_count=topic.partition_count,
+        reasons=(problem,),
+        state=LaneState.NOT_AUTHORIZED if denied else LaneState.REFUSED,
+    )

@@ -1,0 +1,209 @@
+"""What both clusters of a link look like at one moment, read into values; nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
+from isthmus.cluster.changes import NewTopic, create_topics
+from isthmus.cluster.holes import count_holes
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.topics import describe_topics, selected_topics
+from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
+from isthmus.control.topics.preflight import TopicPair, uncounted
+from isthmus.control.topics.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
+from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.model.aborted import Abilities, Treatment, treatment
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.topic import Configs, TopicDescription
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
+
+_COUNTED_AT_ONCE: Final = 2
+_RANGES_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedLink:
+    """Both sides of a link. A topic is in `pairs` when it could be observed, else in `problems`; those of `denied`
+    because a right is missing.
+
+    `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
+    becomes of aborted records; if there is a risk in it, `transactional` are the topics written in transactions of
+    late. `unmatched` are the patterns that match nothing, if all topics were looked for.
+    """
+
+    link: Link
+    source_id: str
+    target_id: str
+    target_brokers: int
+    pairs: Mapping[str, TopicPair] = field(default_factory=dict)
+    defaults: Mapping[str, Configs] = field(default_factory=dict)
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
+    expiration_ms: int | None = None
+    aborted: Treatment | None = None
+    transactional: frozenset[str] = frozenset()
+    unmatched: tuple[Problem, ...] = ()
+
+
+async def observe(link: Link, source: Client, target: Client, *, topics: Collection[str] | None = None) -> ObservedLink:
+    """Observe the topics a link selects, or only those named.
+
+    :raises ClusterError: A cluster as a whole did not answer.
+    """
+    source_cluster, target_cluster = await asyncio.gather(describe_cluster(source), describe_cluster(target))
+    seen = ObservedLink(
+        link=link,
+        source_id=source_cluster.cluster_id,
+        target_id=target_cluster.cluster_id,
+        target_brokers=len(target_cluster.brokers),
+    )
+    if seen.source_id == seen.target_id:
+        return seen
+    found = await (selected_topics(source, link.topics) if topics is None else source.metadata(topics))
+    view = await _Sides.look(link, source, target, found)
+    pairs = await _with_ranges(source, target, view.pairs())
+    taken = await safeguards(target)
+    aborted = _treated(link, target_cluster, taken)
+    return replace(
+        seen,
+        pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
+        defaults=view.defaults,
+        problems=view.problems,
+        denied=view.denied,
+        expiration_ms=taken.expiration_ms,
+        aborted=aborted,
+        transactional=await transactional_topics(source, found, pairs) if aborted.risk else frozenset(),
+        unmatched=await _unmatched(link, source, found) if topics is None else (),
+    )
+
+
+async def treated(link: Link, target: Client) -> Treatment:
+    """What becomes of aborted records of a link.
+
+    :raises ClusterError: The target did not answer.
+    """
+    described, taken = await asyncio.gather(describe_cluster(target), safeguards(target))
+    return _treated(link, described, taken)
+
+
+def _treated(link: Link, target: ClusterDescription, taken: Safeguards) -> Treatment:
+    abilities = Abilities(
+        writes_markers=Operation.ALTER in target.operations,
+        verifies=taken.verifies_transactions,
+        tells=taken.tells_producers,
+    )
+    return treatment(link.transactions.aborted, abilities, link.target.alias)
+
+
+async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:
+    return (*await unmatched_topics(link, found, source), *await unmatched_groups(link, source))
+
+
+@dataclass(slots=True)
+class _Sides:
+    """The descriptions of the same topics at both clusters, and what keeps some from being used."""
+
+    source: Mapping[str, TopicDescription]
+    target: Mapping[str, TopicDescription]
+    defaults: Mapping[str, Configs]
+    problems: dict[str, Problem]
+    denied: frozenset[str]
+
+    @classmethod
+    async def look(cls, link: Link, source: Client, target: Client, found: Metadata) -> _Sides:
+        at_target = await target.metadata(sorted(found.topics)) if found.topics else found
+        new = _unknown(at_target)
+        there = [topic for topic in at_target.topics.values() if topic.name not in new]
+        sources, targets = await asyncio.gather(
+            describe_topics(source, found.topics.values()), describe_topics(target, there)
+        )
+        # Asking for a validation tells what the brokers know, and whether we may create the topic.
+        imagined = await create_topics(
+            target,
+            [NewTopic(name=n, partition_count=1) for n in new if n in sources.values],
+            validate_only=True,
+        )
+        errors = {**imagined.errors, **targets.errors, **sources.errors}
+        problems = {name: problem_of(error) for name, error in errors.items()}
+        if absent := _unknown(found):
+            names = await topic_names(source)
+            problems.update((name, missing(name, link, names)) for name in absent)
+        denied = frozenset(name for name, error in errors.items() if isinstance(error, NotAuthorized))
+        return cls(sources.values, targets.values, imagined.values, problems, denied)
+
+    def pairs(self) -> dict[str, TopicPair]:
+        """The topics that can be judged."""
+        return {
+            name: TopicPair(source=description, target=self.target.get(name))
+            for name, description in self.source.items()
+            if name not in self.problems
+        }
+
+
+def _unknown(metadata: Metadata) -> list[str]:
+    """The topics that a cluster does not have."""
+    return [topic.name for topic in metadata.topics.values() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def _with_ranges(source: Client, target: Client, pairs: Mapping[str, TopicPair]) -> dict[str, TopicPair]:
+    """The pairs with the ranges of all partitions: the target's first, so that it is never ahead."""
+    targets = await log_ranges(
+        target,
+        _partitions(pair.target for pair in pairs.values() if pair.target is not None),
+        timeout_s=_RANGES_S,
+    )
+    sources = await log_ranges(source, _partitions(pair.source for pair in pairs.values()), timeout_s=_RANGES_S)
+    by_source, by_target = _by_topic(sources.values), _by_topic(targets.values)
+    return {
+        name: replace(
+            pair,
+            source_ranges=by_source.get(name, {}),
+            target_ranges=by_target.get(name, {}),
+        )
+        for name, pair in pairs.items()
+    }
+
+
+def _partitions(topics: Iterable[TopicDescription]) -> list[tuple[str, int]]:
+    return [(topic.name, p) for topic in topics for p in range(topic.partition_count)]
+
+
+def _by_topic(
+    ranges: Mapping[tuple[str, int], LogRange],
+) -> dict[str, dict[int, LogRange]]:
+    topics: dict[str, dict[int, LogRange]] = {}
+    for (topic, partition), log in ranges.items():
+        topics.setdefault(topic, {})[partition] = log
+    return topics
+
+
+async def _with_holes(
+    source: Client, pairs: Mapping[str, TopicPair], holes_max: int, problems: dict[str, Problem]
+) -> dict[str, TopicPair]:
+    """The pairs with holes counted where only counting tells whether there are too many."""
+    room = asyncio.Semaphore(_COUNTED_AT_ONCE)
+
+    async def counted(name: str, partition: int, begin: int, end: int) -> int:
+        async with room:
+            return await count_holes(source, (name, partition), begin, end, stop_above=holes_max)
+
+    async def complete(name: str, pair: TopicPair) -> tuple[str, TopicPair]:
+        stretches = uncounted(pair, holes_max=holes_max)
+        try:
+            counts = await asyncio.gather(*(counted(name, p, begin, end) for p, (begin, end) in stretches.items()))
+        except ClusterError as error:
+            problems[name] = problem_of(error)
+            return name, pair
+        return name, replace(pair, holes=dict(zip(stretches, counts, strict=True)))
+
+    done = await asyncio.gather(*(complete(name, pair) for name, pair in pairs.items()))
+    return {name: pair for name, pair in done if name not in problems}

@@ -1,0 +1,91 @@
+"""What was found out about single partitions, put into what was observed of a link: rules alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from isthmus.cluster.brokers import Operation, Operations
+from isthmus.control.topics.observation import ObservedLink
+from isthmus.control.topics.plan import LinkPlan
+from isthmus.control.topics.preflight import PartitionDecision
+from isthmus.lane.judgement import Outlook
+from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was seen of one partition: its outlook, and both logs, `None` where they could not be read."""
+
+    outlook: Outlook
+    source: LogRange | None = None
+    target: LogRange | None = None
+
+
+def with_seen(observed: ObservedLink, seen: Mapping[LaneKey, Seen]) -> ObservedLink:
+    """The observation with outlooks, and with the ranges that these belong to."""
+    pairs = dict(observed.pairs)
+    for key, one in seen.items():
+        pair = pairs[key.topic]
+        if one.source is not None and one.target is not None:
+            pair = replace(
+                pair,
+                source_ranges={**pair.source_ranges, key.partition: one.source},
+                target_ranges={**pair.target_ranges, key.partition: one.target},
+            )
+        pairs[key.topic] = replace(pair, outlooks={**pair.outlooks, key.partition: one.outlook})
+    return replace(observed, pairs=pairs)
+
+
+def with_rights(
+    observed: ObservedLink, plan: LinkPlan, at_source: Mapping[str, Operations], at_target: Mapping[str, Operations]
+) -> ObservedLink:
+    """The observation with what a run will not be allowed: to read, or to write where something is to be written.
+
+    What may be done is by topic; of topics that are not told nothing is claimed.
+    """
+    source, target = observed.link.source.alias, observed.link.target.alias
+    unreadable = {name for name, allowed in at_source.items() if Operation.READ not in allowed}
+    unwritable = {name for name, allowed in at_target.items() if Operation.WRITE not in allowed}
+
+    def outlook(topic: str, decision: PartitionDecision) -> Outlook | None:
+        if decision.refusal is not None:
+            return None
+        if topic in unreadable:
+            return _denied(source, "reading", "READ", topic)
+        if topic in unwritable and decision.lag_records + decision.prefix > 0:
+            return _denied(target, "writing", "WRITE", topic)
+        return None
+
+    return _with_outlooks(observed, plan, unreadable | unwritable, outlook)
+
+
+def _denied(alias: str, what: str, right: str, topic: str) -> Outlook:
+    hint = f"Grant {right} on topic {topic} to the principal of {alias}; the lane goes on by itself then."
+    return Outlook(
+        state=LaneState.NOT_AUTHORIZED, problem=Problem(f"{alias} does not allow {what} topic {topic}", hint)
+    )
+
+
+def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Collection[str | None]) -> ObservedLink:
+    """The observation with what an operator has paused, `None` standing for the whole link."""
+    topics = {name for name in observed.pairs if None in paused or name in paused}
+    return _with_outlooks(observed, plan, topics, lambda _, __: Outlook(state=LaneState.PAUSED))
+
+
+def _with_outlooks(
+    observed: ObservedLink,
+    plan: LinkPlan,
+    topics: Collection[str],
+    outlook: Callable[[str, PartitionDecision], Outlook | None],
+) -> ObservedLink:
+    pairs = dict(observed.pairs)
+    for topic in plan.topics:
+        if topic.topic in topics and topic.topic in pairs:
+            told = {p.partition: outlook(topic.topic, p) for p in topic.partitions}
+            pair = pairs[topic.topic]
+            found = {partition: one for partition, one in told.items() if one is not None}
+            pairs[topic.topic] = replace(pair, outlooks={**pair.outlooks, **found})
+    return replace(observed, pairs=pairs)

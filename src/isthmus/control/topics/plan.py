@@ -1,0 +1,185 @@
+"""What would be created and copied: values, printable, the same for the same observations."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from isthmus.cluster.changes import NewTopic
+from isthmus.control.topics.preflight import Mode, PartitionDecision
+from isthmus.model.aborted import Treatment
+from isthmus.model.lane import Lane, LaneState
+from isthmus.model.problem import Problem, problem_dict
+
+
+class Action(enum.StrEnum):
+    """What applying a plan does about a topic."""
+
+    CREATE = "create"
+    ADD_PARTITIONS = "add partitions"
+    COPY = "copy"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """One topic of one link.
+
+    `partition_count` is the source's. With `reasons` the topic is refused as a whole, and `state` is
+    what its lanes report; partitions may be refused each for itself. The action is REFUSE where
+    nothing of the topic can be copied, for whichever of the two. `lanes` are those that can run as things are; after a
+    creation plan again. A target that `is_filling` still has the configuration it was created with
+    for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
+    for the broker's default.
+    """
+
+    topic: str
+    action: Action
+    partition_count: int = 0
+    partitions: tuple[PartitionDecision, ...] = ()
+    reasons: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    state: LaneState = LaneState.STARTING
+    creation: NewTopic | None = None
+    settles: Mapping[str, str | None] = field(default_factory=dict)
+    is_filling: bool = False
+    lanes: tuple[Lane, ...] = ()
+
+    @property
+    def mode(self) -> Mode:
+        return Mode.REFUSED if self.action is Action.REFUSE else Mode.IDENTITY
+
+    @property
+    def refused(self) -> tuple[PartitionDecision, ...]:
+        """The partitions that cannot be copied, each for a reason of its own."""
+        return tuple(p for p in self.partitions if p.refusal is not None)
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether something of it cannot be copied."""
+        return bool(self.reasons or self.refused)
+
+    @property
+    def states(self) -> tuple[LaneState, ...]:
+        """What a run will report of each partition, as far as that was looked at."""
+        if self.reasons:
+            return (self.state,) * self.partition_count
+        return tuple(p.state for p in self.partitions)
+
+    @property
+    def lag_records(self) -> int:
+        """Offsets to copy, as far as they are known: of what can be copied only."""
+        return sum(max(p.lag_records, 0) for p in self._copied)
+
+    @property
+    def prefix_offsets(self) -> int:
+        """Offsets to fill before the first records to copy."""
+        return sum(p.prefix for p in self._copied)
+
+    @property
+    def _copied(self) -> tuple[PartitionDecision, ...]:
+        return () if self.reasons else tuple(p for p in self.partitions if p.refusal is None)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether applying and running it would do anything."""
+        if self.action is Action.REFUSE:
+            return False
+        return self.action is not Action.COPY or bool(self.settles) or self.lag_records + self.prefix_offsets > 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            "action": str(self.action),
+            "mode": str(self.mode),
+            "partitions": self.partition_count,
+            "states": [str(state) for state in self.states],
+            "records_to_copy": self.lag_records,
+            "offsets_to_fill": self.prefix_offsets,
+            "configs": dict(self.creation.configs) if self.creation else {},
+            "reasons": [problem_dict(problem) for problem in self.reasons],
+            "notes": [problem_dict(problem) for problem in self.notes],
+            "refused_partitions": [
+                {"partition": p.partition, "state": str(p.state), **problem_dict(p.refusal)}
+                for p in self.refused
+                if p.refusal is not None
+            ],
+            "unexamined_partitions": [
+                {"partition": p.partition, "state": str(p.state), **problem_dict(p.unexamined)}
+                for p in self.partitions
+                if p.unexamined is not None
+            ],
+            "gaps": [
+                {"partition": p.partition, "offset_begin": p.gap.offset_begin, "offset_end": p.gap.offset_end}
+                for p in self.partitions
+                if p.gap is not None
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPlan:
+    """One link. With a `problem` nothing of it can be done, for the reason given.
+
+    `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
+    `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
+    `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
+    """
+
+    link: str
+    source: str
+    target: str
+    source_id: str = ""
+    target_id: str = ""
+    topics: tuple[TopicPlan, ...] = ()
+    recommendations: tuple[Problem, ...] = ()
+    no_longer_mirrored: tuple[str, ...] = ()
+    aborted: Treatment | None = None
+    unmatched: tuple[Problem, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether something of it cannot be copied."""
+        return self.problem is not None or any(topic.has_refusals for topic in self.topics)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "source": self.source,
+            "target": self.target,
+            "source_cluster_id": self.source_id,
+            "target_cluster_id": self.target_id,
+            "problem": problem_dict(self.problem) if self.problem else None,
+            "aborted": None if self.aborted is None else str(self.aborted.policy),
+            "aborted_reason": None if self.aborted is None else self.aborted.reason,
+            "topics": [topic.as_dict() for topic in self.topics],
+            "unmatched": [problem_dict(problem) for problem in self.unmatched],
+            "recommendations": [problem_dict(problem) for problem in self.recommendations],
+            "no_longer_mirrored": list(self.no_longer_mirrored),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What `isthmus run` would do, link by link."""
+
+    links: tuple[LinkPlan, ...]
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything would be created or copied."""
+        return any(topic.has_changes for link in self.links for topic in link.topics)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when a link cannot be done or something is refused, as a run ends with; else 0."""
+        return int(any(link.has_refusals for link in self.links))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {"links": [link.as_dict() for link in self.links], "has_changes": self.has_changes}

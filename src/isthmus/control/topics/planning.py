@@ -1,0 +1,242 @@
+"""From what was observed to what is to be done, by rules alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from isthmus.control.links.claims import Claim, Claims
+from isthmus.control.links.identity import same_clusters
+from isthmus.control.topics.creation import creation, is_filling, settled_policy
+from isthmus.control.topics.observation import ObservedLink
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.preflight import (
+    TopicDecision,
+    TopicPair,
+    batch_bytes_max,
+    number,
+    only_at_target,
+    preflight,
+)
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Lane, LaneState
+from isthmus.model.link import Link
+from isthmus.model.problem import Problem
+from isthmus.model.remedies import BEGIN_ANEW, recreated
+from isthmus.model.topic import TopicDescription, TopicIds
+from isthmus.model.transactions import AbortedPolicy
+from isthmus.model.wording import counted
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+EXPIRATION_MS_MAX: Final = 2**31 - 1
+"""The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
+_DAY_MS: Final = 86_400_000
+_NAMED_MAX: Final = 10
+
+
+def at_start(observed: ObservedLink, recorded: Mapping[str, TopicIds]) -> dict[str, TopicIds]:
+    """What still counts of the recorded ids when a run begins.
+
+    Where the target topic is not the one that was written, nothing is left that could be mixed up:
+    mirroring begins anew. While a run lasts, a target topic that goes away stops its lanes instead.
+    """
+    return {
+        name: ids
+        for name, ids in recorded.items()
+        if name not in observed.pairs or _is_target(observed.pairs[name].target, ids)
+    }
+
+
+def _is_target(target: TopicDescription | None, ids: TopicIds) -> bool:
+    return target is not None and not _differ(ids.target, target.topic_id)
+
+
+def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, TopicIds] | None = None) -> LinkPlan:
+    """The plan of one link; `recorded` are the topic ids mirroring began with, from the ledger."""
+    link = observed.link
+    problem: Problem | None = None
+    topics: tuple[TopicPlan, ...] = ()
+    if observed.source_id == observed.target_id:
+        ids = {link.source.alias: observed.source_id, link.target.alias: observed.target_id}
+        problem = next(found for found, _ in same_clusters(ids, [link]))
+    else:
+        topics = tuple(
+            _topic(observed, name, claims, (recorded or {}).get(name))
+            for name in sorted({*observed.pairs, *observed.problems})
+        )
+    return LinkPlan(
+        link=link.name,
+        source=link.source.alias,
+        target=link.target.alias,
+        source_id=observed.source_id,
+        target_id=observed.target_id,
+        topics=topics,
+        recommendations=tuple(_recommendations(observed, topics)),
+        aborted=observed.aborted,
+        unmatched=observed.unmatched,
+        problem=problem,
+    )
+
+
+def _topic(observed: ObservedLink, name: str, claims: Claims, recorded: TopicIds | None) -> TopicPlan:
+    problem = observed.problems.get(name)
+    if problem is not None:
+        is_denied = name in observed.denied
+        return _refused(name, problem, LaneState.NOT_AUTHORIZED if is_denied else LaneState.SOURCE_UNAVAILABLE)
+    pair = observed.pairs[name]
+    problem = claims.grant(
+        Claim(
+            link=observed.link.name,
+            topic=name,
+            source_id=observed.source_id,
+            target_id=observed.target_id,
+        )
+    )
+    if problem is not None:
+        return _refused(name, problem, LaneState.REFUSED, pair)
+    problem = _other_topic(pair, recorded, observed.link.target)
+    if problem is not None:
+        return _refused(name, problem, LaneState.TOPIC_RECREATED, pair)
+    decision = preflight(pair, holes_max=observed.link.compaction_holes_max, cluster=observed.link.target)
+    return _decided(observed, pair, decision)
+
+
+def _refused(name: str, problem: Problem, state: LaneState, pair: TopicPair | None = None) -> TopicPlan:
+    count = 0 if pair is None else pair.source.partition_count
+    return TopicPlan(topic=name, action=Action.REFUSE, partition_count=count, reasons=(problem,), state=state)
+
+
+def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) -> Problem | None:
+    """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
+    if recorded is None:
+        return None
+    if _differ(recorded.source, pair.source.topic_id):
+        hint = recreated(pair.source.name, target, only_at_target(pair))
+        return Problem("the source topic was deleted and created again", hint)
+    if pair.target is None:
+        return Problem("the target topic was deleted", BEGIN_ANEW)
+    if _differ(recorded.target, pair.target.topic_id):
+        return Problem("the target topic was deleted and created again", BEGIN_ANEW)
+    return None
+
+
+def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
+    return NO_TOPIC_ID not in (recorded, found) and recorded != found
+
+
+def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> TopicPlan:
+    source, target = pair.source, pair.target
+    created, notes, settles = None, decision.notes, {}
+    action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
+    if target is None:
+        action = Action.CREATE
+        wanted = creation(
+            source,
+            defaults=observed.defaults.get(source.name, {}),
+            brokers=observed.target_brokers,
+            has_prefix=any(p.prefix for p in decision.partitions),
+        )
+        created, notes = wanted.topic, (*notes, *wanted.notes)
+    else:
+        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
+    refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
+    return TopicPlan(
+        topic=source.name,
+        action=Action.REFUSE if refused else action,
+        partition_count=source.partition_count,
+        partitions=decision.partitions,
+        reasons=decision.refusals,
+        notes=notes,
+        state=LaneState.REFUSED if decision.refusals else LaneState.STARTING,
+        creation=None if refused else created,
+        settles={} if refused else settles,
+        is_filling=not refused and target is not None and is_filling(source, target),
+        lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed))),
+    )
+
+
+def _aborted(observed: ObservedLink) -> AbortedPolicy:
+    """What lanes do with aborted records: with AUTO they find out themselves when brokers begin to verify."""
+    link, in_force = observed.link, observed.aborted
+    is_left_out = in_force is not None and in_force.policy is AbortedPolicy.OMIT
+    return AbortedPolicy.OMIT if is_left_out else link.transactions.aborted
+
+
+def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: AbortedPolicy) -> Iterator[Lane]:
+    """A lane for each partition both sides have and nothing speaks against."""
+    target = pair.target
+    if target is None:
+        return
+    for p in decision.partitions:
+        if p.refusal is None and p.partition < target.partition_count:
+            yield Lane(
+                source_topic=pair.source.name,
+                source_topic_id=pair.source.topic_id,
+                target_topic=target.name,
+                target_topic_id=target.topic_id,
+                partition=p.partition,
+                batch_bytes_max=batch_bytes_max(target),
+                is_compacted=decision.is_compacted,
+                holes_max=link.compaction_holes_max,
+                aborted=aborted,
+                continues_after_gap=link.on_data_gap == "continue",
+            )
+
+
+def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
+    """What would make the link safer or faster, but is the operator's to decide."""
+    copied = [topic.topic for topic in topics if topic.action is not Action.REFUSE]
+    yield from _pauses(observed, topics)
+    yield from _longer_memory(observed, copied)
+    yield from _safer_ends(observed, copied)
+
+
+def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
+    paused = [topic.topic for topic in topics if LaneState.PAUSED in topic.states]
+    if paused:
+        yield Problem(
+            f"paused, so nothing is copied for now: {_listed(paused)}",
+            f"isthmus resume {observed.link.name} goes on, with --topic where a topic was paused by itself.",
+        )
+
+
+def _longer_memory(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
+    current = observed.expiration_ms
+    if current is None or not copied:
+        return
+    wanted = max(_record_age_ms(observed.pairs[name]) for name in copied)
+    if wanted <= current:
+        return
+    yield Problem(
+        f"{observed.link.target.alias} forgets a producer whose last record is older than "
+        f"{_days(current)}, and source topics hold records of up to {_days(wanted)}",
+        f"Set producer.id.expiration.ms={wanted} on the target's brokers (dynamic, all brokers). "
+        "Then the brokers themselves refuse a repeated or late write of old records too, on top of "
+        "the waiting that protects them now.",
+    )
+
+
+def _safer_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
+    topics = sorted(observed.transactional.intersection(copied))
+    risk = None if observed.aborted is None else observed.aborted.risk
+    if topics and risk is not None:
+        verb = "is" if len(topics) == 1 else "are"
+        yield Problem(f"{_listed(topics)} {verb} written in transactions, and {risk.message}", risk.hint)
+
+
+def _listed(topics: list[str]) -> str:
+    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
+    return f"{', '.join(topics[:_NAMED_MAX])}{more}"
+
+
+def _record_age_ms(pair: TopicPair) -> int:
+    retention_ms = number(pair.source, "retention.ms", -1)
+    policy = (pair.source.value("cleanup.policy") or "delete").split(",")
+    if retention_ms < 0 or "delete" not in policy:
+        return EXPIRATION_MS_MAX
+    return min(retention_ms, EXPIRATION_MS_MAX)
+
+
+def _days(ms: int) -> str:
+    return counted(ms / _DAY_MS, "day")

@@ -1,0 +1,95 @@
+"""Links that other processes run keep what they write."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.local import LocalCluster
+from isthmus.control.fabric import Fabric
+from isthmus.control.links.others import neighbouring_claims, selection
+from isthmus.control.topics.plan import Action
+from isthmus.ledger import records
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.whereabouts import Whereabouts
+from isthmus.wire.client import Client
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.groups.carrying import declare
+from tests.integration.lane import topics
+from tests.integration.lane.topics import SEPTEMBER, Given
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+@pytest.mark.parametrize("ahead_s", [-60, 0, 60], ids=["behind", "right", "ahead"])
+def test_a_neighbour_whose_clock_is_wrong(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    """A controller of another host is alive as long as it beats, whatever its clock says, and no longer."""
+    name = topic("skewed")
+    for cluster in (east, west):
+        topics.create(cluster, name)
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    real = time.time
+
+    async def claimed(client: Client) -> list[str]:
+        found = await neighbouring_claims([client], ["own"], selection([link]))
+        return [claim.topic for claim in found if claim.link == name]
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            ledger = LinkLedger(target, name, whereabouts=Whereabouts(host="afar", host_id="another", pid=1))
+            await ledger.open()
+            await declare(link, ledger, source, target)
+            run = asyncio.create_task(ledger.run())
+            try:
+                assert await claimed(target) == [name]
+            finally:
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
+                ledger.close()
+            # No farewell. A clock that is right tells the same some seconds later.
+            if ahead_s:
+                assert await claimed(target) == []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "time", SimpleNamespace(time=lambda: real() + ahead_s))
+        asyncio.run(scenario())
+
+
+def test_topics_of_another_controllers_link_are_left_to_it(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """While it runs, no other link writes its topic or takes it back where it came from."""
+    name = topic("taken")
+    topics.create(east, name)
+    topics.produce(east, name, [Given(b"k", b"v", [], SEPTEMBER)] * 10)
+    there = configuration_of(link_of(east.cluster(), west.cluster(), name, name=f"{name}-there"))
+    rival = configuration_of(link_of(east.cluster(), west.cluster(), name, name=f"{name}-rival"))
+    back = configuration_of(link_of(west.cluster(), east.cluster(), name, name=f"{name}-back"))
+
+    async def is_copied() -> bool:
+        return await ends(west, name) == [10]
+
+    async def scenario() -> None:
+        async with running(there, spark) as run:
+            await run.until(is_copied)
+            for configuration, word in ((rival, "writes this target topic already"), (back, "circle")):
+                plan = await asyncio.to_thread(Fabric(configuration).plan)
+                (planned,) = plan.links[0].topics
+                assert planned.action is Action.REFUSE
+                assert word in planned.reasons[0].message
+                assert f"{name}-there" in planned.reasons[0].message
+        async with asyncio.timeout(30):
+            # The controller says that it has ended; what it cannot say on a starved machine its silence does.
+            while (await asyncio.to_thread(Fabric(rival).plan)).links[0].topics[0].action is not Action.COPY:
+                await asyncio.sleep(0.1)
+
+    asyncio.run(scenario())

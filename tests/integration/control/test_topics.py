@@ -1,0 +1,195 @@
+"""A link's topics are found, created and watched on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from kafka.protocol.admin import DeleteTopicsRequest
+
+from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
+from isthmus.cluster.local import LocalCluster
+from isthmus.cluster.topics import describe_topics
+from isthmus.control.links.claims import Claims
+from isthmus.control.topics.loop import TopicLoop
+from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.model.lane import LaneState
+from isthmus.model.link import Link
+from isthmus.model.topic import TopicIds
+from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.wire.client import Client
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+class Mirrored:
+    """A link between two clusters, with its roster and what it was told to remember."""
+
+    def __init__(self, source: Client, target: Client, pattern: str) -> None:
+        self.source, self.target = source, target
+        self.recorded: dict[str, TopicIds] = {}
+        self.link = Link(
+            name="east-west",
+            source=source.cluster,
+            target=target.cluster,
+            topics=TopicFilter(include=(TopicPattern.parse(pattern),)),
+        )
+        self.begin()
+
+    def begin(self) -> None:
+        """Start over as a new controller would."""
+        self.roster = TopicLoop(
+            self.link,
+            self.source,
+            self.target,
+            claims=Claims(),
+            recorded=dict(self.recorded),
+            remember=self._remember,
+        )
+
+    async def _remember(self, ids: Mapping[str, TopicIds]) -> None:
+        self.recorded.update(ids)
+
+    async def planned(self, topic: str) -> TopicPlan:
+        """The topic's plan after another look, or two where something went away."""
+        await self.roster.refresh()
+        await self.roster.refresh()
+        assert self.roster.plan is not None
+        return next(t for t in self.roster.plan.topics if t.topic == topic)
+
+
+@asynccontextmanager
+async def mirrored(east: LocalCluster, west: LocalCluster, pattern: str) -> AsyncIterator[Mirrored]:
+    """A link from east to west."""
+    async with Client(east.cluster()) as source, Client(west.cluster()) as target:
+        yield Mirrored(source, target, pattern)
+
+
+async def create(client: Client, name: str, partitions: int = 1, **configs: str) -> None:
+    """A topic that is ready."""
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    new = NewTopic(name=name, partition_count=partitions, configs=named)
+    assert (await create_topics(client, [new])).errors == {}
+    await await_leaders(client, {name: partitions})
+
+
+async def delete(client: Client, name: str) -> None:
+    """Delete a topic and wait until nobody knows it."""
+    await client.controller(DeleteTopicsRequest(topic_names=[name], timeout_ms=5000, max_version=5))
+    while (await client.metadata([name])).topics[name].error_code == 0:
+        await asyncio.sleep(0.05)
+
+
+def test_target_topic_is_created_like_the_source(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Partitions and configurations are taken over, and every partition gets a lane."""
+    name = topic("orders")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            await create(m.source, name, 3, retention_ms="12345", cleanup_policy="compact")
+            plan = await m.planned(name)
+            assert (plan.action, plan.reasons) == (Action.COPY, ())
+            assert [lane.partition for lane in plan.lanes] == [0, 1, 2]
+            metadata = await m.target.metadata([name])
+            target = (await describe_topics(m.target, metadata.topics.values())).values[name]
+            assert target.partition_count == 3
+            assert target.own_configs["retention.ms"] == "12345"
+            assert target.own_configs["cleanup.policy"] == "compact"
+            assert m.recorded[name].target == target.topic_id
+
+    asyncio.run(scenario())
+
+
+def test_new_topics_are_found_and_lanes_kept(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A topic that appears is mirrored from the next look on; lanes that run stay as they are."""
+    stem = topic("found")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, f"{stem}.*") as m:
+            await create(m.source, f"{stem}.a")
+            await m.roster.refresh()
+            before = m.roster.lanes
+            await create(m.source, f"{stem}.b", 2)
+            await create(m.source, f"{stem}x")
+            await m.roster.refresh()
+            keys = [str(lane.key) for lane in m.roster.lanes]
+            assert keys == [f"{stem}.a-0", f"{stem}.b-0", f"{stem}.b-1"]
+            assert before[0] in m.roster.lanes
+
+    asyncio.run(scenario())
+
+
+def test_added_partitions_are_added(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Partitions the source adds are added to the target before their lanes run."""
+    name = topic("grows")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            await create(m.source, name)
+            await m.roster.refresh()
+            assert len(m.roster.lanes) == 1
+            await add_partitions(m.source, {name: 4})
+            await await_leaders(m.source, {name: 4})
+            assert len((await m.planned(name)).lanes) == 4
+            assert len((await m.target.metadata([name])).topics[name].partitions) == 4
+
+    asyncio.run(scenario())
+
+
+def test_recreated_source_topic_stops_its_lanes(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """Another source topic of the same name is not copied over the old one, in no later run."""
+    name = topic("again")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            await create(m.source, name)
+            assert len((await m.planned(name)).lanes) == 1
+            await delete(m.source, name)
+            await create(m.source, name)
+            for _ in range(2):
+                plan = await m.planned(name)
+                assert plan.state is LaneState.TOPIC_RECREATED
+                assert plan.lanes == ()
+                m.begin()
+            await delete(m.target, name)
+            m.begin()
+            assert len((await m.planned(name)).lanes) == 1
+
+    asyncio.run(scenario())
+
+
+def test_deleted_target_topic_is_not_created_over(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A target topic that goes away stops its lanes; a new run begins anew."""
+    name = topic("gone")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            await create(m.source, name)
+            assert len((await m.planned(name)).lanes) == 1
+            await delete(m.target, name)
+            plan = await m.planned(name)
+            assert plan.state is LaneState.TOPIC_RECREATED
+            assert "target topic was deleted" in plan.reasons[0].message
+            assert (await m.target.metadata([name])).topics[name].error_code != 0
+            m.begin()
+            assert len((await m.planned(name)).lanes) == 1
+
+    asyncio.run(scenario())
+
+
+def test_missing_topic_is_told_and_then_found(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A topic named in the configuration is told to be missing until it is there."""
+    name = topic("later")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, name) as m:
+            plan = await m.planned(name)
+            assert "no such topic" in plan.reasons[0].message
+            await create(m.source, name)
+            assert len((await m.planned(name)).lanes) == 1
+
+    asyncio.run(scenario())

@@ -1,0 +1,63 @@
+"""One writer for each target topic, and no circles."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.control.links.claims import Claim, Claims
+
+
+def claim(link: str, source: str, target: str, topic: str = "orders") -> Claim:
+    """A claim by short names."""
+    return Claim(link=link, topic=topic, source_id=source, target_id=target)
+
+
+def test_second_link_into_the_same_topic_is_refused() -> None:
+    """The earlier link keeps the topic, however often either asks."""
+    claims = Claims()
+    for _ in range(2):
+        assert claims.grant(claim("one", "a", "c")) is None
+        problem = claims.grant(claim("two", "b", "c"))
+        assert problem is not None
+        assert "link one" in problem.message
+    assert claims.grant(claim("two", "b", "c", topic="bills")) is None
+
+
+def test_way_back_is_refused() -> None:
+    """A topic mirrored from a to b is not mirrored from b to a."""
+    claims = Claims()
+    assert claims.grant(claim("there", "a", "b")) is None
+    problem = claims.grant(claim("back", "b", "a"))
+    assert problem is not None
+    assert "circle" in problem.message
+    assert "there" in problem.message
+
+
+def test_longer_circle_is_refused_and_names_its_links() -> None:
+    """The link that would close a circle of three is the one refused."""
+    claims = Claims()
+    assert claims.grant(claim("ab", "a", "b")) is None
+    assert claims.grant(claim("bc", "b", "c")) is None
+    problem = claims.grant(claim("ca", "c", "a"))
+    assert problem is not None
+    assert "ab, bc" in problem.message
+
+
+clusters = st.sampled_from("abcde")
+
+
+@given(st.lists(st.tuples(clusters, clusters).filter(lambda pair: pair[0] != pair[1])))
+def test_granted_claims_form_a_forest(pairs: list[tuple[str, str]]) -> None:
+    """Whatever is asked in whatever order, each cluster has one writer and no topic comes back."""
+    claims, parent = Claims(), {}
+    for index, (source, target) in enumerate(pairs):
+        if claims.grant(claim(str(index), source, target)) is None:
+            assert target not in parent
+            parent[target] = source
+    for start in parent:
+        seen, cluster = set(), start
+        while cluster in parent:
+            assert cluster not in seen
+            seen.add(cluster)
+            cluster = parent[cluster]

@@ -1,0 +1,99 @@
+"""What the ledger says of a link, read from its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from isthmus.control.links.memory import LinkMemory
+from isthmus.ledger.documents import (
+    ControllerDocument,
+    Document,
+    PauseDocument,
+    ProgressDocument,
+    encoded,
+)
+from isthmus.ledger.records import Entry
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.state import ControllerState
+
+NOW_MS = 1_000_000
+
+
+def controller(generation: int) -> ControllerDocument:
+    """A controller's word that it is alive."""
+    return ControllerDocument(link="l", generation=generation, beat=1, started_ms=0)
+
+
+def progress(generation: int, *positions: tuple[int, int]) -> ProgressDocument:
+    """A task's word on partitions and their positions."""
+    reports = tuple(
+        LaneReport(key=LaneKey("orders", partition), state=LaneState.ACTIVE, position=position)
+        for partition, position in positions
+    )
+    return ProgressDocument(link="l", slot=0, controller=generation, generation=1, is_full=False, reports=reports)
+
+
+def read(documents: Iterable[Document | str], link: str = "l") -> LinkMemory:
+    """The recollection of a ledger with these documents, or deletions of keys, a second apart."""
+    return LinkMemory.of(
+        link,
+        (
+            Entry(
+                offset,
+                document if isinstance(document, str) else document.key,
+                None if isinstance(document, str) else encoded(document),
+                NOW_MS + 1000 * offset,
+            )
+            for offset, document in enumerate(documents)
+        ),
+    )
+
+
+def test_partial_progress_adds_up() -> None:
+    """Tasks report what moved; everything they said before still counts."""
+    known = read([controller(1), progress(1, (0, 5), (1, 7)), progress(1, (0, 6))])
+    assert {key.partition: r.position for key, r in known.reports.items()} == {0: 6, 1: 7}
+
+
+def test_earlier_controllers_no_longer_count() -> None:
+    """A new controller starts with a clean slate, and what old tasks say late is not heard."""
+    known = read([controller(1), progress(1, (0, 5)), controller(2), progress(1, (0, 9))])
+    assert known.reports == {}
+
+
+def test_controller_is_alive_while_it_is_heard() -> None:
+    """A controller counts as alive for ten seconds after its last word, and as gone when it said farewell."""
+    alive = read([controller(1)])
+    assert alive.controller_state(NOW_MS + 5_000) is ControllerState.ALIVE
+    assert alive.controller_state(NOW_MS + 60_000) is ControllerState.SILENT
+    assert read([]).controller_state(NOW_MS) is ControllerState.NONE
+    ended = read([controller(1), "controller/l"])
+    assert (ended.controller_state(NOW_MS), ended.heard_age_s(NOW_MS + 3_000)) == (ControllerState.NONE, 2.0)
+
+
+def test_what_was_last_known_outlives_its_controller() -> None:
+    """Positions of an earlier controller's lanes stay known, with their age; their states do not."""
+    known = read([controller(1), progress(1, (0, 5)), controller(2)])
+    key = LaneKey("orders", 0)
+    assert (known.reports, known.last_known[key].position) == ({}, 5)
+    assert known.report_age_s(key, NOW_MS + 61_000) == 60.0
+    assert known.report_age_s(LaneKey("orders", 1), NOW_MS) is None
+
+
+def test_a_task_confirms_the_lanes_it_leaves_out() -> None:
+    """A document holds what changed, so it is as new a word on the other lanes of its task."""
+    known = read([controller(1), progress(1, (0, 5), (1, 7)), progress(1, (0, 6))])
+    assert known.report_age_s(LaneKey("orders", 1), NOW_MS + 2_000) == 0.0
+
+
+def test_pauses_come_and_go() -> None:
+    """A pause counts until it is taken back."""
+    whole = PauseDocument(link="l", since_ms=0)
+    one = PauseDocument(link="l", topic="orders", since_ms=0)
+    assert read([controller(1), whole, one]).paused == {None, "orders"}
+    assert read([controller(1), whole, one, whole.key]).paused == {"orders"}
+
+
+def test_other_links_are_not_read() -> None:
+    """A ledger is shared by all links into a cluster."""
+    assert read([controller(1), progress(1, (0, 5))], link="other").reports == {}

@@ -1,0 +1,74 @@
+"""When a link may be taken from the controller it had: the rules, without clock and brokers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isthmus.control.links.succession import Turn, Vigil
+from isthmus.ledger.documents import ControllerDocument
+from isthmus.ledger.link import SILENCE_S
+from isthmus.model.whereabouts import Liveness
+
+FOUND = ControllerDocument(link="l", generation=7, beat=30, started_ms=0, host="db1", pid=12)
+AT_S = 1000.0
+"""The monotonic time at which the successor first knew all there was in the ledger."""
+
+
+def vigil() -> Vigil:
+    """A controller was found, and the ledger read to its end."""
+    found = Vigil(FOUND)
+    found.looked(AT_S, at_end=True)
+    return found
+
+
+def test_a_known_end_is_not_waited_for() -> None:
+    """A dead process and a farewell need no silence."""
+    assert vigil().turn(Liveness.DEAD) is Turn.FREE
+    ended = vigil()
+    ended.hear(None)
+    assert ended.turn(Liveness.UNKNOWN) is Turn.FREE
+
+
+def test_silence_makes_the_link_free() -> None:
+    """Ten seconds of it: also where the process is known to exist, as it may be frozen."""
+    for liveness in (Liveness.ALIVE, Liveness.UNKNOWN):
+        silent = vigil()
+        silent.looked(AT_S + SILENCE_S - 0.1, at_end=True)
+        assert silent.turn(liveness) is Turn.WAIT
+        silent.looked(AT_S + SILENCE_S, at_end=True)
+        assert silent.turn(liveness) is Turn.FREE
+
+
+def test_a_new_beat_means_that_it_runs() -> None:
+    """However long it was silent; and nothing that is heard later changes that."""
+    for document in (replace(FOUND, beat=31), replace(FOUND, generation=8, beat=1)):
+        alive = vigil()
+        alive.looked(AT_S + SILENCE_S - 1, at_end=True)
+        alive.hear(document)
+        assert alive.turn(Liveness.UNKNOWN) is Turn.TAKEN
+        assert alive.controller == document
+        alive.hear(None)
+        assert alive.turn(Liveness.UNKNOWN) is Turn.TAKEN
+
+
+def test_what_is_written_once_more_is_no_new_beat() -> None:
+    """A ledger that is written down again, or read from its beginning, says the same again."""
+    again = vigil()
+    again.hear(FOUND)
+    again.looked(AT_S + SILENCE_S, at_end=True)
+    assert again.turn(Liveness.UNKNOWN) is Turn.FREE
+
+
+def test_silence_counts_only_while_something_could_be_heard() -> None:
+    """Time in which the ledger was away, or was not read to its end, says nothing of the controller."""
+    deaf = vigil()
+    deaf.looked(AT_S + 9, at_end=True)
+    deaf.unreadable()
+    assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
+    deaf.looked(AT_S + 20, at_end=False)
+    assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
+    deaf.looked(AT_S + 21, at_end=True)
+    deaf.looked(AT_S + 21 + SILENCE_S - 0.1, at_end=True)
+    assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
+    deaf.looked(AT_S + 21 + SILENCE_S, at_end=True)
+    assert deaf.turn(Liveness.UNKNOWN) is Turn.FREE

@@ -1,0 +1,61 @@
+"""Coroutines are run wherever they are called from."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+
+import pytest
+
+from isthmus.control.blocking import in_loop
+
+
+async def name_of_thread() -> str:
+    """Where it runs."""
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+def test_without_a_loop_it_runs_here() -> None:
+    """A script's own thread does the work, so that signals arrive where they are handled."""
+    assert in_loop(name_of_thread()) == threading.current_thread().name
+
+
+def test_within_a_loop_it_runs_elsewhere() -> None:
+    """A notebook's loop is left alone, and results and errors come back all the same."""
+
+    async def failing() -> None:
+        raise ValueError("no")
+
+    async def notebook() -> str:
+        with pytest.raises(ValueError, match="no"):
+            in_loop(failing())
+        return in_loop(name_of_thread())
+
+    assert asyncio.run(notebook()) == "isthmus"
+
+
+def test_interrupted_work_ends_before_the_caller_goes_on() -> None:
+    """Ctrl-C in a notebook cancels the work, which has time to end in good order."""
+    ended = threading.Event()
+
+    async def work() -> None:
+        try:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.set()
+
+    def notebook() -> None:
+        # The way IPython calls what a cell holds: from within its loop, in the main thread.
+        async def cell() -> None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            in_loop(work())
+
+        asyncio.run(cell())
+
+    with pytest.raises(KeyboardInterrupt):
+        notebook()
+    assert ended.is_set()

@@ -1,0 +1,171 @@
+"""What target topics are created with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from isthmus.control.topics.creation import creation, settled_policy
+from isthmus.control.topics.preflight import LONG_MAX
+from isthmus.model.log import LogRange
+from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+
+BROKER_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": str(LONG_MAX),
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+NOTHING: Mapping[str, str] = {}
+
+
+def defaults(changed: Mapping[str, str] = NOTHING) -> dict[str, ConfigEntry]:
+    """What a cluster gives a topic."""
+    return {name: ConfigEntry(v) for name, v in {**BROKER_DEFAULTS, **changed}.items()}
+
+
+def topic(own: Mapping[str, str] = NOTHING, *, replication_factor: int = 3) -> TopicDescription:
+    """A topic with its own configurations on top of the defaults."""
+    configs = defaults() | {
+        name.replace("_", "."): ConfigEntry(value, ConfigSource.DYNAMIC_TOPIC) for name, value in own.items()
+    }
+    return TopicDescription(
+        name="orders",
+        topic_id=uuid.uuid4(),
+        partition_count=1,
+        replication_factor=replication_factor,
+        configs=configs,
+    )
+
+
+def configs_of(
+    source: TopicDescription,
+    changed: Mapping[str, str] = NOTHING,
+    *,
+    has_prefix: bool = False,
+) -> dict[str, str]:
+    """The configurations the target topic is created with."""
+    made = creation(source, defaults=defaults(changed), brokers=3, has_prefix=has_prefix)
+    return dict(made.topic.configs)
+
+
+FUTURE = {"message.timestamp.after.max.ms": str(LONG_MAX)}
+
+
+def test_own_configurations_are_copied() -> None:
+    """What was set for the source topic is set for the target topic, defaults are left alone."""
+    assert configs_of(topic({"retention.ms": "1000", "min.insync.replicas": "2"})) == FUTURE | {
+        "retention.ms": "1000",
+        "min.insync.replicas": "2",
+    }
+
+
+def test_configurations_of_a_cluster_are_not_copied() -> None:
+    """Throttles, unclean elections, tiering and codecs stay the business of each cluster."""
+    source = topic(
+        {
+            "leader.replication.throttled.replicas": "*",
+            "unclean.leader.election.enable": "true",
+            "compression.type": "lz4",
+            "remote.storage.enable": "true",
+            "local.retention.ms": "1000",
+            "message.timestamp.type": "LogAppendTime",
+        }
+    )
+    assert configs_of(source) == FUTURE
+
+
+def test_sensitive_and_read_only_configurations_are_not_copied() -> None:
+    """A value that may not be seen or set is no configuration of the topic's own."""
+    secret = ConfigEntry(None, ConfigSource.DYNAMIC_TOPIC, is_sensitive=True)
+    fixed = ConfigEntry("1", ConfigSource.DYNAMIC_TOPIC, is_read_only=True)
+    source = TopicDescription(
+        name="orders",
+        topic_id=uuid.uuid4(),
+        partition_count=1,
+        replication_factor=1,
+        configs={"secret": secret, "fixed": fixed},
+    )
+    assert source.own_configs == {}
+
+
+def test_unknown_configurations_are_left_out_and_told() -> None:
+    """What the target's brokers do not know does not keep the topic from being created."""
+    made = creation(topic({"message.format.version": "3.0"}), defaults=defaults(), brokers=3, has_prefix=False)
+    assert "message.format.version" not in made.topic.configs
+    assert "message.format.version" in made.notes[0].message
+
+
+def test_replicas_fit_the_target() -> None:
+    """A smaller target gets fewer replicas and a minimum it can reach, and the plan says so."""
+    made = creation(
+        topic({"min.insync.replicas": "2"}, replication_factor=3),
+        defaults=defaults(),
+        brokers=1,
+        has_prefix=False,
+    )
+    assert made.topic.replication_factor == 1
+    assert made.topic.configs["min.insync.replicas"] == "1"
+    assert "3 replicas" in made.notes[0].message
+
+
+def test_target_takes_the_batches_as_they_are() -> None:
+    """Whatever the target's defaults, the topic keeps codecs, timestamps and sizes."""
+    changed = {
+        "compression.type": "zstd",
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": "1000",
+    }
+    assert configs_of(topic(), changed) == FUTURE | {
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+        "max.message.bytes": "1048588",
+    }
+
+
+def test_older_brokers_get_the_limit_they_know() -> None:
+    """Brokers before KIP-937 know one limit for timestamps; it is lifted."""
+    known = {
+        name: value
+        for name, value in defaults({"message.timestamp.difference.max.ms": "1000"}).items()
+        if "before" not in name and "after" not in name
+    }
+    made = creation(topic(), defaults=known, brokers=3, has_prefix=False)
+    assert made.topic.configs == {"message.timestamp.difference.max.ms": str(LONG_MAX)}
+
+
+def test_compacted_topic_with_a_prefix_is_created_for_filling_then_settled() -> None:
+    """The delete policy is there while the prefix is filled, and gone when that is done."""
+    source = topic({"cleanup.policy": "compact", "retention.ms": "5000"})
+    made = configs_of(source, has_prefix=True)
+    assert made["cleanup.policy"] == "compact,delete"
+    assert made["retention.ms"] == made["retention.bytes"] == "-1"
+    target = topic(made)
+    source_ranges = {0: LogRange(100, 200, 200)}
+    for log in (LogRange(0, 0, 0), LogRange(0, 50, 50), LogRange(100, 100, 100)):
+        assert settled_policy(source, target, source_ranges, {0: log}) == {}
+    past = settled_policy(source, target, source_ranges, {0: LogRange(100, 101, 101)})
+    assert past == {"cleanup.policy": "compact", "retention.ms": "5000", "retention.bytes": None}
+
+
+def test_empty_partition_is_past_its_prefix_when_all_is_deleted() -> None:
+    """A source partition that holds nothing needs no record to prove that the filling is over."""
+    source = topic({"cleanup.policy": "compact"})
+    made = configs_of(source, has_prefix=True)
+    target = topic(made)
+    empty = {0: LogRange(100, 100, 100)}
+    assert settled_policy(source, target, empty, {0: LogRange(100, 100, 100)}) != {}
+    assert settled_policy(source, target, empty, {}) == {}
+
+
+def test_other_topics_are_not_settled() -> None:
+    """A target that was not created for filling keeps the policy its operator gave it."""
+    source = topic({"cleanup.policy": "compact"})
+    ranges = {0: LogRange(0, 5, 5)}
+    assert settled_policy(source, topic({"cleanup.policy": "compact,delete"}), ranges, ranges) == {}

@@ -1,0 +1,238 @@
+"""From observations to plans, by rules alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.control.links.claims import Claims
+from isthmus.control.topics.observation import ObservedLink
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.control.topics.planning import EXPIRATION_MS_MAX, at_start, plan_link
+from isthmus.control.topics.preflight import LONG_MAX, TopicPair
+from isthmus.model.aborted import Abilities, treatment
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import LaneState
+from isthmus.model.link import Link, Transactions
+from isthmus.model.log import LogRange
+from isthmus.model.problem import Problem
+from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription, TopicIds
+from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.transactions import AbortedPolicy
+
+EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
+LINK = Link(name="east-west", source=EAST, target=WEST, topics=TopicFilter(include=(TopicPattern.parse("*"),)))
+DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": str(LONG_MAX),
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+    "retention.bytes": "-1",
+    "retention.ms": "3600000",
+}
+NOTHING: Mapping[str, str] = {}
+NO_DEFAULTS = {name: ConfigEntry(value) for name, value in DEFAULTS.items()}
+
+
+def topic(own: Mapping[str, str] = NOTHING, *, partitions: int = 1, replicas: int = 1) -> TopicDescription:
+    """A topic with configurations of its own."""
+    configs = NO_DEFAULTS | {name: ConfigEntry(value, ConfigSource.DYNAMIC_TOPIC) for name, value in own.items()}
+    return TopicDescription(
+        name="orders",
+        topic_id=uuid.uuid4(),
+        partition_count=partitions,
+        replication_factor=replicas,
+        configs=configs,
+    )
+
+
+def observed(pair: TopicPair | None, **fields: Any) -> ObservedLink:
+    """Both sides of the link, with one topic or none."""
+    seen = ObservedLink(
+        link=LINK,
+        source_id="E",
+        target_id="W",
+        target_brokers=3,
+        pairs={} if pair is None else {"orders": pair},
+        defaults={"orders": NO_DEFAULTS},
+        expiration_ms=86_400_000,
+    )
+    return replace(seen, **fields)
+
+
+def planned(pair: TopicPair, recorded: Mapping[str, TopicIds] | None = None) -> TopicPlan:
+    """The plan of the one topic."""
+    (plan,) = plan_link(observed(pair), Claims(), recorded).topics
+    return plan
+
+
+def test_same_cluster_on_both_sides_is_refused() -> None:
+    """Aliases do not matter, cluster ids do."""
+    plan = plan_link(observed(TopicPair(source=topic(), target=None), target_id="E"), Claims())
+    assert plan.problem is not None
+    assert plan.topics == ()
+
+
+def test_topic_that_could_not_be_observed_is_refused_with_the_reason() -> None:
+    """What kept the topic from being seen is the reason."""
+    problem = Problem("no right", "grant it")
+    (plan,) = plan_link(observed(None, problems={"orders": problem}), Claims()).topics
+    assert (plan.action, plan.reasons) == (Action.REFUSE, (problem,))
+
+
+def test_claimed_topic_is_refused() -> None:
+    """The second link into the same target topic gets nothing."""
+    claims, seen = Claims(), observed(TopicPair(source=topic(), target=None))
+    assert plan_link(seen, claims).topics[0].reasons == ()
+    other = replace(seen, link=replace(LINK, name="other"), source_id="X")
+    assert "east-west" in plan_link(other, claims).topics[0].reasons[0].message
+
+
+def test_lanes_are_those_both_sides_have() -> None:
+    """Only partitions the target has already get lanes; the others come after they were added."""
+    pair = TopicPair(
+        source=topic({"cleanup.policy": "compact"}, partitions=3),
+        target=topic({"cleanup.policy": "compact", "max.message.bytes": "5000"}, partitions=2),
+        source_ranges={p: LogRange(0, 5, 5) for p in range(3)},
+        target_ranges={0: LogRange(0, 0, 0), 1: LogRange(0, 9, 9)},
+    )
+    plan = planned(pair)
+    assert plan.action is Action.ADD_PARTITIONS
+    (lane,) = plan.lanes
+    assert (lane.partition, lane.batch_bytes_max, lane.is_compacted) == (0, 5000, True)
+    assert pair.target is not None
+    assert (lane.source_topic_id, lane.target_topic_id) == (pair.source.topic_id, pair.target.topic_id)
+
+
+def test_other_source_topic_than_before_is_refused() -> None:
+    """The ids that were recorded when mirroring began tell a topic that was created again."""
+    source, target = topic(), topic()
+    pair = TopicPair(source=source, target=target)
+    same = {"orders": TopicIds(source=source.topic_id, target=target.topic_id)}
+    assert planned(pair, same).reasons == ()
+    for ids in (
+        TopicIds(source=uuid.uuid4(), target=target.topic_id),
+        TopicIds(source=source.topic_id, target=uuid.uuid4()),
+    ):
+        assert planned(pair, {"orders": ids}).state is LaneState.TOPIC_RECREATED
+    gone = planned(TopicPair(source=source, target=None), same)
+    assert (gone.state, gone.creation) == (LaneState.TOPIC_RECREATED, None)
+
+
+def test_topic_ids_that_nobody_has_prove_nothing() -> None:
+    """Brokers before KIP-516 give nil ids: they are not held against anything."""
+    source, target = topic(), topic()
+    ids = TopicIds(source=uuid.UUID(int=0), target=uuid.UUID(int=0))
+    assert planned(TopicPair(source=source, target=target), {"orders": ids}).reasons == ()
+
+
+def test_run_begins_anew_where_the_target_is_another() -> None:
+    """Ids count at the start of a run only for the target topic that was written."""
+    source, target = topic(), topic()
+    ids = {"orders": TopicIds(source=source.topic_id, target=target.topic_id)}
+    assert at_start(observed(TopicPair(source=topic(), target=target)), ids) == ids
+    assert at_start(observed(TopicPair(source=source, target=topic())), ids) == {}
+    assert at_start(observed(TopicPair(source=source, target=None)), ids) == {}
+    assert at_start(observed(None), ids) == ids
+
+
+def recommendation(plan: LinkPlan) -> str:
+    """The hints of all recommendations."""
+    return " ".join(problem.hint for problem in plan.recommendations)
+
+
+def test_expiration_is_recommended_by_the_age_of_records() -> None:
+    """The target should remember producers for as long as the source keeps records, if it can."""
+    young = observed(TopicPair(source=topic(), target=None))
+    assert recommendation(plan_link(young, Claims())) == ""
+    week = TopicPair(source=topic({"retention.ms": "604800000"}), target=None)
+    assert "producer.id.expiration.ms=604800000" in recommendation(plan_link(observed(week), Claims()))
+    endless = TopicPair(source=topic({"cleanup.policy": "compact"}), target=None)
+    assert f"={EXPIRATION_MS_MAX} " in recommendation(plan_link(observed(endless), Claims()))
+    unseen = observed(endless, expiration_ms=None)
+    assert recommendation(plan_link(unseen, Claims())) == ""
+
+
+def test_transactions_ended_by_coordinators_are_advised_against() -> None:
+    """Where there is a risk in that, and a copied topic has transactions, the way out is named."""
+    pair = TopicPair(source=topic(), target=None)
+    verified = treatment(AbortedPolicy.COPY, Abilities(writes_markers=True, verifies=True, tells=True), "west")
+    assert recommendation(plan_link(observed(pair, aborted=verified), Claims())) == ""
+    seen = observed(pair, aborted=verified, transactional=frozenset({"orders", "left-out"}))
+    (problem,) = plan_link(seen, Claims()).recommendations
+    assert problem.message.startswith("orders is written in transactions")
+    assert "transactions.aborted" in problem.hint
+    assert "transaction.partition.verification.enable=false" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "verifies", "lanes"),
+    [
+        (AbortedPolicy.AUTO, True, AbortedPolicy.OMIT),
+        (AbortedPolicy.AUTO, False, AbortedPolicy.AUTO),
+        (AbortedPolicy.COPY, True, AbortedPolicy.COPY),
+        (AbortedPolicy.OMIT, False, AbortedPolicy.OMIT),
+    ],
+)
+def test_lanes_do_what_the_plan_says_of_aborted_records(
+    wanted: AbortedPolicy, verifies: bool, lanes: AbortedPolicy
+) -> None:
+    """Where they are copied as that is exact, lanes look themselves: brokers may begin to verify meanwhile."""
+    pair = TopicPair(source=topic(), target=topic())
+    abilities = Abilities(writes_markers=True, verifies=verifies, tells=True)
+    link = replace(LINK, transactions=Transactions(aborted=wanted))
+    plan = plan_link(observed(pair, link=link, aborted=treatment(wanted, abilities, "west")), Claims())
+    assert [lane.aborted for lane in plan.topics[0].lanes] == [lanes]
+    assert plan.as_dict()["aborted"] == ("omit" if lanes is AbortedPolicy.OMIT else "copy")
+
+
+configs = st.fixed_dictionaries(
+    {},
+    optional={
+        "cleanup.policy": st.sampled_from(["delete", "compact", "compact,delete"]),
+        "compression.type": st.sampled_from(["producer", "lz4", "uncompressed"]),
+        "max.message.bytes": st.integers(1_000, 10_000_000).map(str),
+        "message.timestamp.type": st.sampled_from(["CreateTime", "LogAppendTime"]),
+        "message.timestamp.after.max.ms": st.integers(0, LONG_MAX).map(str),
+        "min.insync.replicas": st.integers(1, 3).map(str),
+        "retention.ms": st.integers(-1, 10**12).map(str),
+    },
+)
+
+
+@given(
+    own=configs,
+    defaults=configs,
+    starts=st.lists(st.integers(0, 1000), min_size=1, max_size=4),
+    brokers=st.integers(1, 4),
+)
+def test_what_is_created_is_accepted(
+    own: dict[str, str], defaults: dict[str, str], starts: list[int], brokers: int
+) -> None:
+    """Whatever the source and the target's defaults, a target created as planned is mirrored into."""
+    source = topic(own, partitions=len(starts), replicas=3)
+    known = NO_DEFAULTS | {name: ConfigEntry(value) for name, value in defaults.items()}
+    ranges = {p: LogRange(start, start + 5, start + 5) for p, start in enumerate(starts)}
+    pair = TopicPair(source=source, target=None, source_ranges=ranges)
+    seen = replace(observed(pair), defaults={"orders": known}, target_brokers=brokers)
+    (plan,) = plan_link(seen, Claims()).topics
+    assert plan.action is Action.CREATE
+    assert plan.creation is not None
+    assert plan.creation.replication_factor <= brokers
+    created = replace(
+        topic(plan.creation.configs, partitions=len(starts)),
+        configs=known | {n: ConfigEntry(v, ConfigSource.DYNAMIC_TOPIC) for n, v in plan.creation.configs.items()},
+    )
+    empty = {p: LogRange(0, 0, 0) for p in range(len(starts))}
+    again = planned(replace(pair, target=created, target_ranges=empty))
+    assert (again.action, again.reasons) == (Action.COPY, ())
+    assert len(again.lanes) == len(starts)

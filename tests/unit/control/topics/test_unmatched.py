@@ -1,0 +1,58 @@
+"""What is said of patterns and names of a link that match nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isthmus.control.topics.unmatched import missing, unmatched_topic_patterns, warnings
+from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.wire import codes
+from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
+from tests.unit.control.topics.test_planning import LINK
+
+NAMES = ["orders.eu", "orders.us", "payments"]
+
+
+def test_one_sentence_for_each_pattern() -> None:
+    """Link, kind, pattern, cluster and the nearest name are all there."""
+    patterns = [TopicPattern.parse("odrers.*"), TopicPattern.parse("/inventory-.+/")]
+    first, second = warnings(LINK, "topic", patterns, NAMES)
+    assert first.message == 'topics.include "odrers.*" matches no topic of east'
+    assert first.hint.startswith("The nearest name is orders.eu.")
+    assert 'topics.include "/inventory-.+/"' in second.message
+    assert "none has a name like it" in second.hint
+
+
+def test_groups_likewise() -> None:
+    """Groups have a sentence of their own."""
+    (found,) = warnings(LINK, "group", [GroupPattern.parse("biling")], ["billing"])
+    assert found.message == 'groups.include "biling" matches no group of east'
+    assert "billing" in found.hint
+
+
+def test_exclusion_is_told_apart() -> None:
+    """A pattern that matches only what is excluded is not called misspelt."""
+    (found,) = warnings(LINK, "topic", [TopicPattern.parse("orders.*")], NAMES)
+    assert found.hint.startswith("It matches orders.eu, orders.us, which topics.exclude leaves out.")
+
+
+def test_missing_name() -> None:
+    """A name that is meant literally is suggested literally."""
+    problem = missing("paymets", LINK, NAMES)
+    assert problem.message == "east has no such topic"
+    assert problem.hint.startswith("Did you mean payments? It is mirrored as soon as it is there.")
+    assert missing("inventory", LINK, NAMES).hint.startswith("It is mirrored as soon as")
+
+
+def test_names_have_problems_of_their_own() -> None:
+    """Only prefixes and expressions are asked whether they match; a topic we may not see is there."""
+    include = tuple(TopicPattern.parse(text) for text in ("orders.*", "gone", "pay*"))
+    link = replace(LINK, topics=TopicFilter(include=include))
+
+    def found(**topics: int) -> Metadata:
+        known = {name: TopicMetadata(name, NO_TOPIC_ID, (), code, False) for name, code in topics.items()}
+        return Metadata("E", 1, {}, known)
+
+    metadata = found(payments=codes.TOPIC_AUTHORIZATION_FAILED, gone=codes.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [str(pattern) for pattern in unmatched_topic_patterns(link, metadata)] == ["orders.*"]
