@@ -42,7 +42,7 @@ class Performance:
 
         :raises HostError: The broker did not start again.
         """
-        topics = {topic.topic: topic for link in links for topic in link.topics}
+        topics: dict[str, TopicProgress] = {topic.topic: topic for link in links for topic in link.topics}
         if self._failure is not None:
             raise self._failure
         if topics.keys() < {topic.name for topic in TOPICS}:

@@ -11,20 +11,20 @@ from pathlib import Path
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from isthmus.config import schema
+from isthmus.config import fields, schema
 from isthmus.config.file import DEFAULT_NAME, SMALLEST, VARIABLE
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
-    schema.Size: "size",
-    schema.Address: "host:port",
-    schema.ZooKeeper: "host:port,.../path",
-    schema.Pattern: "pattern",
-    schema.GroupPatternText: "pattern",
-    schema.Name: "name",
-    schema.Url: "address",
-    schema.Master: "address",
-    schema.Text: "text",
+    fields.Size: "size",
+    fields.Address: "host:port",
+    fields.ZooKeeper: "host:port,.../path",
+    fields.Pattern: "pattern",
+    fields.GroupPatternText: "pattern",
+    fields.Name: "name",
+    fields.Url: "address",
+    fields.Master: "address",
+    fields.Text: "text",
     SecretStr: "secret",
     str: "text",
     bool: "true or false",

@@ -25,6 +25,7 @@ from isthmus.cluster.local import LocalCluster
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.model.lane import Lane, LaneReport
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.client import Client
 from soak.judge.evidence import Log
@@ -158,9 +159,9 @@ class Copying:
         here, there = [(await client.metadata([self.topic])).topics[self.topic] for client in (source, target)]
         return [
             Lane(
-                source_topic=self.topic,
+                source_topic=SourceTopic(self.topic),
                 source_topic_id=here.topic_id,
-                target_topic=self.topic,
+                target_topic=TargetTopic(self.topic),
                 target_topic_id=there.topic_id,
                 partition=partition,
                 aborted=self._aborted,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Reports
 
@@ -92,7 +93,10 @@ class Stream:
     def is_copied(self, reports: Reports) -> bool:
         """Whether all that stands at the source is at the target, as the lanes say. Asked when the stream has ended."""
         assert self._ends
-        return all(reports[LaneKey(*place)].position >= end for place, end in self._ends.items())
+        return all(
+            reports[LaneKey(TargetTopic(name), partition)].position >= end
+            for (name, partition), end in self._ends.items()
+        )
 
     def assert_mirrored(self, target: LocalCluster) -> None:
         """Every record stands at the source, and both logs are the same."""

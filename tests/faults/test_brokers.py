@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from tests.faults.schedule import Fault, leader, struck, until_in_sync
 from tests.faults.stream import DAY_MS, Stream
 from tests.faults.witness import until_all_advance, until_told
@@ -43,7 +44,7 @@ def test_leaders_killed_frozen_and_restarted(mirror3: Mirror, topic: TopicNamer,
         async with struck(broker, fault, chance):
             if fault is Fault.KILL:
                 state = LaneState.SOURCE_UNAVAILABLE if side == "source" else LaneState.TARGET_UNAVAILABLE
-                await until_told(running, LaneKey(name, partition), state)
+                await until_told(running, LaneKey(TargetTopic(name), partition), state)
             await until_all_advance(running)
         await until_all_advance(running)
 

@@ -20,6 +20,7 @@ from kafka.protocol.admin import ListTransactionsRequest
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Limits
+from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 from tests.faults.stream import Stream
 from tests.faults.witness import assert_told, until_all_advance, until_told
@@ -47,7 +48,7 @@ def test_right_taken_away(east: LocalCluster, secured: LocalCluster, topic: Topi
     for name in (refused, other):
         topics.create_both(mirror.source, mirror.target, name)
     stream = Stream(mirror.source, {refused: 0, other: 0})
-    key, beside = LaneKey(refused, 0), [LaneKey(other, 0)]
+    key, beside = LaneKey(TargetTopic(refused), 0), [LaneKey(TargetTopic(other), 0)]
 
     async def scenario() -> None:
         async with mirror.running(refused, other) as running:
@@ -80,9 +81,9 @@ def test_target_topic_deleted(east: LocalCluster, west: LocalCluster, topic: Top
             with stream.flowing():
                 await until_all_advance(running)
                 topics.delete(west, gone)
-                await until_told(running, LaneKey(gone, 0), LaneState.TOPIC_RECREATED, "target", "deleted")
+                await until_told(running, LaneKey(TargetTopic(gone), 0), LaneState.TOPIC_RECREATED, "target", "deleted")
                 assert gone not in _names(west)
-                await until_all_advance(running, [LaneKey(other, 0)], may_end=True)
+                await until_all_advance(running, [LaneKey(TargetTopic(other), 0)], may_end=True)
 
     asyncio.run(scenario())
 
@@ -98,7 +99,7 @@ def test_source_topic_recreated(
 
     async def scenario() -> None:
         async with Mirror(east, west).running(recreated) as running:
-            key = LaneKey(recreated, 0)
+            key = LaneKey(TargetTopic(recreated), 0)
             await running.until(lambda reports: reports[key].position == len(first))
             topics.delete(east, recreated)
             topics.create(east, recreated)
@@ -116,7 +117,7 @@ def test_records_deleted_while_they_are_copied(
 ) -> None:
     """Records that the source deletes before they are copied are a gap with exact bounds, never a silent skip."""
     name = topic("deleted")
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
     topics.create_both(east, west, name)
     for _ in range(40):
         topics.produce(east, name, topics.some(50, chance, value_bytes=2000))
@@ -172,7 +173,7 @@ def test_corrupt_batch(
     for records in (fresh(size, chance), *after):
         topics.produce(east, name, records)
     stream = Stream(east, {beside: 0})
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         _flip(file, spoilt_at)
@@ -180,7 +181,7 @@ def test_corrupt_batch(
             with stream.flowing():
                 await running.until(lambda reports: reports[key].position == begin)
                 await until_told(running, key, LaneState.BLOCKED, "corrupt", f"offset {begin}")
-                await until_all_advance(running, [LaneKey(beside, 0)])
+                await until_all_advance(running, [LaneKey(TargetTopic(beside), 0)])
                 assert running.reports[key].position == begin
                 _flip(file, spoilt_at)
                 await running.until(lambda reports: reports[key].position == begin + size + 1200)
@@ -203,7 +204,7 @@ def test_corrupt_batch_of_an_aborted_transaction(
     aborting.send(name, fresh(100, chance))
     aborting.end(commit=False)
     topics.produce(east, name, fresh(100, chance))
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         _flip(file, spoilt_at)

@@ -12,6 +12,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 from tests.faults.witness import until_told
 from tests.integration.lane import oracle, topics
@@ -61,7 +62,7 @@ async def caught_up_with(source: Source, mirror: Mirror, last: Given) -> AsyncIt
     """An engine that has copied everything, `last` at the end, of which the follower has half."""
     topics.create(mirror.target, source.name)
     async with mirror.running(source.name) as running:
-        key = LaneKey(source.name, 0)
+        key = LaneKey(TargetTopic(source.name), 0)
         await source.grow(source.records(KEPT))
         await running.until(lambda reports: reports[key].position == KEPT)
         await source.leave_follower_behind()
@@ -77,7 +78,7 @@ def test_unclean_election_while_an_engine_runs(
 ) -> None:
     """The lane ends as diverged, whether or not it saw the log shorter than it was, and even if the end looks right."""
     source = Source(mirror3.source, topic("unclean"), chance)
-    last, key = source.records(1)[0], LaneKey(source.name, 0)
+    last, key = source.records(1)[0], LaneKey(TargetTopic(source.name), 0)
 
     async def scenario() -> None:
         async with caught_up_with(source, mirror3, last) as running:
@@ -101,7 +102,7 @@ def test_unclean_election_between_two_engines(
 ) -> None:
     """The next owner finds it too, by what the one before has left."""
     source = Source(mirror3.source, topic("unclean"), chance)
-    last, key = source.records(1)[0], LaneKey(source.name, 0)
+    last, key = source.records(1)[0], LaneKey(TargetTopic(source.name), 0)
 
     async def scenario() -> None:
         async with caught_up_with(source, mirror3, last) as running:
@@ -125,7 +126,7 @@ def test_unclean_election_after_which_nothing_is_known(
 ) -> None:
     """An owner that knows nothing of the one before holds the end of the log against the source: it never goes on."""
     source = Source(mirror3.source, topic("unclean"), chance)
-    key = LaneKey(source.name, 0)
+    key = LaneKey(TargetTopic(source.name), 0)
 
     async def scenario() -> None:
         async with caught_up_with(source, mirror3, source.records(1)[0]):

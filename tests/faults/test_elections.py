@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 from tests.faults.schedule import until_in_sync
 from tests.faults.stream import DAY_MS, Stream
@@ -32,7 +33,7 @@ def test_unclean_election(mirror3: Mirror, topic: TopicNamer, age_ms: int, caplo
     source, target = mirror3.source, mirror3.target
     topics.create(source, name, replicas=3, min_insync_replicas=2)
     _create_on(target, name, [LEADER, FOLLOWER])
-    stream, key = Stream(source, {name: age_ms}), LaneKey(name, 0)
+    stream, key = Stream(source, {name: age_ms}), LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         async with mirror3.running(name, engine={"settle_s": 2.0}) as running:

@@ -11,6 +11,7 @@ import pytest
 
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from tests.faults.proxy import HOST, Proxy, Weather, behind_proxy
 from tests.faults.stream import DAY_MS, Stream
 from tests.faults.witness import until_all_advance, until_told
@@ -58,7 +59,7 @@ def test_cut(remote: Remote, stream: Stream, side: str) -> None:
     """While a cluster is out of reach its lanes say so; they go on by themselves when the network is back."""
     proxy = remote.proxy(side)
     state = LaneState.SOURCE_UNAVAILABLE if side == "source" else LaneState.TARGET_UNAVAILABLE
-    key = LaneKey(next(iter(stream.ages_ms)), 0)
+    key = LaneKey(TargetTopic(next(iter(stream.ages_ms))), 0)
 
     async def scenario() -> None:
         async with remote.mirror.running(*stream.ages_ms, engine={"settle_s": 2.0}) as running:

@@ -19,6 +19,7 @@ from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
+from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PythonNaming, Template, TemplateNaming
 from isthmus.model.patterns import NamePattern
 
 if TYPE_CHECKING:
@@ -110,8 +111,16 @@ def resolved(configuration: Configuration) -> Row:
 def _plain(value: object) -> object:
     if isinstance(value, Cluster):
         return value.alias
-    if isinstance(value, Secret | NamePattern | enum.Enum):
+    if isinstance(value, Secret | NamePattern | Template | enum.Enum):
         return str(value)
+    if value == IDENTITY:
+        return "identity"
+    if isinstance(value, MirrorMakerNaming):
+        return {"mm2": {"separator": value.separator}}
+    if isinstance(value, TemplateNaming):
+        return {"template": _fields(value)}
+    if isinstance(value, PythonNaming):
+        return {"python": value.spec}
     if is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, tuple):

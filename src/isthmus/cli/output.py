@@ -77,6 +77,11 @@ def applicable(row: Row) -> Row:
     return {key: value for key, value in row.items() if value is not None}
 
 
+def renamed(source_topic: str, target_topic: str) -> str:
+    """A topic by its name, or by both where they differ."""
+    return source_topic if source_topic == target_topic else f"{source_topic} -> {target_topic}"
+
+
 def print_line(text: str) -> None:
     """One line of a result on stdout, where it is seen at once."""
     sys.stdout.write(f"{printable(text)}\n")

@@ -11,7 +11,7 @@ from rich.text import Text
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.fabric import Fabric
 from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 from isthmus.model.problem import Problem
@@ -81,7 +81,7 @@ def _rows(link: LinkPlan) -> list[Row]:
     return [
         {
             "link": link.link,
-            "topic": topic.topic,
+            "topic": renamed(topic.source_topic, topic.topic),
             "action": str(topic.action),
             "mode": str(topic.mode),
             "aborted": "" if link.aborted is None else str(link.aborted.policy),

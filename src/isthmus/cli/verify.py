@@ -13,7 +13,7 @@ from rich.text import Text
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.instant import parse_instant
@@ -146,10 +146,9 @@ def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None
 
 
 def _row(link: str, topic: TopicVerdict) -> Row:
-    name = topic.source_topic
     return {
         "link": link,
-        "topic": name if name == topic.target_topic else f"{name} -> {topic.target_topic}",
+        "topic": renamed(topic.source_topic, topic.target_topic),
         "verdict": "equal" if topic.is_equal else "different",
         "records": topic.records,
         "missing": topic.missing,

@@ -8,14 +8,14 @@ from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
 from isthmus.model.rights import on_topic
+from isthmus.model.selection import TopicSettings
 from isthmus.model.topic import Configs, TopicDescription
-from isthmus.model.topics import TopicFilter
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
 
 
-async def selected_topics(client: Client, topics: TopicFilter) -> Metadata:
+async def selected_topics(client: Client, topics: TopicSettings) -> Metadata:
     """Metadata of the topics a filter selects, among those we may see (DESCRIBE on the topic).
 
     Names included literally are asked for by name: one that does not exist is there with its error.
@@ -25,7 +25,7 @@ async def selected_topics(client: Client, topics: TopicFilter) -> Metadata:
     if all(pattern.kind == "literal" for pattern in topics.include):
         return await client.metadata(topics.literals)
     everything = await client.metadata(None)
-    selected = {name: everything.topics[name] for name in topics.select(everything.topics)}
+    selected: dict[str, TopicMetadata] = {name: everything.topics[name] for name in topics.select(everything.topics)}
     missing = [name for name in topics.literals if name not in selected]
     if missing:
         selected.update((await client.metadata(missing)).topics)

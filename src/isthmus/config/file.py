@@ -83,10 +83,10 @@ def parse(
     document = Document.parse(text, name)
     resolution = Resolution.of(document.root, environment, folder)
     fabric = _shaped(resolution, document)
-    refuse(shape_rules(fabric), document)
+    refuse(shape_rules(fabric, folder), document)
 
     clusters = clusters_of(fabric, folder, resolution.origins)
-    links = links_of(fabric, clusters)
+    links = links_of(fabric, clusters, folder)
     refuse(one_writer(links), document)
     return Configuration(
         clusters=clusters,

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
+from pathlib import Path as Folder
 from typing import Final
 
 from pydantic import SecretStr
 
 from isthmus.config.document import Document, Path, dotted
+from isthmus.config.naming import naming_of
 from isthmus.config.problems import Problem, nearest
 from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection
+from isthmus.errors import ConfigError
 from isthmus.model.link import Link
-from isthmus.model.topics import RESERVED_PREFIX
+from isthmus.model.naming import RESERVED_PREFIX
 
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
 
 
-def shape_rules(fabric: FabricSection) -> Iterator[Problem]:
-    """Contradictions that can be seen without looking at other clusters' topics."""
+def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Problem]:
+    """Contradictions that can be seen without looking at other clusters' topics; `folder` is that of the file."""
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
     yield from _names(fabric.links)
     for position, link in enumerate(fabric.links):
         yield from _ends(("links", position), link, fabric)
         yield from _reserved(("links", position, "topics", "include"), link.topics.include)
+        try:
+            naming_of(link.topics.naming, link.source, link.target, folder)
+        except ConfigError as error:
+            yield Problem(("links", position, "topics", "naming"), error.message, error.hint)
 
 
 def one_writer(links: tuple[Link, ...]) -> Iterator[Problem]:
@@ -36,13 +43,13 @@ def one_writer(links: tuple[Link, ...]) -> Iterator[Problem]:
     for (_, former), (position, latter) in combinations(enumerate(links), 2):
         if former.target.alias != latter.target.alias:
             continue
-        for topic in sorted({*former.topics.literals, *latter.topics.literals}):
-            if former.topics.matches(topic) and latter.topics.matches(topic):
-                yield Problem(
-                    ("links", position, "topics"),
-                    f"mirrors {topic} into {latter.target.alias}, which {former.name} does already",
-                    "A topic has one writer: exclude it in one of the two links.",
-                )
+        written = [link.topics.named({*former.topics.literals, *latter.topics.literals}) for link in (former, latter)]
+        for topic in sorted(written[0].sources.keys() & written[1].sources.keys()):
+            yield Problem(
+                ("links", position, "topics"),
+                f"writes {topic} into {latter.target.alias}, which {former.name} does already",
+                "A topic has one writer: exclude it in one of the two links.",
+            )
 
 
 def warnings(fabric: FabricSection, document: Document, referenced: set[Path]) -> Iterator[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -17,120 +15,29 @@ from pydantic import (
 )
 
 from isthmus.config.document import Path
-from isthmus.errors import ConfigError
+from isthmus.config.fields import (
+    Address,
+    GroupPatternText,
+    Master,
+    Name,
+    Pattern,
+    Size,
+    Text,
+    Url,
+    ZooKeeper,
+    addresses,
+    conf_text,
+)
 from isthmus.model.cluster import SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
-from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DataGapPolicy, Limits
-from isthmus.model.topics import TopicPattern
 
 _GROUPS: Final = GroupSettings()
 _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
 _LEDGER: Final = LedgerSettings()
-
-_UNITS: Final = {
-    "": 1, "B": 1,
-    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
-_NEARLY_UNIT: Final = re.compile(r"([kmgt]?)i?(b|bits?)?", re.IGNORECASE)
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)")
-_NO_SIZE: Final = "must be a number of bytes such as 1048576, 50 MB or 50 MiB"
-_ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(\d{1,5})")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_MASTER: Final = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://\S+")
-_URL: Final = re.compile(r"https?://\S+")
-
-
-def _size(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    written = _SIZE.fullmatch(value.strip())
-    if written is None or written[2] not in _UNITS:
-        raise ValueError(_unclear(*written.groups()) if written else _NO_SIZE)
-    return int(float(written[1]) * _UNITS[written[2]])
-
-
-def _unclear(number: str, unit: str) -> str:
-    """What is wrong with a unit that is nearly one: lower-case letters are bits to some and bytes to others."""
-    nearly = _NEARLY_UNIT.fullmatch(unit)
-    if nearly is None:
-        return _NO_SIZE
-    prefix = nearly[1].upper()
-    either = f"{number} {'k' if prefix == 'K' else prefix}B or {number} {prefix}iB" if prefix else f"{number} B"
-    if nearly[2] and not nearly[2].startswith("B"):
-        return f"has the unit {unit}, which may mean bits: for bytes write {either}"
-    return f"has no clear unit: write {either}"
-
-
-def _addresses(value: object) -> object:
-    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
-
-
-def _address(value: str) -> str:
-    written = _ADDRESS.fullmatch(value)
-    if written is None or not 0 < int(written[1]) < 65536:
-        raise ValueError("must be host:port, for example broker-1.example.com:9092")
-    return value
-
-
-def _zookeeper(value: str) -> str:
-    servers, slash, path = value.partition("/")
-    for server in servers.split(","):
-        _address(server.strip())
-    if slash and (not path or path.endswith("/") or "//" in path):
-        raise ValueError("must end in a path such as /kafka, or in none")
-    return f"{','.join(server.strip() for server in servers.split(','))}{slash}{path}"
-
-
-def _pattern(value: str) -> str:
-    try:
-        return str(TopicPattern.parse(value))
-    except ConfigError as error:
-        raise ValueError(f"cannot be used: {error}") from None
-
-
-def _group_pattern(value: str) -> str:
-    try:
-        return str(GroupPattern.parse(value))
-    except ConfigError as error:
-        raise ValueError(f"cannot be used: {error}") from None
-
-
-def _name(value: str) -> str:
-    if _NAME.fullmatch(value) is None:
-        raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
-    return value
-
-
-def _url(value: str) -> str:
-    if _URL.fullmatch(value) is None:
-        raise ValueError("must be an http or https address")
-    return value
-
-
-def _conf_text(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-def _master(value: str) -> str:
-    if _MASTER.fullmatch(value) is None:
-        raise ValueError("must be local[*], local[4], spark://host:port, yarn or k8s://host:port")
-    return value
-
-
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Address = Annotated[str, AfterValidator(_address)]
-ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
-Pattern = Annotated[str, AfterValidator(_pattern)]
-GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
-Name = Annotated[str, AfterValidator(_name)]
-Url = Annotated[str, AfterValidator(_url)]
-Master = Annotated[str, AfterValidator(_master)]
-Text = Annotated[str, Field(min_length=1)]
+_NAMINGS: Final[dict[str, dict[str, object]]] = {"identity": {}, "mm2": {"mm2": {}}}
 
 
 class Section(BaseModel):
@@ -199,7 +106,7 @@ class SecuritySection(Section):
 class ClusterSection(Section):
     """One Kafka cluster."""
 
-    bootstrap_servers: Annotated[tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)] = Field(
+    bootstrap_servers: Annotated[tuple[Address, ...], BeforeValidator(addresses), Field(min_length=1)] = Field(
         description="Brokers to ask first, as host:port; a list, or one text with commas."
     )
     security: SecuritySection = Field(SecuritySection(), description="Transport and login of this cluster.")
@@ -209,6 +116,56 @@ class ClusterSection(Section):
             "Where a cluster that keeps its registry in ZooKeeper has it, as Kafka's zookeeper.connect says it: "
             "host:port,host:port/chroot. It is only read, by `isthmus cluster registry` and `isthmus doctor`, and "
             "needs the extra `zookeeper`."
+        ),
+    )
+
+
+class NamingSection(Section):
+    """Other names at the target, prefix for prefix. By default names stay as they are: `identity`."""
+
+    source_prefix: str = Field("", description="What names at the source begin with; others are not carried.")
+    target_prefix: str = Field("", description="What they begin with at the target instead.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_word(cls, given: object) -> object:
+        words: dict[str, dict[str, object]] = {word: section for word, section in _NAMINGS.items() if word in cls.words}
+        if not isinstance(given, str):
+            return given
+        if given not in words:
+            raise ValueError(f"must be {' or '.join(words)}, or a section")
+        return words[given]
+
+    words: ClassVar[tuple[str, ...]] = ("identity",)
+
+
+class MirrorMakerNamingSection(Section):
+    """`east.orders`, as MirrorMaker 2's DefaultReplicationPolicy names topic `orders` of cluster `east`."""
+
+    separator: Text = Field(".", description="What stands between alias and name (replication.policy.separator).")
+
+
+class TemplateNamingSection(Section):
+    """Names taken apart and put together again."""
+
+    source: Text = Field(description="How names at the source are made, such as `{tenant}-{instance}-{env}-{topic}`.")
+    target: Text = Field(description="How they are made at the target; placeholders may be left out.")
+
+
+class TopicNamingSection(NamingSection):
+    """Other names for topics at the target: prefix for prefix, or one of the other ways. `identity` and `mm2` alone are
+    short for all their defaults.
+    """
+
+    words: ClassVar[tuple[str, ...]] = ("identity", "mm2")
+
+    mm2: MirrorMakerNamingSection | None = Field(None, description="Names as MirrorMaker 2 makes them.")
+    template: TemplateNamingSection | None = Field(None, description="Names made by templates.")
+    python: Text | None = Field(
+        None,
+        description=(
+            "A class of your own, as `module:Class`, that is made without arguments and has `to_target` and "
+            "`to_source`: a name in, a name or None out."
         ),
     )
 
@@ -224,13 +181,10 @@ class TopicsSection(Section):
         ),
     )
     exclude: tuple[Pattern, ...] = Field((), description="What to leave out, written in the same way. Exclusion wins.")
-
-
-class NamingSection(Section):
-    """Other names at the target, prefix for prefix. By default names stay as they are."""
-
-    source_prefix: str = Field("", description="What names at the source begin with; others are not carried.")
-    target_prefix: str = Field("", description="What they begin with at the target instead.")
+    naming: TopicNamingSection = Field(
+        TopicNamingSection(),
+        description="The names at the target: `identity`, `mm2`, or a section as below (docs/naming.md).",
+    )
 
 
 class GroupsSection(Section):
@@ -332,7 +286,7 @@ class SparkSection(Section):
         _SPARK.master,
         description="Spark's master URL: local[*] runs inside this process, spark://host:port not.",
     )
-    conf: dict[str, Annotated[str, BeforeValidator(_conf_text)]] = Field(
+    conf: dict[str, Annotated[str, BeforeValidator(conf_text)]] = Field(
         {},
         description=(
             "Spark properties, passed on as they are. Never put secrets here: Spark shows its properties in its UI."

@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from isthmus.config.document import Path as KeyPath
+from isthmus.config.naming import naming_of, prefixes_of
 from isthmus.config.schema import (
     ClusterSection,
     FabricSection,
@@ -23,9 +24,8 @@ from isthmus.model.cluster import Cluster, OAuth, Origin, Secret, Security, Tls
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
-from isthmus.model.naming import Naming
 from isthmus.model.reference import FileReference
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.transactions import AbortedPolicy
 
 Origins = Mapping[KeyPath, tuple[Secret | FileReference, ...]]
@@ -48,10 +48,10 @@ def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[
     return tuple(_cluster(alias, section, folder, origins) for alias, section in fabric.clusters.items())
 
 
-def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...]) -> tuple[Link, ...]:
+def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...], folder: Path) -> tuple[Link, ...]:
     """All links, holding the clusters at their ends."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    return tuple(_link(section, by_alias[section.source], by_alias[section.target]) for section in fabric.links)
+    return tuple(_link(section, by_alias[section.source], by_alias[section.target], folder) for section in fabric.links)
 
 
 def spark_of(fabric: FabricSection) -> SparkSettings:
@@ -115,14 +115,15 @@ def _oauth(section: OAuthSection) -> OAuth:
     )
 
 
-def _link(section: LinkSection, source: Cluster, target: Cluster) -> Link:
+def _link(section: LinkSection, source: Cluster, target: Cluster, folder: Path) -> Link:
     return Link(
         name=section.name,
         source=source,
         target=target,
-        topics=TopicFilter(
+        topics=TopicSettings(
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
+            naming=naming_of(section.topics.naming, source.alias, target.alias, folder),
         ),
         groups=_groups(section.groups),
         limits=Limits(
@@ -142,7 +143,7 @@ def _groups(section: GroupsSection) -> GroupSettings:
         exclude=tuple(map(GroupPattern.parse, section.exclude)),
         way=section.way,
         margin_s=section.margin_s,
-        naming=Naming(source_prefix=section.naming.source_prefix, target_prefix=section.naming.target_prefix),
+        naming=prefixes_of(section.naming),
         delete_at_target=section.delete_at_target,
     )
 

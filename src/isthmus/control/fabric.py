@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from isthmus import config
-from isthmus.cluster.topics import selected_topics
 from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
@@ -21,6 +20,7 @@ from isthmus.control.links.forgetting import Forgotten, forget, no_longer_mirror
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.topics.foresight import foresee
+from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import treated
 from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -172,7 +172,7 @@ class Fabric:
                 self._spark(),
                 link.source,
                 link.target,
-                {topic: topic for topic in selected[link.name]},
+                selected[link.name],
                 since_ms=since_ms,
                 until_ms=until_ms,
                 allow_lag=allow_lag,
@@ -268,19 +268,20 @@ async def _in_force(links: tuple[Link, ...]) -> dict[str, AbortedPolicy]:
     return {link.name: policy for link, policy in zip(links, policies, strict=True)}
 
 
-async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, list[str]]:
-    """The topics of each link that are there, all of them or those named.
+async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, dict[str, str]]:
+    """The topics of each link that are there, all of them or those named, as at the source or as at the target; by the
+    name at the source that at the target.
 
     :raises ConfigError: No link has a topic of that name.
     """
-    selected: dict[str, list[str]] = {}
+    selected: dict[str, dict[str, str]] = {}
     seen: set[str] = set()
     for link in links:
         async with Client(link.source) as source:
-            found = (await selected_topics(source, link.topics)).topics
-        there = [name for name, topic in found.items() if not topic.error_code]
-        seen.update(there)
-        selected[link.name] = [name for name in there if not topics or name in topics]
+            found = await find_topics(source, link.topics)
+        there = {own: name for name, own in found.there.items() if name not in found.names.refused}
+        seen.update(there, there.values())
+        selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
     for name in topics:
         if name not in seen:
             raise ConfigError(

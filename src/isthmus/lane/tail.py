@@ -113,7 +113,9 @@ class Tails:
                 judged[key] = outcome
             else:
                 doubted[key] = outcome
-        wants = {(look.lane.source_topic, key.partition): _at_source(look) for key, (look, _) in doubted.items()}
+        wants: dict[PartitionKey, Want] = {
+            (look.lane.source_topic, key.partition): _at_source(look) for key, (look, _) in doubted.items()
+        }
         # All of them are stable: what ends behind its source is not compared.
         sources = await _batches(self._source, wants, READ_COMMITTED)
         for key, (look, batch) in doubted.items():

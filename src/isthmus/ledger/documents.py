@@ -25,6 +25,7 @@ from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
@@ -78,9 +79,9 @@ class TopicDocument(Document):
 
     KIND: ClassVar[str] = "topic"
 
-    source_topic: str
+    source_topic: SourceTopic
     source_topic_id: uuid.UUID
-    target_topic: str
+    target_topic: TargetTopic
     target_topic_id: uuid.UUID
     state: str
     problem: Problem | None = None
@@ -96,7 +97,7 @@ class GapDocument(Document):
 
     KIND: ClassVar[str] = "gap"
 
-    topic: str
+    topic: TargetTopic
     partition: int
     offset_begin: int
     offset_end: int
@@ -108,7 +109,7 @@ class GapDocument(Document):
 class GroupPosition(NamedTuple):
     """Where both sides of one partition stood when a link, in whichever direction, last made them alike."""
 
-    topic: str
+    topic: TargetTopic
     partition: int
     source: int
     target: int
@@ -135,7 +136,7 @@ class PauseDocument(Document):
 
     KIND: ClassVar[str] = "pause"
 
-    topic: str | None = None
+    topic: TargetTopic | None = None
     since_ms: int
 
     def _path(self) -> tuple[str, ...]:

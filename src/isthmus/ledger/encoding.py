@@ -35,6 +35,8 @@ def revived(hint: Any, value: Any) -> Any:
 
     :raises ValueError: It is none: of another type, or null where that says nothing.
     """
+    # A NewType is told apart by type checkers alone.
+    hint = getattr(hint, "__supertype__", hint)
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         if value is None and types.NoneType in arguments:

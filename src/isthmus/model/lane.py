@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 
@@ -14,7 +15,7 @@ from isthmus.model.transactions import AbortedPolicy
 class LaneKey(NamedTuple):
     """What tells the lanes of one link apart: the target topic and the partition (the same number on both sides)."""
 
-    topic: str
+    topic: TargetTopic
     partition: int
 
     def __str__(self) -> str:
@@ -81,7 +82,7 @@ class LaneMark(NamedTuple):
     the last of these records or a later one.
     """
 
-    topic: str
+    topic: TargetTopic
     partition: int
     position: int
     source_epoch: int
@@ -99,9 +100,9 @@ class Lane:
     lease that is over may have left a request on its way, of which the lease of the lane's present slot knows nothing.
     """
 
-    source_topic: str
+    source_topic: SourceTopic
     source_topic_id: uuid.UUID
-    target_topic: str
+    target_topic: TargetTopic
     target_topic_id: uuid.UUID
     partition: int
     batch_bytes_max: int = 1_048_588

@@ -7,7 +7,7 @@ from typing import Literal
 
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupSettings
-from isthmus.model.topics import TopicFilter
+from isthmus.model.selection import TopicSettings
 from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
@@ -43,7 +43,7 @@ class Link:
     name: str
     source: Cluster
     target: Cluster
-    topics: TopicFilter
+    topics: TopicSettings
     groups: GroupSettings = field(default_factory=GroupSettings)
     limits: Limits = Limits()
     transactions: Transactions = Transactions()

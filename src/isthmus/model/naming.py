@@ -1,27 +1,249 @@
-"""A reversible map between names at the source and names at the target: prefix for prefix (KIP-986)."""
+"""Names at the source and names at the target: reversible maps between them, and what these make of topics.
+
+`SourceTopic` and `TargetTopic` keep the two apart for the type checker: no name stands for both sides, even where the
+naming is the identity.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NewType, Protocol, Self
+
+from isthmus.errors import ConfigError
+from isthmus.model.problem import Problem, problem_of
+
+SourceTopic = NewType("SourceTopic", str)
+TargetTopic = NewType("TargetTopic", str)
+
+RESERVED_PREFIX: Final = "__"
+"""Names that begin with it belong to Kafka and to Isthmus itself."""
+NAME_CHARACTERS_MAX: Final = 249
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAMED_MAX: Final = 3
+
+
+class Naming(Protocol):
+    """A map of names. What it makes of different names has to differ."""
+
+    def to_target(self, name: str) -> str | None:
+        """The name at the target, `None` where it has none: then it does not belong to the link."""
+        ...
+
+    def to_source(self, name: str) -> str | None:
+        """The name at the source, `None` where it has none or where the name at the target does not say it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Naming:
-    """Names that begin with `source_prefix` begin with `target_prefix` at the target; others have no counterpart.
-
-    With two empty prefixes every name stays as it is.
+class PrefixNaming:
+    """Names that begin with `source_prefix` begin with `target_prefix` at the target; others have no counterpart
+    (KIP-986). With two empty prefixes every name stays as it is.
     """
 
     source_prefix: str = ""
     target_prefix: str = ""
 
     def to_target(self, name: str) -> str | None:
-        """The name at the target, `None` where it has none."""
         return _moved(name, self.source_prefix, self.target_prefix)
 
     def to_source(self, name: str) -> str | None:
-        """The name at the source, `None` where it has none."""
         return _moved(name, self.target_prefix, self.source_prefix)
+
+
+IDENTITY: Final = PrefixNaming()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorMakerNaming:
+    """`east.orders` for topic `orders` of cluster `east`, as MirrorMaker 2's DefaultReplicationPolicy names it.
+
+    A topic that came from the target has no counterpart there: it would go in a circle.
+    """
+
+    source_alias: str
+    target_alias: str
+    separator: str = "."
+
+    def to_target(self, name: str) -> str | None:
+        if self.target_alias in name.split(self.separator)[:-1]:
+            return None
+        return f"{self.source_alias}{self.separator}{name}"
+
+    def to_source(self, name: str) -> str | None:
+        return _moved(name, f"{self.source_alias}{self.separator}", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pattern of names such as `{tenant}-{env}-{topic}`.
+
+    A placeholder takes all up to the text that follows it; the last one takes the rest.
+    """
+
+    text: str
+    fields: tuple[str, ...]
+    _expression: re.Pattern[str] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The template as people write it.
+
+        :raises ConfigError: It has no placeholder, has one twice, has two with nothing between them, or holds what no
+            topic's name may.
+        """
+        parts = _PLACEHOLDER.split(text)
+        literals, fields = parts[::2], tuple(parts[1::2])
+        hint = "Write it like {tenant}-{env}-{topic}."
+        if not fields:
+            raise ConfigError(f"{text!r} has no placeholder", hint=hint)
+        if len(set(fields)) < len(fields):
+            raise ConfigError(f"{text!r} has a placeholder twice", hint=hint)
+        if not all(literals[1:-1]):
+            raise ConfigError(f"{text!r} has two placeholders with nothing between them", hint=hint)
+        wrong = "".join(literals)
+        if wrong and _NAME.fullmatch(wrong) is None:
+            raise ConfigError(f"{text!r} holds what no topic's name may", hint=hint)
+        expression = re.escape(literals[0])
+        for name, literal in zip(fields, literals[1:], strict=True):
+            following = re.escape(literal)
+            taken = f"(?:(?!{following}).)+" if literal and name != fields[-1] else ".+"
+            expression += f"(?P<{name}>{taken}){following}"
+        return cls(text, fields, re.compile(expression))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def values_of(self, name: str) -> dict[str, str] | None:
+        """What a name has in the place of the placeholders, `None` if it is not of this form."""
+        found = self._expression.fullmatch(name)
+        return None if found is None else found.groupdict()
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """The name with these values in the place of the placeholders."""
+        return _PLACEHOLDER.sub(lambda found: values[found[1]], self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateNaming:
+    """Names taken apart by one template and put together by another, which may leave placeholders out.
+
+    :raises ConfigError: The target's has a placeholder that the source's has not.
+    """
+
+    source: Template
+    target: Template
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.target.fields) - set(self.source.fields))
+        if unknown:
+            raise ConfigError(
+                f"{self.target.text!r} has {{{unknown[0]}}}, which {self.source.text!r} has not",
+                hint="A name at the target can only be made of what the name at the source holds.",
+            )
+
+    def to_target(self, name: str) -> str | None:
+        values = self.source.values_of(name)
+        return None if values is None else self.target.filled(values)
+
+    def to_source(self, name: str) -> str | None:
+        values = self.target.values_of(name)
+        if values is None or not set(self.source.fields) <= values.keys():
+            return None
+        return self.source.filled(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonNaming:
+    """A class of the operator's own, `module:Class`. What it raises is the problem of the topic it was asked about."""
+
+    spec: str
+    instance: Naming = field(repr=False, compare=False)
+
+    def to_target(self, name: str) -> str | None:
+        return self._asked(self.instance.to_target, name)
+
+    def to_source(self, name: str) -> str | None:
+        return self._asked(self.instance.to_source, name)
+
+    def _asked(self, way: Callable[[str], Any], name: str) -> str | None:
+        try:
+            found = way(name)
+        except Exception as error:
+            raise ConfigError(
+                f"{self.spec} cannot name {name}: {type(error).__name__}: {error}",
+                hint="Mend the class: to_target and to_source take a name, and return one or None.",
+            ) from error
+        if found is None or isinstance(found, str):
+            return found
+        raise ConfigError(
+            f"{self.spec} names {name} by a {type(found).__name__}", hint="A name is a text, or None for none."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTopics:
+    """The topics of a link, by their names at the target. Of those in `refused` nothing may be written."""
+
+    sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
+    refused: Mapping[TargetTopic, Problem] = field(default_factory=dict)
+
+    def only(self, names: Iterable[TargetTopic]) -> NamedTopics:
+        """Those of these names that are among them."""
+        wanted = set(names)
+        return NamedTopics(
+            sources={name: source for name, source in self.sources.items() if name in wanted},
+            refused={name: problem for name, problem in self.refused.items() if name in wanted},
+        )
+
+
+def named(naming: Naming, names: Iterable[SourceTopic]) -> NamedTopics:
+    """What a naming makes of these topics of the source; those without a counterpart are left out."""
+    by_target: dict[TargetTopic, list[SourceTopic]] = {}
+    refused: dict[TargetTopic, Problem] = {}
+    for name in sorted(set(names)):
+        try:
+            found = naming.to_target(name)
+            if found is None:
+                continue
+            target = TargetTopic(found)
+            problem = _refusal(naming, name, target)
+        except ConfigError as error:
+            target, problem = TargetTopic(name), problem_of(error)
+        by_target.setdefault(target, []).append(name)
+        if problem is not None:
+            refused[target] = problem
+    for target, sources in by_target.items():
+        if len(sources) > 1:
+            shown = ", ".join(sources[:_NAMED_MAX]) + (" and more" if len(sources) > _NAMED_MAX else "")
+            refused[target] = Problem(
+                f"{shown} would all become {target}",
+                "Exclude all but one of them, or give them a naming that keeps them apart.",
+            )
+    return NamedTopics(sources={target: sources[0] for target, sources in by_target.items()}, refused=refused)
+
+
+def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Problem | None:
+    """Why a topic cannot have this name at the target."""
+    if target.startswith(RESERVED_PREFIX):
+        hint = (
+            f"Names that begin with {RESERVED_PREFIX} belong to Kafka and to Isthmus: exclude it, or name it otherwise."
+        )
+        return Problem(f"{source} would become {target}, which is reserved", hint)
+    if _NAME.fullmatch(target) is None or len(target) > NAME_CHARACTERS_MAX or target in (".", ".."):
+        return Problem(
+            f"{source} would become {target!r}, which Kafka refuses",
+            f"A topic's name has at most {NAME_CHARACTERS_MAX} letters, digits, '.', '_' and '-'.",
+        )
+    back = naming.to_source(target)
+    if back is not None and back != source:
+        return Problem(
+            f"{source} would become {target}, which is {back} at the source",
+            "A naming has to be reversible: exclude the topic, or have the naming keep such names apart.",
+        )
+    return None
 
 
 def _moved(name: str, before: str, after: str) -> str | None:

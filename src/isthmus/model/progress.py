@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.transactions import AbortedPolicy
@@ -23,7 +24,7 @@ class PartitionProgress:
     ages (s) are how long ago the state and the ends were seen.
     """
 
-    topic: str
+    topic: TargetTopic
     partition: int
     state: LaneState
     target_end: int = -1
@@ -81,9 +82,13 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress:
-    """One topic. Its state and problem are those of the partition that needs most attention."""
+    """One topic: `topic` at the target, made of `source_topic`.
 
-    topic: str
+    Its state and problem are those of the partition that needs most attention.
+    """
+
+    topic: TargetTopic
+    source_topic: SourceTopic
     state: LaneState
     partitions: tuple[PartitionProgress, ...] = ()
     problem: Problem | None = None
@@ -120,6 +125,7 @@ class TopicProgress:
         rates = [p.records_per_s for p in self.partitions if p.records_per_s is not None]
         return {
             "topic": self.topic,
+            "source_topic": self.source_topic,
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
             "target_end": _total(p.target_end for p in self.partitions),
@@ -239,12 +245,13 @@ class LinkProgress:
         }
 
 
-def topic_of(name: str, partitions: Iterable[PartitionProgress]) -> TopicProgress:
+def topic_of(name: TargetTopic, source_topic: SourceTopic, partitions: Iterable[PartitionProgress]) -> TopicProgress:
     """A topic from its partitions."""
     found = tuple(partitions)
     worst = max(found, key=lambda p: (_attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
         topic=name,
+        source_topic=source_topic,
         state=LaneState.STARTING if worst is None else worst.state,
         partitions=found,
         problem=None if worst is None else worst.problem,

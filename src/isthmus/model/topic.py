@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from isthmus.model.naming import SourceTopic
+
 
 class ConfigSource(enum.IntEnum):
     """Where a value comes from, by Kafka's own numbers (KIP-226)."""
@@ -72,7 +74,8 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
-    """Which topics of one name were brought together when mirroring began."""
+    """Which topics were brought together when mirroring began: the source's name, and the ids of both."""
 
+    source_topic: SourceTopic
     source: uuid.UUID
     target: uuid.UUID

@@ -15,7 +15,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import describe_topics, selected_topics
 from isthmus.errors import BrokerRefused
 from isthmus.model.log import LogRange
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
 from tests.integration.lane.topics import await_served
 
@@ -104,7 +104,7 @@ def test_filter_selects_among_all_topics(east: LocalCluster, topic: TopicNamer) 
         async with Client(east.cluster()) as client:
             await create_topics(client, [NewTopic(name=name, partition_count=1) for name in names])
             await await_leaders(client, dict.fromkeys(names, 1))
-            chosen = TopicFilter(
+            chosen = TopicSettings(
                 include=(TopicPattern.parse(f"{stem}.*"), TopicPattern.parse(literal)),
                 exclude=(TopicPattern.parse(f"{stem}.b"),),
             )

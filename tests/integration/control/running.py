@@ -21,7 +21,7 @@ from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress, TopicProgress
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
 
 TERM_S: Final = 120.0
@@ -30,7 +30,7 @@ TERM_S: Final = 120.0
 def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:
     """A link of some topics."""
     include = tuple(TopicPattern.parse(pattern) for pattern in patterns)
-    return Link(name=name, source=source, target=target, topics=TopicFilter(include=include))
+    return Link(name=name, source=source, target=target, topics=TopicSettings(include=include))
 
 
 def configuration_of(*links: Link, term_s: float = 60.0) -> Configuration:

@@ -28,7 +28,7 @@ from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.selection import TopicPattern, TopicSettings
 from tests.integration.acls import denied
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
@@ -308,7 +308,7 @@ def test_patterns_that_match_nothing(
     groups = tuple(GroupPattern.parse(text) for text in (group, f"biling-{stem}*"))
     link = replace(
         link_of(east.cluster(), west.cluster(), name, name=stem),
-        topics=TopicFilter(include=include),
+        topics=TopicSettings(include=include),
         groups=GroupSettings(include=groups),
     )
     both = Pair(link, spark)

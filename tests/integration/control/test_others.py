@@ -41,7 +41,7 @@ def test_a_neighbour_whose_clock_is_wrong(
 
     async def claimed(client: Client) -> list[str]:
         found = await neighbouring_claims([client], ["own"], selection([link]))
-        return [claim.topic for claim in found if claim.link == name]
+        return [claim.target_topic for claim in found if claim.link == name]
 
     async def scenario() -> None:
         async with Client(link.source) as source, Client(link.target) as target:

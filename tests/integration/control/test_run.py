@@ -20,6 +20,7 @@ from isthmus.errors import JavaMissing, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
@@ -108,7 +109,7 @@ def test_refused_topic_leaves_the_others(
     assert outcome.exit_code == 1
     assert asyncio.run(ends(west, f"{stem}.good")) == [10]
     assert asyncio.run(ends(west, f"{stem}.bad")) == [0]
-    told = {t.topic: t for t in fabric.status()[0].topics}[f"{stem}.bad"]
+    told = {t.topic: t for t in fabric.status()[0].topics}[TargetTopic(f"{stem}.bad")]
     assert told.state is LaneState.REFUSED
     assert told.problem is not None
     assert "compression.type" in told.problem.message

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
@@ -17,9 +18,11 @@ from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.naming import TargetTopic
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import TopicIds
-from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata
 
 pytestmark = pytest.mark.integration
 
@@ -27,22 +30,22 @@ TopicNamer = Callable[[str], str]
 
 
 class Mirrored:
-    """A link between two clusters, with its roster and what it was told to remember."""
+    """A link between two clusters, with its loop and what it was told to remember."""
 
     def __init__(self, source: Client, target: Client, pattern: str) -> None:
         self.source, self.target = source, target
-        self.recorded: dict[str, TopicIds] = {}
+        self.recorded: dict[TargetTopic, TopicIds] = {}
         self.link = Link(
             name="east-west",
             source=source.cluster,
             target=target.cluster,
-            topics=TopicFilter(include=(TopicPattern.parse(pattern),)),
+            topics=TopicSettings(include=(TopicPattern.parse(pattern),)),
         )
         self.begin()
 
     def begin(self) -> None:
         """Start over as a new controller would."""
-        self.roster = TopicLoop(
+        self.loop = TopicLoop(
             self.link,
             self.source,
             self.target,
@@ -51,15 +54,15 @@ class Mirrored:
             remember=self._remember,
         )
 
-    async def _remember(self, ids: Mapping[str, TopicIds]) -> None:
+    async def _remember(self, ids: Mapping[TargetTopic, TopicIds]) -> None:
         self.recorded.update(ids)
 
     async def planned(self, topic: str) -> TopicPlan:
         """The topic's plan after another look, or two where something went away."""
-        await self.roster.refresh()
-        await self.roster.refresh()
-        assert self.roster.plan is not None
-        return next(t for t in self.roster.plan.topics if t.topic == topic)
+        await self.loop.refresh()
+        await self.loop.refresh()
+        assert self.loop.plan is not None
+        return next(t for t in self.loop.plan.topics if t.topic == topic)
 
 
 @asynccontextmanager
@@ -99,7 +102,7 @@ def test_target_topic_is_created_like_the_source(east: LocalCluster, west: Local
             assert target.partition_count == 3
             assert target.own_configs["retention.ms"] == "12345"
             assert target.own_configs["cleanup.policy"] == "compact"
-            assert m.recorded[name].target == target.topic_id
+            assert m.recorded[TargetTopic(name)].target == target.topic_id
 
     asyncio.run(scenario())
 
@@ -111,14 +114,14 @@ def test_new_topics_are_found_and_lanes_kept(east: LocalCluster, west: LocalClus
     async def scenario() -> None:
         async with mirrored(east, west, f"{stem}.*") as m:
             await create(m.source, f"{stem}.a")
-            await m.roster.refresh()
-            before = m.roster.lanes
+            await m.loop.refresh()
+            before = m.loop.lanes
             await create(m.source, f"{stem}.b", 2)
             await create(m.source, f"{stem}x")
-            await m.roster.refresh()
-            keys = [str(lane.key) for lane in m.roster.lanes]
+            await m.loop.refresh()
+            keys = [str(lane.key) for lane in m.loop.lanes]
             assert keys == [f"{stem}.a-0", f"{stem}.b-0", f"{stem}.b-1"]
-            assert before[0] in m.roster.lanes
+            assert before[0] in m.loop.lanes
 
     asyncio.run(scenario())
 
@@ -130,12 +133,39 @@ def test_added_partitions_are_added(east: LocalCluster, west: LocalCluster, topi
     async def scenario() -> None:
         async with mirrored(east, west, name) as m:
             await create(m.source, name)
-            await m.roster.refresh()
-            assert len(m.roster.lanes) == 1
+            await m.loop.refresh()
+            assert len(m.loop.lanes) == 1
             await add_partitions(m.source, {name: 4})
             await await_leaders(m.source, {name: 4})
             assert len((await m.planned(name)).lanes) == 4
             assert len((await m.target.metadata([name])).topics[name].partitions) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_has_not_heard_of_a_new_partition(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broker tells of it, and the one that is asked for more does not know it yet: it is looked at again."""
+    name = topic("rumour")
+
+    async def scenario() -> None:
+        async with mirrored(east, west, f"{name}*") as m:
+            await create(m.source, name)
+            await m.loop.refresh()
+            before, metadata = await m.source.metadata([name]), m.source.metadata
+            await add_partitions(m.source, {name: 2})
+            await await_leaders(m.source, {name: 2})
+            left = [before]
+
+            async def told(topics: Collection[str] | None = (), **options: Any) -> Metadata:
+                return left.pop() if topics == [name] and left else await metadata(topics, **options)
+
+            monkeypatch.setattr(m.source, "metadata", told)
+            await m.loop.refresh()
+            assert (len(m.loop.lanes), left) == (1, [])
+            await m.loop.refresh()
+            assert len(m.loop.lanes) == 2
 
     asyncio.run(scenario())
 

@@ -18,7 +18,8 @@ from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.naming import TargetTopic
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
 from tests.integration.groups.consumers import TERM_S
 from tests.integration.lane.topics import Brokers, as_admin
@@ -32,7 +33,7 @@ def link_of(
         name=name,
         source=replace(source, alias="source"),
         target=replace(target, alias="target"),
-        topics=TopicFilter(include=tuple(map(TopicPattern.parse, topics))),
+        topics=TopicSettings(include=tuple(map(TopicPattern.parse, topics))),
         groups=GroupSettings(include=tuple(map(GroupPattern.parse, groups)), **settings),
     )
 
@@ -148,7 +149,7 @@ async def declare(link: Link, ledger: LinkLedger, source: Client, target: Client
             link=link.name,
             source_topic=name,
             source_topic_id=here.topics[name].topic_id,
-            target_topic=name,
+            target_topic=TargetTopic(name),
             target_topic_id=there.topics[name].topic_id,
             state="ACTIVE",
         )

@@ -18,7 +18,7 @@ from isthmus.ledger.documents import EndedPartition
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.link import Link
-from isthmus.model.naming import Naming
+from isthmus.model.naming import PrefixNaming
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import Carrying, between, carrying
@@ -166,7 +166,7 @@ def test_groups_under_other_names_and_deleted_ones(east: LocalCluster, west: Loc
     kept, used = f"{stem}.kept", f"{stem}.used"
     filled(east, west, name, 20)
     consumers.commit(east, {kept: {(name, 0): 5}, used: {(name, 0): 6}})
-    naming = Naming(source_prefix=f"{stem}.", target_prefix=f"east.{stem}.")
+    naming = PrefixNaming(source_prefix=f"{stem}.", target_prefix=f"east.{stem}.")
     settings = between(east, west, [name], [f"{stem}.*"], naming=naming, delete_at_target=True)
 
     async def state(client: Client, group: str) -> GroupState:

@@ -14,6 +14,7 @@ from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 from tests.integration.lane import oracle
 from tests.integration.lane.topics import as_admin
@@ -113,7 +114,7 @@ class Mirror:
 
         async def scenario() -> None:
             async with self.running(name, **settings) as running:
-                key = LaneKey(name, partition)
+                key = LaneKey(TargetTopic(name), partition)
                 await running.until(lambda reports: reports[key].position >= 0, look_s=0)
                 begin = running.reports[key].position
                 offset = chance.randint(begin, end)
@@ -150,9 +151,9 @@ async def lanes_of(source: Client, target: Client, topics: tuple[str, ...], **la
     here, there = await source.metadata(topics), await target.metadata(topics)
     return [
         Lane(
-            source_topic=name,
+            source_topic=SourceTopic(name),
             source_topic_id=here.topics[name].topic_id,
-            target_topic=name,
+            target_topic=TargetTopic(name),
             target_topic_id=there.topics[name].topic_id,
             partition=p.partition,
             **lane,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, caught_up
 from tests.integration.lane.topics import Given
@@ -33,7 +34,7 @@ def fresh(mirror: Mirror, name: str, chance: random.Random) -> str:
 def test_ended_with_requests_in_flight(mirror: Mirror, topic: Callable[[str], str], chance: random.Random) -> None:
     """A lease that ends in the middle sends nothing more, hears what is owed, and leaves nothing to wait for."""
     name = fresh(mirror, topic("ended"), chance)
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> int:
         async with mirror.running(name) as running:
@@ -55,7 +56,7 @@ def test_limit_lowered_with_requests_in_flight(
 ) -> None:
     """Batches that have become too large while others follow them are split; order and offsets stay."""
     name = fresh(mirror, topic("lowered"), chance)
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> int:
         async with mirror.running(name) as running:

@@ -15,6 +15,7 @@ from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.clusters.administration import Administration
 from isthmus.model.findings import Level
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.transactions import TransactionState
 from tests.integration.acls import CLUSTER, denied, deny, permit
 from tests.integration.cluster.hanging import trusting
@@ -111,7 +112,7 @@ def test_right_to_end_it_is_lost(
 
     with trusting(guarded):
         permit(guarded, *CLUSTER, AclOperation.ALTER)
-        assert mirror.copy(name, until=reached(50))[LaneKey(name, 0)].position < LARGE
+        assert mirror.copy(name, until=reached(50))[LaneKey(TargetTopic(name), 0)].position < LARGE
         assert has_lone_producers(guarded, name)
         with denied(guarded, *CLUSTER, AclOperation.ALTER):
             mirror.copy(name, until=all_are(LaneState.NOT_AUTHORIZED))
@@ -131,7 +132,7 @@ def test_open_transaction_of_a_stopped_link_is_told_and_lasts(
     abort_large(east, name, chance)
     mirror = Mirror(east, unverified)
 
-    assert mirror.copy(name, until=reached(50))[LaneKey(name, 0)].position < LARGE
+    assert mirror.copy(name, until=reached(50))[LaneKey(TargetTopic(name), 0)].position < LARGE
     report = Administration(unverified.cluster()).topics([name])
     (transaction,) = report.transactions
     assert (transaction.state, transaction.first_offset) == (TransactionState.MIRRORED, 0)

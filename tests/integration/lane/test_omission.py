@@ -14,6 +14,7 @@ from confluent_kafka.admin import AclOperation
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Limits
+from isthmus.model.naming import TargetTopic
 from isthmus.model.transactions import AbortedPolicy
 from tests.integration.acls import CLUSTER, deny, permit
 from tests.integration.cluster.hanging import trusting
@@ -112,7 +113,7 @@ def test_setting_changed_within_a_transaction(
     for aborted in (COPY, OMIT, COPY, OMIT, COPY):
         with trusting(mirror.target) if is_trusting else nullcontext():
             reports = mirror.copy(name, until=reached(position + 1), engine=slow, aborted=aborted)
-        position = reports[LaneKey(name, 0)].position
+        position = reports[LaneKey(TargetTopic(name), 0)].position
     assert position < MIXED
     mirror.forget()
     mirror.copy(name, aborted=OMIT)

@@ -16,6 +16,7 @@ from isthmus.lane.engine import Engine
 from isthmus.lane.markers import AT_ONCE
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
 from isthmus.wire.connection import Connection
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, Reports, caught_up, lanes_of, reached
@@ -95,7 +96,7 @@ def test_nothing_leaves_when_the_time_is_over(
     interleave(east, name, chance, steps=25, producers=2)
     topics.delete_records(east, name, 249_990)
     mirror = Mirror(east, target)
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario(answers: int) -> bool:
         async with mirror.running(name, engine={"settle_s": 0.05}) as running:
@@ -127,7 +128,7 @@ def test_a_pause_stops_filling_and_a_lane_that_is_back_waits(
     topics.fill(mirror.source, name, 20_000, behind=10)
     topics.produce(mirror.source, name, topics.some(10, chance))
     topics.delete_records(mirror.source, name, 20_010)
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         async with mirror.running(name, continues_after_gap=True) as running:
@@ -160,7 +161,7 @@ def test_a_short_lapse_is_followed_by_a_wake_up(mirror: Mirror, topic: TopicName
     for each in (name, other):
         topics.create_both(mirror.source, mirror.target, each)
         topics.produce(mirror.source, each, topics.some(5, chance))
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         async with mirror.running(name, other) as running:
@@ -169,7 +170,9 @@ def test_a_short_lapse_is_followed_by_a_wake_up(mirror: Mirror, topic: TopicName
             topics.produce(mirror.source, name, topics.some(5, chance))
             interleave(mirror.source, other, chance, steps=10)
             await running.until(
-                lambda reports: reports[key].source_end == 10 and reports[LaneKey(other, 0)].lag_records > 0
+                lambda reports: (
+                    reports[key].source_end == 10 and reports[LaneKey(TargetTopic(other), 0)].lag_records > 0
+                )
             )
             assert running.reports[key].position == 5
             running.engine.write_until(None)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from tests.integration.acls import denied
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are
@@ -96,7 +97,7 @@ def test_fillers_are_deleted_by_the_next_owner(
 
     with denied(guarded, ResourceType.TOPIC, name, AclOperation.DELETE):
         reports = mirror.copy(name, until=all_are(LaneState.NOT_AUTHORIZED))
-    assert reports[LaneKey(name, 0)].position == 30
+    assert reports[LaneKey(TargetTopic(name), 0)].position == 30
     mirror.forget()
     mirror.copy(name)
 
@@ -113,7 +114,7 @@ def test_source_deletes_on_while_the_prefix_is_filled(mirror: Mirror, topic: Top
 
     async def stop_early() -> None:
         async with mirror.running(name) as running:
-            await running.until(lambda reports: reports[LaneKey(name, 0)].position >= 100_000, look_s=0)
+            await running.until(lambda reports: reports[LaneKey(TargetTopic(name), 0)].position >= 100_000, look_s=0)
             await running.engine.stop(drain_s=0.0)
 
     asyncio.run(stop_early())

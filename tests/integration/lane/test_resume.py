@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.lane import resolver
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
+from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are, caught_up
 from tests.integration.lane.transactions import end_without_data, interleave
@@ -138,7 +139,7 @@ def test_foreign_write_during_the_run(mirror: Mirror, topic: TopicNamer, chance:
     for each in (name, other):
         topics.create_both(mirror.source, mirror.target, each)
         topics.produce(mirror.source, each, topics.some(20, chance))
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         async with mirror.running(name, other) as running:
@@ -153,7 +154,7 @@ def test_foreign_write_during_the_run(mirror: Mirror, topic: TopicNamer, chance:
                     await running.until(lambda reports: reports[key].state.is_terminal, may_end=True)
             await running.until(lambda reports: reports[key].state is LaneState.FOREIGN_WRITE, may_end=True)
             topics.produce(mirror.source, other, topics.some(10, chance))
-            await running.until(lambda reports: reports[LaneKey(other, 0)].position == 30, may_end=True)
+            await running.until(lambda reports: reports[LaneKey(TargetTopic(other), 0)].position == 30, may_end=True)
 
     asyncio.run(scenario())
 
@@ -186,7 +187,7 @@ def test_source_retention_overtakes(mirror: Mirror, topic: TopicNamer, chance: r
     topics.delete_records(mirror.source, name, 57)
 
     def report_of(reports: dict[LaneKey, LaneReport]) -> LaneReport:
-        return reports[LaneKey(name, 0)]
+        return reports[LaneKey(TargetTopic(name), 0)]
 
     stopped = report_of(mirror.copy(name, until=all_are(LaneState.DATA_GAP)))
     assert stopped.problem is not None
@@ -207,7 +208,7 @@ def test_target_topic_recreated(mirror: Mirror, topic: TopicNamer, chance: rando
     for each in (name, other):
         topics.create_both(mirror.source, mirror.target, each)
         topics.produce(mirror.source, each, topics.some(10, chance))
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         async with mirror.running(name, other) as running:
@@ -217,7 +218,7 @@ def test_target_topic_recreated(mirror: Mirror, topic: TopicNamer, chance: rando
             topics.produce(mirror.source, name, topics.some(10, chance))
             await running.until(lambda reports: reports[key].state is LaneState.TOPIC_RECREATED, may_end=True)
             topics.produce(mirror.source, other, topics.some(10, chance))
-            await running.until(lambda reports: reports[LaneKey(other, 0)].position == 20, may_end=True)
+            await running.until(lambda reports: reports[LaneKey(TargetTopic(other), 0)].position == 20, may_end=True)
 
     asyncio.run(scenario())
 

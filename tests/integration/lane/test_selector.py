@@ -12,6 +12,7 @@ import pytest
 from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.local.jvm import Jvm, jvm_for
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from tests.integration.lane import topics
 from tests.integration.lane.mirror import Mirror, all_are
 from tests.integration.lane.topics import Given
@@ -63,7 +64,7 @@ def test_a_source_that_sends_its_readers_away(
 
     reports = Mirror(elsewhere, west).copy(name, until=all_are(LaneState.SOURCE_UNAVAILABLE))
 
-    problem = reports[LaneKey(name, 0)].problem
+    problem = reports[LaneKey(TargetTopic(name), 0)].problem
     assert problem is not None
     assert "has its readers read from replica 2" in problem.message
     assert "replica.selector.class" in problem.hint

@@ -11,6 +11,7 @@ import pytest
 from isthmus.cluster.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Limits
+from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, caught_up
 from tests.integration.lane.trickle import trickling
@@ -41,7 +42,7 @@ def test_everything_is_read_all_the_same(
         async with Mirror(roomless, west).running(name) as running:
             await running.until(caught_up)
             with trickling(roomless, name, chance, partitions=3):
-                await running.until(lambda reports: reports[LaneKey(name, 0)].position > 4000)
+                await running.until(lambda reports: reports[LaneKey(TargetTopic(name), 0)].position > 4000)
             await running.until(caught_up)
 
     asyncio.run(scenario())
@@ -59,7 +60,7 @@ def test_what_cannot_be_read_is_told(
         topics.produce(roomless, name, topics.some(50, chance, value_bytes=2000))
     # Slow enough to be overtaken for certain: the records are 4 MB.
     limits = Limits(bytes_per_s=200_000, bytes_in_flight=100_000)
-    key = LaneKey(name, 0)
+    key = LaneKey(TargetTopic(name), 0)
 
     async def scenario() -> None:
         async with Mirror(roomless, west).running(name, engine={"limits": limits}) as running:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from isthmus.model.lane import LaneKey, LaneState
+from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, caught_up
 from tests.integration.lane.transactions import TransactionalProducer
@@ -82,7 +83,7 @@ def test_too_large_a_record_blocks_its_lane_only(
     else:
         topics.produce(mirror.source, name, given)
     topics.produce(mirror.source, name, topics.some(20, chance), partition=1)
-    blocked, other = LaneKey(name, 0), LaneKey(name, 1)
+    blocked, other = LaneKey(TargetTopic(name), 0), LaneKey(TargetTopic(name), 1)
 
     async def scenario() -> None:
         async with mirror.running(name, batch_bytes_max=LIMIT) as running:

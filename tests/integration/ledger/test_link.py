@@ -28,7 +28,8 @@ from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, locate
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
-from isthmus.model.topics import TopicFilter
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.selection import TopicSettings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -98,9 +99,9 @@ def test_documents_are_there_for_the_next_controller(west: LocalCluster, topic: 
     link, other = topic("link"), topic("link")
     orders = TopicDocument(
         link=link,
-        source_topic="orders",
+        source_topic=SourceTopic("orders"),
         source_topic_id=uuid.uuid4(),
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         target_topic_id=uuid.uuid4(),
         state="mirrored",
     )
@@ -289,7 +290,9 @@ def test_a_missing_ledger_is_created_by_whoever_needs_it(west: LocalCluster, top
 
     async def paused(client: Client) -> None:
         await pause(
-            Link(name=link, source=west.cluster(), target=west.cluster(), topics=TopicFilter()), None, LedgerSettings()
+            Link(name=link, source=west.cluster(), target=west.cluster(), topics=TopicSettings()),
+            None,
+            LedgerSettings(),
         )
 
     run(work, west)

@@ -16,6 +16,7 @@ from isthmus.ledger.documents import Document, ProgressDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.model.lane import LaneKey, LaneMark, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.spark import leases
 from isthmus.spark.lease import Ending
 from isthmus.spark.tenure import REVOCATION_S
@@ -104,7 +105,7 @@ def test_lanes_join_and_leave_a_running_lease(
             await link.until_copied(second)
 
             await link.assign(second)
-            await link.until(lambda: lanes_of_progress(link) == {LaneKey(second, 0)})
+            await link.until(lambda: lanes_of_progress(link) == {LaneKey(TargetTopic(second), 0)})
             for name in (first, second):
                 await asyncio.to_thread(topics.produce, east, name, topics.some(10, random.Random(2)))
             await link.until_copied(second)
@@ -301,10 +302,13 @@ def test_a_lane_that_ended_for_good_does_not_disturb_the_others(
     async def scenario() -> None:
         async with controlled(spark, east, west, topic("link"), term_s=6.0) as link:
             await link.assign(good, foreign)
-            states = {LaneKey(good, 0): LaneState.ACTIVE, LaneKey(foreign, 0): LaneState.FOREIGN_WRITE}
+            states = {
+                LaneKey(TargetTopic(good), 0): LaneState.ACTIVE,
+                LaneKey(TargetTopic(foreign), 0): LaneState.FOREIGN_WRITE,
+            }
             await link.until(lambda: {key: report.state for key, report in link.reports.items()} == states)
             await link.until(lambda: len(link.scheduler.receipts) >= 2)
-            assert link.reports[LaneKey(foreign, 0)].state is LaneState.FOREIGN_WRITE
+            assert link.reports[LaneKey(TargetTopic(foreign), 0)].state is LaneState.FOREIGN_WRITE
             # A lease reports a lane as starting until it has found its place.
             await link.until(lambda: {key: report.state for key, report in link.reports.items()} == states)
 

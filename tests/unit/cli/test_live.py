@@ -10,6 +10,7 @@ from rich.console import Console
 from isthmus.cli.live import LiveProgress, Rates, bar, progress_grid
 from isthmus.cli.status import status_rows
 from isthmus.model.lane import LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import LinkState
@@ -23,7 +24,7 @@ def link(*topics: TopicProgress, state: LinkState = LinkState.ACTIVE, records: i
 def partition(number: int, state: LaneState = LaneState.ACTIVE, problem: Problem | None = None) -> PartitionProgress:
     """A partition that is a hundred records behind."""
     return PartitionProgress(
-        topic="orders", partition=number, state=state, target_end=0, source_end=100, problem=problem
+        topic=TargetTopic("orders"), partition=number, state=state, target_end=0, source_end=100, problem=problem
     )
 
 
@@ -41,8 +42,10 @@ def test_rates_are_those_of_the_last_seconds() -> None:
 def test_news_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A state that needs attention is told when it comes and when it goes, not in between."""
     shown = LiveProgress()
-    broken = topic_of("orders", [partition(0, LaneState.TARGET_UNAVAILABLE, Problem("no leader"))])
-    sound = topic_of("orders", [partition(0)])
+    broken = topic_of(
+        TargetTopic("orders"), SourceTopic("orders"), [partition(0, LaneState.TARGET_UNAVAILABLE, Problem("no leader"))]
+    )
+    sound = topic_of(TargetTopic("orders"), SourceTopic("orders"), [partition(0)])
     for topic in (sound, broken, broken, sound, sound):
         shown.show([link(topic)])
     told = [line for line in capsys.readouterr().err.splitlines() if "l/orders" in line]
@@ -51,7 +54,7 @@ def test_news_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_rows_are_topics_or_partitions() -> None:
     """A row for each topic, or each partition, and one for a link that has none."""
-    topic = topic_of("orders", [partition(0), partition(1)])
+    topic = topic_of(TargetTopic("orders"), SourceTopic("orders"), [partition(0), partition(1)])
     rows = status_rows([link(topic), link(state=LinkState.STOPPED)], by_partition=False)
     assert [row.get("topic") for row in rows] == ["orders", None]
     assert (rows[0]["lag_records"], rows[1]["state"]) == (200, "STOPPED")
@@ -69,7 +72,10 @@ def drawn(links: list[LinkProgress], *, height: int = 24, rates: Rates | None = 
 
 def test_the_live_table_has_no_more_lines_than_the_screen() -> None:
     """However many topics there are, every link is there, and the topics left out are counted."""
-    topics = [topic_of(f"orders-{number:03}", [partition(0)]) for number in range(100)]
+    topics = [
+        topic_of(TargetTopic(f"orders-{number:03}"), SourceTopic(f"orders-{number:03}"), [partition(0)])
+        for number in range(100)
+    ]
     lines = drawn([link(*topics), link(*topics)])
 
     assert len(lines) < 24
@@ -82,7 +88,7 @@ def test_the_live_table_has_no_more_lines_than_the_screen() -> None:
 def test_a_long_name_leaves_room_for_state_and_lag() -> None:
     """A name may take what is left, and no more."""
     name = "a-topic-with-a-very-long-name." * 8
-    lines = drawn([link(topic_of(name, [partition(0, LaneState.SOURCE_UNAVAILABLE)]))])
+    lines = drawn([link(topic_of(TargetTopic(name), SourceTopic(name), [partition(0, LaneState.SOURCE_UNAVAILABLE)]))])
 
     assert max(map(len, lines)) <= 80
     (line,) = [line for line in lines if "…" in line]
@@ -91,12 +97,20 @@ def test_a_long_name_leaves_room_for_state_and_lag() -> None:
 
 def test_what_is_not_known_is_not_shown_as_copied() -> None:
     """Until the ends are known there is no lag, no bar and no speed; learning them is no speed either."""
-    rates, unknown = Rates(), PartitionProgress(topic="orders", partition=0, state=LaneState.STARTING)
+    rates, unknown = Rates(), PartitionProgress(topic=TargetTopic("orders"), partition=0, state=LaneState.STARTING)
     known = PartitionProgress(
-        topic="orders", partition=0, state=LaneState.ACTIVE, target_end=1_000_000, source_end=1_000_100
+        topic=TargetTopic("orders"), partition=0, state=LaneState.ACTIVE, target_end=1_000_000, source_end=1_000_100
     )
-    (before,) = [line for line in drawn([link(topic_of("orders", [unknown]))], rates=rates) if "orders" in line]
-    (after,) = [line for line in drawn([link(topic_of("orders", [known]))], rates=rates, now=1.0) if "orders" in line]
+    (before,) = [
+        line
+        for line in drawn([link(topic_of(TargetTopic("orders"), SourceTopic("orders"), [unknown]))], rates=rates)
+        if "orders" in line
+    ]
+    (after,) = [
+        line
+        for line in drawn([link(topic_of(TargetTopic("orders"), SourceTopic("orders"), [known]))], rates=rates, now=1.0)
+        if "orders" in line
+    ]
 
     assert before.split() == ["orders", "STARTING", "-", "unknown", "-"]
     assert after.split()[-2:] == ["100", "0"]
@@ -106,7 +120,11 @@ def test_rows_keep_their_places() -> None:
     """Trouble comes first, then long lags; small ones, which come and go, do not move a row."""
 
     def topic(name: str, lag: int, state: LaneState = LaneState.ACTIVE) -> TopicProgress:
-        return topic_of(name, [PartitionProgress(topic=name, partition=0, state=state, target_end=0, source_end=lag)])
+        return topic_of(
+            TargetTopic(name),
+            SourceTopic(name),
+            [PartitionProgress(topic=TargetTopic(name), partition=0, state=state, target_end=0, source_end=lag)],
+        )
 
     topics = [topic("a", 0), topic("b", 7), topic("c", 5_000), topic("d", 9_000), topic("e", 0, LaneState.DATA_GAP)]
     lines = drawn([link(*topics)])
@@ -125,9 +143,9 @@ def test_a_topic_that_comes_into_view_has_the_speed_of_the_last_seconds() -> Non
 
     def topic(name: str, target_end: int, source_end: int) -> TopicProgress:
         partition = PartitionProgress(
-            topic=name, partition=0, state=LaneState.ACTIVE, target_end=target_end, source_end=source_end
+            topic=TargetTopic(name), partition=0, state=LaneState.ACTIVE, target_end=target_end, source_end=source_end
         )
-        return topic_of(name, [partition])
+        return topic_of(TargetTopic(name), SourceTopic(name), [partition])
 
     rates = Rates()
     for second in range(10):

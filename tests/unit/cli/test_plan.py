@@ -12,6 +12,7 @@ from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.lane import LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 
@@ -35,7 +36,13 @@ def shown(capsys: pytest.CaptureFixture[str], link: LinkPlan) -> tuple[str, str]
 
 def link_of(*partitions: PartitionDecision, unmatched: tuple[Problem, ...] = ()) -> LinkPlan:
     """A link with one topic."""
-    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=len(partitions), partitions=partitions)
+    topic = TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=len(partitions),
+        partitions=partitions,
+    )
     return LinkPlan(link="l", source="east", target="west", topics=(topic,), unmatched=unmatched)
 
 

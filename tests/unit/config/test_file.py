@@ -14,7 +14,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
 from isthmus.model.configuration import Configuration, LedgerSettings, SparkSettings
 from isthmus.model.link import Limits, Link, Transactions
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.transactions import AbortedPolicy
 
 FULL = """\
@@ -72,7 +72,7 @@ def test_smallest_document() -> None:
 
     east = Cluster(alias="east", bootstrap_servers=("127.0.0.1:9192",))
     west = Cluster(alias="west", bootstrap_servers=("127.0.0.1:9292",))
-    topics = TopicFilter(include=(TopicPattern("literal", "flights"), TopicPattern("prefix", "orders.")))
+    topics = TopicSettings(include=(TopicPattern("literal", "flights"), TopicPattern("prefix", "orders.")))
     assert configuration == Configuration(
         clusters=(east, west),
         links=(Link(name="east-west", source=east, target=west, topics=topics),),
@@ -117,7 +117,7 @@ def test_full_document() -> None:
         name="east-west",
         source=configuration.cluster("east"),
         target=configuration.cluster("west"),
-        topics=TopicFilter(
+        topics=TopicSettings(
             include=(
                 TopicPattern("literal", "flights"),
                 TopicPattern("prefix", "orders."),

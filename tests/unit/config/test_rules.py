@@ -127,7 +127,7 @@ def test_topic_has_one_writer(former: str, latter: str) -> None:
         f"name: two, source: b, target: c, topics: {{{latter}}}",
     )
 
-    assert "links[1].topics mirrors t into c, which one does already" in refusal(text)
+    assert "links[1].topics writes t into c, which one does already" in refusal(text)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from isthmus.config import schema
+from isthmus.config import fields, schema
 from isthmus.config.document import Path
 
-SIZE: TypeAdapter[int] = TypeAdapter(schema.Size)
+SIZE: TypeAdapter[int] = TypeAdapter(fields.Size)
 
 
 @pytest.mark.parametrize(

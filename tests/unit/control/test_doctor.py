@@ -10,6 +10,7 @@ from isthmus.control.clusters import rights
 from isthmus.control.doctor import clock_finding, topic_plan_findings
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.model.findings import Level
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
 
@@ -56,8 +57,18 @@ def test_rights_on_the_cluster_are_wishes() -> None:
 def test_refusals_are_errors_and_notes_are_warnings() -> None:
     """Preflight's reasons come through with their hints."""
     topics = (
-        TopicPlan(topic="a", action=Action.REFUSE, reasons=(Problem("impossible", "do this"),)),
-        TopicPlan(topic="b", action=Action.COPY, notes=(Problem("slow", "do that"),)),
+        TopicPlan(
+            topic=TargetTopic("a"),
+            source_topic=SourceTopic("a"),
+            action=Action.REFUSE,
+            reasons=(Problem("impossible", "do this"),),
+        ),
+        TopicPlan(
+            topic=TargetTopic("b"),
+            source_topic=SourceTopic("b"),
+            action=Action.COPY,
+            notes=(Problem("slow", "do that"),),
+        ),
     )
     plan = LinkPlan(link="l", source="east", target="west", topics=topics)
     found = [(f.level, f.subject, f.hint) for f in topic_plan_findings(plan)]

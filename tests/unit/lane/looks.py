@@ -13,6 +13,7 @@ from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -46,9 +47,9 @@ class Told(Routes):
 def lane_of(*batches: Batch, position: int = -1, abandoned: bool = False, **settings: Any) -> LaneRun:
     """A lane that holds these batches, read and plain, and whose writer stands at `position`."""
     lane = Lane(
-        source_topic="orders",
+        source_topic=SourceTopic("orders"),
         source_topic_id=uuid.UUID(int=1),
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         target_topic_id=uuid.UUID(int=2),
         partition=0,
         **settings,

@@ -15,15 +15,16 @@ from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import Verdict, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Fetched
 
 LANE: Final = Lane(
-    source_topic="orders",
+    source_topic=SourceTopic("orders"),
     source_topic_id=uuid.uuid4(),
-    target_topic="orders",
+    target_topic=TargetTopic("orders"),
     target_topic_id=uuid.uuid4(),
     partition=0,
 )

@@ -27,6 +27,7 @@ from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import lone_producer_id
 from tests.unit.wire.stored import PLAIN, marker, one, stored
@@ -41,7 +42,7 @@ HOLES = one(stored(10, RECORDS[:2] + RECORDS[5:], deltas=[0, 1, 5]))
 def sight(position: int, start: int = 0, end: int = 1000, target_start: int = 0) -> Sight:
     """A target that ends at `position`, and a source with these bounds."""
     return Sight(
-        key=LaneKey("orders", 0),
+        key=LaneKey(TargetTopic("orders"), 0),
         target=WEST,
         position=position,
         source=Bounds(start, end),
@@ -155,7 +156,7 @@ def test_what_is_compared_tells_its_epoch() -> None:
 )
 def test_the_owner_before_vouches_for_where_it_ended(left: int | None, is_in_order: bool, check: TailCheck) -> None:
     """Its mark at the end of the log, and good order, are enough to believe a producer id; nothing else is."""
-    mark = None if left is None else LaneMark("orders", 0, left, 7)
+    mark = None if left is None else LaneMark(TargetTopic("orders"), 0, left, 7)
     assert first_check(mark, 100, is_in_order=is_in_order) is check
 
 

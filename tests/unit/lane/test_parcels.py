@@ -14,6 +14,7 @@ from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import Writer
 from isthmus.model.lane import Lane
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.batch import crc_ok
 from tests.unit.wire.stored import PLAIN, one, stored
 
@@ -26,9 +27,9 @@ FAR = 50_000_000
 def lane_of(*counts: int, codec: int = 0, batch_bytes_max: int = 1 << 20) -> LaneRun:
     """A lane that holds batches of so many records."""
     lane = Lane(
-        source_topic="a",
+        source_topic=SourceTopic("a"),
         source_topic_id=uuid.uuid4(),
-        target_topic="a",
+        target_topic=TargetTopic("a"),
         target_topic_id=uuid.uuid4(),
         partition=0,
         batch_bytes_max=batch_bytes_max,

@@ -17,14 +17,15 @@ from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import Look, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 from tests.unit.lane.looks import NOWHERE, Told, lane_of
 from tests.unit.wire.stored import PLAIN, one, stored
 
 LANE: Final = Lane(
-    source_topic="orders",
+    source_topic=SourceTopic("orders"),
     source_topic_id=uuid.uuid4(),
-    target_topic="orders",
+    target_topic=TargetTopic("orders"),
     target_topic_id=uuid.uuid4(),
     partition=0,
 )

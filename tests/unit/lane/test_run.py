@@ -9,12 +9,13 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import Look, Writer
 from isthmus.model.lane import Lane, LaneMark
+from isthmus.model.naming import SourceTopic, TargetTopic
 from tests.unit.wire.stored import PLAIN, one, stored
 
 LANE: Final = Lane(
-    source_topic="orders",
+    source_topic=SourceTopic("orders"),
     source_topic_id=uuid.uuid4(),
-    target_topic="orders",
+    target_topic=TargetTopic("orders"),
     target_topic_id=uuid.uuid4(),
     partition=3,
 )
@@ -59,9 +60,9 @@ def test_a_compared_record_tells_the_epoch_where_nothing_was_read() -> None:
 def test_how_a_lane_is_left() -> None:
     """The mark says where the target ends and in which epoch that was the source's; without certainty there is none."""
     run = run_at(100, epoch=6)
-    assert run.mark == LaneMark("orders", 3, 100, 6)
+    assert run.mark == LaneMark(TargetTopic("orders"), 3, 100, 6)
     read(run, 100, leader_epoch=7)
-    assert run.mark == LaneMark("orders", 3, 100, 7)
+    assert run.mark == LaneMark(TargetTopic("orders"), 3, 100, 7)
     doubted = run_at(100, epoch=6)
     doubted.tail_check = TailCheck.CONTENT
     assert doubted.mark is None

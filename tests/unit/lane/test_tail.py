@@ -20,6 +20,7 @@ from isthmus.lane.source import Bounds
 from isthmus.lane.tail import Found, Judged, Look, Read, Tails, batches_at, found_in
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch
@@ -30,9 +31,9 @@ from tests.unit.wire.stored import PLAIN, marker, one, stored
 
 NOWHERE: Final = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
 LANE: Final = Lane(
-    source_topic="orders",
+    source_topic=SourceTopic("orders"),
     source_topic_id=uuid.uuid4(),
-    target_topic="orders",
+    target_topic=TargetTopic("orders"),
     target_topic_id=uuid.uuid4(),
     partition=0,
 )

@@ -30,20 +30,21 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
 
 ORDERS = Lane(
-    source_topic="orders",
+    source_topic=SourceTopic("orders"),
     source_topic_id=uuid.UUID(int=1),
-    target_topic="orders",
+    target_topic=TargetTopic("orders"),
     target_topic_id=uuid.UUID(int=2),
     partition=3,
     is_compacted=True,
 )
 REPORT = LaneReport(
-    key=LaneKey("orders", 3),
+    key=LaneKey(TargetTopic("orders"), 3),
     state=LaneState.DATA_GAP,
     position=120,
     source_end=200,
@@ -58,16 +59,18 @@ DOCUMENTS: dict[str, Document] = {
     ),
     "topic/l/orders": TopicDocument(
         link="l",
-        source_topic="orders",
+        source_topic=SourceTopic("orders"),
         source_topic_id=uuid.UUID(int=1),
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         target_topic_id=uuid.UUID(int=2),
         state="mirrored",
         problem=Problem("a", "b"),
     ),
-    "gap/l/orders-3/120": GapDocument(link="l", topic="orders", partition=3, offset_begin=120, offset_end=130),
+    "gap/l/orders-3/120": GapDocument(
+        link="l", topic=TargetTopic("orders"), partition=3, offset_begin=120, offset_end=130
+    ),
     "pause/l": PauseDocument(link="l", since_ms=5),
-    "pause/l/orders": PauseDocument(link="l", topic="orders", since_ms=5),
+    "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),
     "controller/l": ControllerDocument(
         link="l", generation=65536, beat=4, started_ms=1, host="h", host_id="b n h", pid=7, process_start=9, version="1"
     ),
@@ -79,7 +82,7 @@ DOCUMENTS: dict[str, Document] = {
         generation=41,
         ended_through=41,
         is_clean=False,
-        marks=(LaneMark("orders", 3, 120, 7),),
+        marks=(LaneMark(TargetTopic("orders"), 3, 120, 7),),
     ),
     "progress/l/2": ProgressDocument(
         link="l",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from isthmus.ledger.documents import Document, LeaseDocument, TaskDocument
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left, was_clean
 from isthmus.model.lane import LaneMark
+from isthmus.model.naming import TargetTopic
 
 
 def lease(*, ended_through: int, is_clean: bool = True, generation: int = 4, link: str = "l") -> LeaseDocument:
@@ -69,7 +70,7 @@ def test_order_is_that_of_all_leases_of_a_link() -> None:
 
 def test_marks_are_those_of_the_last_leases_of_a_link() -> None:
     """What tasks of another controller, or of another link, said of the lanes is not believed."""
-    mark = LaneMark("orders", 0, 120, 7)
+    mark = LaneMark(TargetTopic("orders"), 0, 120, 7)
     ended = replace(task(ended_through=4), marks=(mark,))
     assert marks_left("l", known(lease(ended_through=3), ended)) == (mark,)
     assert marks_left("l", known(lease(ended_through=3))) == ()

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
-from isthmus.model.naming import Naming
+from isthmus.model.naming import PrefixNaming
 
 
-def settings(*include: str, exclude: tuple[str, ...] = (), naming: Naming | None = None) -> GroupSettings:
+def settings(*include: str, exclude: tuple[str, ...] = (), naming: PrefixNaming | None = None) -> GroupSettings:
     return GroupSettings(
         include=tuple(map(GroupPattern.parse, include)),
         exclude=tuple(map(GroupPattern.parse, exclude)),
-        naming=naming or Naming(),
+        naming=naming or PrefixNaming(),
     )
 
 
@@ -41,7 +41,7 @@ def test_impossible_patterns(text: str) -> None:
 @given(st.text(), st.text(max_size=5), st.text(max_size=5))
 def test_names_come_back(name: str, source_prefix: str, target_prefix: str) -> None:
     """A naming is reversible; a name it has no counterpart for is not carried."""
-    naming = Naming(source_prefix=source_prefix, target_prefix=target_prefix)
+    naming = PrefixNaming(source_prefix=source_prefix, target_prefix=target_prefix)
     renamed = naming.to_target(name)
     assert (renamed is None) == (not name.startswith(source_prefix))
     if renamed is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.naming import TargetTopic
 
-KEY = LaneKey("orders", 3)
+KEY = LaneKey(TargetTopic("orders"), 3)
 
 
 def test_states_that_need_an_operator() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isthmus.model.patterns import unmatched
+from isthmus.model.selection import TopicPattern
 from isthmus.model.suggestion import nearest
-from isthmus.model.topics import TopicPattern
 
 NAMES = ["orders.eu", "orders.us", "payments", "audit-17"]
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.naming import SourceTopic
+from isthmus.model.selection import TopicPattern, TopicSettings
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "._-"
 names = st.text(NAME_CHARACTERS, min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
@@ -20,7 +21,7 @@ patterns = st.one_of(
     names.map(lambda name: TopicPattern("regex", re.escape(name) + ".*")),
 )
 filters = st.builds(
-    lambda include, exclude: TopicFilter(include=tuple(include), exclude=tuple(exclude)),
+    lambda include, exclude: TopicSettings(include=tuple(include), exclude=tuple(exclude)),
     st.lists(patterns, max_size=4),
     st.lists(patterns, max_size=4),
 )
@@ -28,7 +29,7 @@ filters = st.builds(
 
 def selected(include: list[str], exclude: list[str], *topics: str) -> tuple[str, ...]:
     """What a filter written as in the configuration selects from the topics."""
-    return TopicFilter(
+    return TopicSettings(
         include=tuple(map(TopicPattern.parse, include)),
         exclude=tuple(map(TopicPattern.parse, exclude)),
     ).select(topics)
@@ -67,7 +68,7 @@ def test_reserved_names_never_match(include: str) -> None:
 
 def test_literals_are_the_names_that_have_to_exist() -> None:
     """Only names written out and not excluded are expected on the source."""
-    topics = TopicFilter(
+    topics = TopicSettings(
         include=tuple(map(TopicPattern.parse, ["b", "a", "c", "d.*", "__e"])),
         exclude=(TopicPattern.parse("c"),),
     )
@@ -93,27 +94,27 @@ def test_pattern_survives_being_written(pattern: TopicPattern) -> None:
 @given(names)
 def test_nothing_matches_by_default(name: str) -> None:
     """An empty filter mirrors nothing."""
-    assert not TopicFilter().matches(name)
+    assert not TopicSettings().matches(SourceTopic(name))
 
 
 @given(filters, names)
-def test_a_match_is_included_and_neither_excluded_nor_reserved(topics: TopicFilter, name: str) -> None:
+def test_a_match_is_included_and_neither_excluded_nor_reserved(topics: TopicSettings, name: str) -> None:
     """The filter agrees with its definition, taken pattern by pattern."""
     included = any(pattern.matches(name) for pattern in topics.include)
     excluded = any(pattern.matches(name) for pattern in topics.exclude)
 
-    assert topics.matches(name) == (included and not excluded and not name.startswith("__"))
+    assert topics.matches(SourceTopic(name)) == (included and not excluded and not name.startswith("__"))
 
 
 @given(filters, patterns, names)
-def test_excluding_more_never_selects_more(topics: TopicFilter, pattern: TopicPattern, name: str) -> None:
+def test_excluding_more_never_selects_more(topics: TopicSettings, pattern: TopicPattern, name: str) -> None:
     """Exclusion only takes away."""
-    narrower = TopicFilter(include=topics.include, exclude=(*topics.exclude, pattern))
+    narrower = TopicSettings(include=topics.include, exclude=(*topics.exclude, pattern))
 
-    assert topics.matches(name) or not narrower.matches(name)
+    assert topics.matches(SourceTopic(name)) or not narrower.matches(SourceTopic(name))
 
 
 @given(filters, st.lists(names))
-def test_selection_does_not_depend_on_order_or_repetition(topics: TopicFilter, topic_names: list[str]) -> None:
+def test_selection_does_not_depend_on_order_or_repetition(topics: TopicSettings, topic_names: list[str]) -> None:
     """The same topics in any order, listed twice, give the same selection."""
     assert topics.select(topic_names) == topics.select([*reversed(topic_names), *topic_names])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from isthmus.model.lane import Lane, LaneKey
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.distribution import Distribution, LeaseGroup
 
 GROUPS = 3
@@ -18,9 +19,9 @@ GROUPS = 3
 def lane(number: int, *, batch_bytes_max: int = 1000) -> Lane:
     """One of many lanes."""
     return Lane(
-        source_topic="orders",
+        source_topic=SourceTopic("orders"),
         source_topic_id=uuid.UUID(int=1),
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         target_topic_id=uuid.UUID(int=2),
         partition=number,
         batch_bytes_max=batch_bytes_max,
@@ -84,7 +85,7 @@ def test_a_lane_with_other_properties_is_told_anew() -> None:
 
     lanes.assign([lane(0, batch_bytes_max=5)])
 
-    assert lanes.groups[0].lanes[LaneKey("orders", 0)].batch_bytes_max == 5
+    assert lanes.groups[0].lanes[LaneKey(TargetTopic("orders"), 0)].batch_bytes_max == 5
     assert lanes.groups[0].revision > revision
 
 
@@ -92,7 +93,7 @@ def test_a_lane_that_ended_for_good_is_not_run_again_by_itself() -> None:
     """Until it is left out once, which is what pausing and resuming does."""
     lanes = distribution(groups=1)
     lanes.assign([lane(0), lane(1)])
-    lanes.park([LaneKey("orders", 0)])
+    lanes.park([LaneKey(TargetTopic("orders"), 0)])
     lanes.assign([lane(0), lane(1)])
     assert partitions(lanes.groups[0]) == {1}
     lanes.assign([lane(1)])
@@ -102,13 +103,13 @@ def test_a_lane_that_ended_for_good_is_not_run_again_by_itself() -> None:
 
 def test_a_moving_lane_waits_for_the_end_of_its_lease() -> None:
     """It leaves with the old lease of its group and joins the other group when that lease is over."""
-    lanes = distribution({LaneKey("orders", 0): 100.0, LaneKey("orders", 2): 90.0}, groups=2)
+    lanes = distribution({LaneKey(TargetTopic("orders"), 0): 100.0, LaneKey(TargetTopic("orders"), 2): 90.0}, groups=2)
     first, second = lanes.groups
     # By chance both heavy lanes have come to one group.
     lanes.assign(lane(number) for number in range(4))
     for number in range(4):
         for group in lanes.groups:
-            group.put(LaneKey("orders", number), lane(number) if number % 2 == group.slot else None)
+            group.put(LaneKey(TargetTopic("orders"), number), lane(number) if number % 2 == group.slot else None)
     first.begin()
     second.begin()
 
@@ -123,7 +124,7 @@ def test_a_moving_lane_waits_for_the_end_of_its_lease() -> None:
 
 def test_a_moving_lane_stays_when_its_lease_dies() -> None:
     """Only the next lease of the same slot knows that it has to settle."""
-    lanes = distribution({LaneKey("orders", number): 100.0 for number in range(4)}, groups=2)
+    lanes = distribution({LaneKey(TargetTopic("orders"), number): 100.0 for number in range(4)}, groups=2)
     lanes.assign(lane(number) for number in range(4))
     first, second = lanes.groups
     for key in list(second.lanes):
@@ -141,7 +142,7 @@ def test_a_moving_lane_stays_when_its_lease_dies() -> None:
 
 def test_a_lane_that_was_away_when_its_lease_died() -> None:
     """Wherever it comes back, its next lease settles; until one that began with it has left nothing on its way."""
-    lanes = distribution({LaneKey("orders", 1): 1e6}, groups=2)
+    lanes = distribution({LaneKey(TargetTopic("orders"), 1): 1e6}, groups=2)
     lanes.assign([lane(0)])
     first = lanes.groups[0]
     first.begin()
@@ -149,7 +150,7 @@ def test_a_lane_that_was_away_when_its_lease_died() -> None:
     lanes.ended(first, 1, is_clean=False)
     lanes.assign([lane(0), lane(1)])
     home = next(group for group in lanes.groups if 0 in partitions(group))
-    assert home.lanes[LaneKey("orders", 0)] == replace(lane(0), is_unsettled=True)
+    assert home.lanes[LaneKey(TargetTopic("orders"), 0)] == replace(lane(0), is_unsettled=True)
     # Saying the same again changes nothing.
     home.is_untold = False
     lanes.assign([lane(0), lane(1)])
@@ -157,24 +158,24 @@ def test_a_lane_that_was_away_when_its_lease_died() -> None:
     lanes.hand_over(home)
     lanes.ended(home, home.generation, is_clean=None)
     lanes.hand_over(home)
-    assert home.lanes[LaneKey("orders", 0)].is_unsettled
+    assert home.lanes[LaneKey(TargetTopic("orders"), 0)].is_unsettled
     lanes.ended(home, home.generation, is_clean=True)
     lanes.hand_over(home)
-    assert home.lanes[LaneKey("orders", 0)] == lane(0)
+    assert home.lanes[LaneKey(TargetTopic("orders"), 0)] == lane(0)
 
 
 def test_every_lease_that_is_not_over_holds_what_it_was_told() -> None:
     """Also the one before the present one, and lanes that came to the group while it ran."""
     group = LeaseGroup(link="l", slot=0, controller=1)
-    group.put(LaneKey("orders", 0), lane(0))
+    group.put(LaneKey(TargetTopic("orders"), 0), lane(0))
     assert (group.begin(), group.begin()) == (1, 2)
-    group.put(LaneKey("orders", 1), lane(1))
-    group.put(LaneKey("orders", 0), None)
+    group.put(LaneKey(TargetTopic("orders"), 1), lane(1))
+    group.put(LaneKey(TargetTopic("orders"), 0), None)
     for generation in (1, 2):
-        assert group.held[generation] == {LaneKey("orders", 0), LaneKey("orders", 1)}
+        assert group.held[generation] == {LaneKey(TargetTopic("orders"), 0), LaneKey(TargetTopic("orders"), 1)}
     group.held.pop(2)
-    assert group.holds(LaneKey("orders", 0))
-    assert not group.holds(LaneKey("orders", 2))
+    assert group.holds(LaneKey(TargetTopic("orders"), 0))
+    assert not group.holds(LaneKey(TargetTopic("orders"), 2))
 
 
 def test_leases_are_over_in_their_order() -> None:
@@ -195,7 +196,7 @@ def test_leases_are_over_in_their_order() -> None:
 def test_a_document_says_what_a_slot_shall_run() -> None:
     """With the lanes that only the present lease keeps; each change has a number of its own."""
     group = LeaseGroup(link="l", slot=2, controller=7, is_clean=False)
-    group.put(LaneKey("orders", 0), lane(0))
+    group.put(LaneKey(TargetTopic("orders"), 0), lane(0))
     group.begin()
     group.begin()
     group.revoked_through = 1
@@ -217,8 +218,8 @@ def test_changes_are_told() -> None:
     assert first.stirred.is_set()
     assert first.is_untold
     assert not second.is_untold
-    assert LaneKey("orders", 0) in lanes
-    assert LaneKey("orders", 1) not in lanes
+    assert LaneKey(TargetTopic("orders"), 0) in lanes
+    assert LaneKey(TargetTopic("orders"), 1) not in lanes
     first.stirred.clear()
     lanes.changed.clear()
     first.begin()
@@ -247,7 +248,7 @@ def test_the_end_of_a_lease_counts_once() -> None:
 
 def test_heavy_lanes_are_kept_apart_from_the_first_on() -> None:
     """A lane goes where least is moved, not where the fewest lanes are."""
-    lanes = distribution({LaneKey("orders", 0): 1e6}, groups=2)
+    lanes = distribution({LaneKey(TargetTopic("orders"), 0): 1e6}, groups=2)
     lanes.assign(lane(number) for number in range(4))
     assert partitions(lanes.groups[0]) == {0}
     assert partitions(lanes.groups[1]) == {1, 2, 3}
@@ -255,10 +256,10 @@ def test_heavy_lanes_are_kept_apart_from_the_first_on() -> None:
 
 def test_lanes_do_not_move_where_no_lease_holds_them() -> None:
     """The first lease of a group takes all its lanes; only a running one can part with some."""
-    lanes = distribution({LaneKey("orders", number): 100.0 for number in range(2)}, groups=2)
+    lanes = distribution({LaneKey(TargetTopic("orders"), number): 100.0 for number in range(2)}, groups=2)
     first, second = lanes.groups
     for number in range(2):
-        first.put(LaneKey("orders", number), lane(number))
+        first.put(LaneKey(TargetTopic("orders"), number), lane(number))
     assert lanes.hand_over(first) == ()
     assert partitions(first) == {0, 1}
     assert partitions(second) == set()
@@ -285,7 +286,7 @@ class OneWriter(RuleBasedStateMachine):
     @rule(number=st.integers(0, 11), load=st.floats(0, 1e6))
     def measure(self, number: int, load: float) -> None:
         """A lane turns out to be heavy or light."""
-        self.loads[LaneKey("orders", number)] = load
+        self.loads[LaneKey(TargetTopic("orders"), number)] = load
 
     @rule(slot=st.integers(0, GROUPS - 1))
     def hand_over(self, slot: int) -> None:
@@ -325,7 +326,7 @@ class OneWriter(RuleBasedStateMachine):
     @rule(number=st.integers(0, 11))
     def park(self, number: int) -> None:
         """A lane ends for good."""
-        self.lanes.park([LaneKey("orders", number)])
+        self.lanes.park([LaneKey(TargetTopic("orders"), number)])
 
     @invariant()
     def no_two_groups_hold_a_lane(self) -> None:

@@ -17,6 +17,7 @@ from isthmus.ledger.documents import LeaseDocument, TaskDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane
 from isthmus.model.link import Limits
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark import leases
 from isthmus.spark.jobs import JobFailed
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
@@ -39,9 +40,9 @@ CONTEXT = LinkContext(
 def lane(number: int) -> Lane:
     """One of many lanes."""
     return Lane(
-        source_topic="orders",
+        source_topic=SourceTopic("orders"),
         source_topic_id=uuid.UUID(int=1),
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         target_topic_id=uuid.UUID(int=2),
         partition=number,
     )

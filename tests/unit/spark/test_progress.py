@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.spark.progress import Place, Progress
 
-KEY = LaneKey("orders", 0)
+KEY = LaneKey(TargetTopic("orders"), 0)
 
 
 def report(position: int, records: int, *, state: LaneState = LaneState.ACTIVE) -> LaneReport:

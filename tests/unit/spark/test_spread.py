@@ -7,13 +7,14 @@ import random
 import pytest
 
 from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.spread import IMBALANCE_MAX, leaving, lightest, load_of
 
 
 def key(number: int) -> LaneKey:
     """One of many lanes."""
-    return LaneKey("orders", number)
+    return LaneKey(TargetTopic("orders"), number)
 
 
 def test_a_new_lane_goes_where_least_is_borne() -> None:

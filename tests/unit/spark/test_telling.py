@@ -18,6 +18,7 @@ from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.run import LaneRun
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.spark.progress import Progress
 from isthmus.spark.telling import Telling
@@ -25,10 +26,10 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 LANES: Final = {
-    LaneKey("orders", partition): Lane(
-        source_topic="orders",
+    LaneKey(TargetTopic("orders"), partition): Lane(
+        source_topic=SourceTopic("orders"),
         source_topic_id=uuid.UUID(int=1),
-        target_topic="orders",
+        target_topic=TargetTopic("orders"),
         target_topic_id=uuid.UUID(int=2),
         partition=partition,
     )

@@ -12,6 +12,7 @@ from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext
 from isthmus.spark.tenure import DRAIN_S, REVOCATION_S, SILENCE_S, Tenure
 
@@ -23,9 +24,9 @@ CONTROLLER = 7 << 16
 def lane(topic: str) -> Lane:
     """A lane of a topic with one partition."""
     return Lane(
-        source_topic=topic,
+        source_topic=SourceTopic(topic),
         source_topic_id=uuid.UUID(int=1),
-        target_topic=topic,
+        target_topic=TargetTopic(topic),
         target_topic_id=uuid.UUID(int=2),
         partition=0,
     )
@@ -120,7 +121,7 @@ def test_a_successor_waits_for_the_release() -> None:
 
 def test_a_successor_hears_how_the_lanes_were_left() -> None:
     """From the release of the lease before; what a lease says of itself before its end, or a later one, is nothing."""
-    lease, mark = tenure(generation=3), LaneMark("orders", 0, 120, 7)
+    lease, mark = tenure(generation=3), LaneMark(TargetTopic("orders"), 0, 120, 7)
     lease.hear(replace(said(1, 1), marks=(mark,)), BEGUN)
     assert lease.marks == (mark,)
     lease.hear(said(2, 1), BEGUN)

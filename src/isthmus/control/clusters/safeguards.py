@@ -67,7 +67,7 @@ def _values(settings: Iterable[Configs], name: str) -> list[str | None]:
 async def transactional_topics(source: Client, found: Metadata, names: Collection[str]) -> frozenset[str]:
     """The topics that transactions were written to while leaders remember their producers (a day by default)."""
     leaders = {
-        (name, p.partition): p.leader
+        (str(name), p.partition): p.leader
         for name in names
         for p in found.topics[name].partitions
         if p.leader in found.brokers

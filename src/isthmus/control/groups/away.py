@@ -11,7 +11,7 @@ from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
-from isthmus.ledger.documents import GroupDocument
+from isthmus.ledger.documents import GroupDocument, GroupPosition
 from isthmus.model.carrying import Standing
 from isthmus.model.group import NO_OFFSET, Committed, GroupState
 from isthmus.model.link import Link
@@ -66,9 +66,11 @@ def _group(known: LinkMemory, document: GroupDocument | None, group: str, name: 
 
 
 def _positions(known: LinkMemory, document: GroupDocument | None, name: str, seen: _Target) -> Iterator[PositionPlan]:
-    written = {} if document is None else {(p.topic, p.partition): p for p in document.positions}
+    written: dict[PartitionKey, GroupPosition] = {}
+    if document is not None:
+        written = {(p.topic, p.partition): p for p in document.positions}
     age_s = 0.0 if document is None else known.document_age_s(document, now_ms())
-    sources = {topic: d.source_topic for topic, d in known.topics.items()}
+    sources: dict[str, str] = {topic: d.source_topic for topic, d in known.topics.items()}
     committed = seen.committed.get(name, {})
     for key in {*written, *committed}:
         position, log = written.get(key), seen.ranges.get(key)

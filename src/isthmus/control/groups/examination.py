@@ -14,6 +14,7 @@ from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.carrying import Standing
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic
 from isthmus.model.rights import grant, on_topic
 from isthmus.model.wording import counted
 from isthmus.wire.client import Client
@@ -88,7 +89,9 @@ def _level(link: Link, plan: GroupPlan) -> Level:
             return Level.ERROR
         case Standing.UNAVAILABLE | Standing.UNSUPPORTED | Standing.MIRROR_ENDED:
             return Level.WARN
-        case Standing.NOT_MIRRORED if not any(link.topics.matches(position.topic) for position in plan.positions):
+        case Standing.NOT_MIRRORED if not any(
+            link.topics.matches(SourceTopic(position.topic)) for position in plan.positions
+        ):
             return Level.WARN
         case _:
             # Topics that are not there yet will be created, and members at the target are nobody's mistake.

@@ -12,6 +12,7 @@ from isthmus.control.groups.planning import Memory
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
 from isthmus.ledger.records import Change, Deletion
 from isthmus.model.carrying import Written
+from isthmus.model.naming import TargetTopic
 from isthmus.wire.offsets import PartitionKey
 
 
@@ -99,8 +100,8 @@ class GroupMemory:
     def stands(self, plan: GroupPlan) -> None:
         """How the group stands now."""
         positions = tuple(
-            GroupPosition(*key, written.source, written.target)
-            for key, written in sorted(self._written.get(plan.group, {}).items())
+            GroupPosition(TargetTopic(topic), partition, written.source, written.target)
+            for (topic, partition), written in sorted(self._written.get(plan.group, {}).items())
         )
         document = GroupDocument(
             link=self._link,

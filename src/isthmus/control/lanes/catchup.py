@@ -10,6 +10,7 @@ from typing import Final
 from isthmus.cluster.offsets import log_ranges
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 STUCK_AFTER_S: Final = 30.0
 _WAITING_FOR_SOMEBODY: Final = (LaneState.NOT_AUTHORIZED, LaneState.BLOCKED)
@@ -78,6 +79,6 @@ class CatchUp:
         return self.is_stuck(key, is_waiting=report is not None and report.state in _WAITING_FOR_SOMEBODY)
 
     async def _read(self, lanes: Collection[Lane]) -> None:
-        partitions = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
+        partitions: dict[PartitionKey, LaneKey] = {(lane.source_topic, lane.partition): lane.key for lane in lanes}
         ranges = await log_ranges(self._source, partitions)
         self._ends.update((partitions[key], log.stable_end) for key, log in ranges.values.items())

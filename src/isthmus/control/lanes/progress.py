@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, lane_state
@@ -26,7 +27,7 @@ class LanesView:
     reports: Mapping[LaneKey, LaneReport]
     counts: Mapping[LaneKey, Count]
     ages_s: Mapping[LaneKey, float]
-    paused: frozenset[str | None] = frozenset()
+    paused: frozenset[TargetTopic | None] = frozenset()
     places: Mapping[LaneKey, Place] = field(default_factory=dict)
 
 
@@ -36,7 +37,9 @@ def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
 
 
 def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
-    found = topic_of(topic.topic, (_partition(topic, decision, view) for decision in topic.partitions))
+    found = topic_of(
+        topic.topic, topic.source_topic, (_partition(topic, decision, view) for decision in topic.partitions)
+    )
     if not topic.reasons:
         return found
     state = lane_state(_evidence(topic.topic, topic.state, view))
@@ -80,7 +83,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
     )
 
 
-def _evidence(topic: str, reported: LaneState | None, view: LanesView) -> LaneEvidence:
+def _evidence(topic: TargetTopic, reported: LaneState | None, view: LanesView) -> LaneEvidence:
     is_over = reported is not None and reported.is_terminal
     return LaneEvidence(
         controller=view.controller,

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One link wants to write one topic (of the same name on both sides). Clusters are ids."""
+    """One link wants to write one topic, made of one of its source. Clusters are ids."""
 
     link: str
-    topic: str
+    source_topic: SourceTopic
+    target_topic: TargetTopic
     source_id: str
     target_id: str
 
@@ -27,11 +29,11 @@ class Claim:
 class Claims:
     """The claims that were granted so far, in the order of the configuration."""
 
-    _granted: dict[tuple[str, str], Claim] = field(default_factory=dict)
+    _granted: dict[tuple[str, TargetTopic], Claim] = field(default_factory=dict)
 
     def grant(self, claim: Claim) -> Problem | None:
         """Grant a claim, or tell why not. Asking again for what was granted is granted again."""
-        holder = self._granted.get((claim.target_id, claim.topic))
+        holder = self._granted.get((claim.target_id, claim.target_topic))
         if holder is not None and holder.link != claim.link:
             return Problem(
                 f"link {holder.link} writes this target topic already",
@@ -43,18 +45,21 @@ class Claims:
                 f"the topic would run in a circle with {', '.join(path)}",
                 f"Exclude the topic from one of the links: {', '.join([*path, claim.link])}.",
             )
-        self._granted[claim.target_id, claim.topic] = claim
+        self._granted[claim.target_id, claim.target_topic] = claim
         return None
 
     def _path(self, claim: Claim) -> Iterator[str]:
-        """The links by which the claim's source gets the topic from the claim's target, if any."""
+        """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
+        other names it would get a longer one in every round.
+        """
         # A topic has one writer per cluster, so going upstream there is one way only.
-        names, cluster = [], claim.source_id
-        while (upstream := self._granted.get((cluster, claim.topic))) is not None:
+        names: list[str] = []
+        cluster, topic = claim.source_id, claim.source_topic
+        while (upstream := self._granted.get((cluster, TargetTopic(topic)))) is not None and upstream is not claim:
             names.append(upstream.link)
-            cluster = upstream.source_id
+            cluster, topic = upstream.source_id, upstream.source_topic
             if cluster == claim.target_id:
                 yield from reversed(names)
                 return
-            if cluster == claim.source_id:
+            if (cluster, topic) == (claim.source_id, claim.source_topic):
                 return

@@ -16,6 +16,7 @@ from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 
@@ -25,7 +26,7 @@ class Forgotten:
     """One topic, and the keys of the documents the ledger held of it."""
 
     link: str
-    topic: str
+    topic: TargetTopic
     documents: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -33,16 +34,17 @@ class Forgotten:
         return {"link": self.link, "topic": self.topic, "documents": list(self.documents)}
 
 
-def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[str, ...]:
-    """The topics the ledger knows of a link that its filter does not select (any more), sorted."""
-    known = (d.source_topic for d in documents.values() if isinstance(d, TopicDocument) and d.link == link.name)
-    return tuple(sorted(topic for topic in known if not link.topics.matches(topic)))
+def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[TargetTopic, ...]:
+    """The topics the ledger knows of a link that it does not select (any more), or not under this name; sorted."""
+    known = [d for d in documents.values() if isinstance(d, TopicDocument) and d.link == link.name]
+    return tuple(sorted(d.target_topic for d in known if link.topics.target_of(d.source_topic) != d.target_topic))
 
 
 async def forget(
     link: Link, topics: Collection[str], ledger: LedgerSettings, *, dry_run: bool = False
 ) -> tuple[Forgotten, ...]:
-    """Delete from the ledger what it remembers of topics that the link selects no more: of these, or of all such.
+    """Delete from the ledger what it remembers of topics that the link selects no more: of these, or of all such. They
+    are named as at the target.
 
     The topics themselves stay as they are on both sides. Should the link select one again, it is looked at as a topic
     that was never mirrored: its end is held against the source before anything is written.
@@ -55,8 +57,8 @@ async def forget(
         known = await recollect(link.name, target)
         left = no_longer_mirrored(link, known.documents)
         for topic in topics:
-            _check(link, topic, left)
-        found = tuple(_forgotten(known, topic) for topic in (sorted(set(topics)) or left))
+            _check(link, topic, known, left)
+        found = tuple(_forgotten(known, topic) for topic in (sorted(map(TargetTopic, set(topics))) or left))
         for each in found:
             _check_idle(known, each.topic)
         keys = [key for each in found for key in each.documents]
@@ -70,8 +72,10 @@ async def forget(
     return found
 
 
-def _check(link: Link, topic: str, left: Collection[str]) -> None:
-    if link.topics.matches(topic):
+def _check(link: Link, topic: str, known: LinkMemory, left: Collection[str]) -> None:
+    document = known.topics.get(TargetTopic(topic))
+    source = SourceTopic(topic) if document is None else document.source_topic
+    if topic not in left and link.topics.target_of(source) == topic:
         raise ConfigError(
             f"link {link.name} mirrors topic {topic}",
             hint="Exclude it first (topics.exclude of the link); only what is no longer mirrored can be forgotten.",
@@ -91,11 +95,11 @@ def _check_idle(known: LinkMemory, topic: str) -> None:
         )
 
 
-def _forgotten(known: LinkMemory, topic: str) -> Forgotten:
+def _forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
     keys = (
         key
         for key, d in known.documents.items()
-        if (isinstance(d, TopicDocument) and d.source_topic == topic)
+        if (isinstance(d, TopicDocument) and d.target_topic == topic)
         or (isinstance(d, GapDocument | PauseDocument) and d.topic == topic)
     )
     return Forgotten(link=known.link, topic=topic, documents=tuple(sorted(keys)))

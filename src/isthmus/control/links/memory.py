@@ -23,6 +23,7 @@ from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
 from isthmus.model.lane import Gap, LaneKey, LaneReport
+from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import GroupProgress
 from isthmus.model.state import ControllerState
 from isthmus.model.topic import TopicIds
@@ -33,16 +34,18 @@ _MS_PER_S: Final = 1000
 _NEVER_MS: Final = -1
 
 
-def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[str, TopicIds]:
+def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
     """Which topics of the link were brought together, by target topic."""
     return {
-        document.target_topic: TopicIds(source=document.source_topic_id, target=document.target_topic_id)
+        document.target_topic: TopicIds(
+            source_topic=document.source_topic, source=document.source_topic_id, target=document.target_topic_id
+        )
         for document in documents.values()
         if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID
     }
 
 
-def paused_topics(link: str, documents: Mapping[str, Document]) -> frozenset[str | None]:
+def paused_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic | None]:
     """The topics an operator has paused; `None` among them stands for the whole link."""
     return frozenset(
         document.topic
@@ -89,7 +92,7 @@ class LinkMemory:
         return memory
 
     @property
-    def topics(self) -> dict[str, TopicDocument]:
+    def topics(self) -> dict[TargetTopic, TopicDocument]:
         """The topics of the link, by target topic."""
         return {d.target_topic: d for d in self.documents.values() if isinstance(d, TopicDocument)}
 
@@ -121,7 +124,7 @@ class LinkMemory:
         )
 
     @property
-    def paused(self) -> frozenset[str | None]:
+    def paused(self) -> frozenset[TargetTopic | None]:
         return paused_topics(self.link, self.documents)
 
     def controller_state(self, now_ms: int) -> ControllerState:

@@ -17,6 +17,7 @@ from isthmus.ledger.documents import ControllerDocument, LinkDocument, kind_of, 
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.log import LedgerTail
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
 
@@ -25,15 +26,17 @@ _SKEW_S: Final = 3600.0
 _MS_PER_S: Final = 1000
 
 
-def selection(links: Iterable[Link]) -> Callable[[str], bool]:
-    """Whether any of these links selects a topic."""
-    filters = [link.topics for link in links]
-    return lambda topic: any(each.matches(topic) for each in filters)
+Selects = Callable[[TargetTopic], bool]
+"""Whether it matters who writes a topic."""
 
 
-async def neighbouring_claims(
-    clients: Iterable[Client], own_links: Collection[str], selects: Callable[[str], bool]
-) -> list[Claim]:
+def selection(links: Iterable[Link]) -> Selects:
+    """Whether any of these links reads or writes a topic. Where a naming cannot say what a name was, it may."""
+    settings = [link.topics for link in links]
+    return lambda topic: any(each.matches(SourceTopic(topic)) or each.may_write(topic) for each in settings)
+
+
+async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[str], selects: Selects) -> list[Claim]:
     """What links that are run now, other than our own, write to clusters, of the topics that ours select.
 
     Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
@@ -44,7 +47,7 @@ async def neighbouring_claims(
     return list(chain.from_iterable(found))
 
 
-async def _claims_in(client: Client, own_links: Collection[str], selects: Callable[[str], bool]) -> list[Claim]:
+async def _claims_in(client: Client, own_links: Collection[str], selects: Selects) -> list[Claim]:
     tail = LedgerTail(client)
     try:
         entries = await tail.read_to_end()
@@ -60,7 +63,7 @@ async def _claims_in(client: Client, own_links: Collection[str], selects: Callab
         return []
     finally:
         tail.close()
-    return [claim for link in sorted(alive) for claim in _claims(found[link]) if selects(claim.topic)]
+    return [claim for link in sorted(alive) for claim in _claims(found[link]) if selects(claim.target_topic)]
 
 
 def _is_fresh(known: LinkMemory) -> bool:
@@ -101,9 +104,10 @@ def _claims(known: LinkMemory) -> list[Claim]:
     return [
         Claim(
             link=known.link,
-            topic=topic,
+            source_topic=document.source_topic,
+            target_topic=topic,
             source_id=identity.source_cluster_id,
             target_id=identity.target_cluster_id,
         )
-        for topic in known.topics
+        for topic, document in known.topics.items()
     ]

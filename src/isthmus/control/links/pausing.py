@@ -14,6 +14,7 @@ from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire.client import Client
 
 
@@ -25,11 +26,12 @@ class Resumed:
     """
 
     was_paused: bool
-    still_paused: frozenset[str | None]
+    still_paused: frozenset[TargetTopic | None]
 
 
 async def pause(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
-    """Pause the link or one of its topics; its controller obeys within a second, now or when it starts.
+    """Pause the link or one of its topics, named as at the source or as at the target; its controller obeys within a
+    second, now or when it starts.
 
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
@@ -48,18 +50,25 @@ async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> Resum
     document = _document(link, topic)
     async with Client(link.target) as target:
         paused = paused_topics(link.name, await read_documents(target))
-        if topic in paused:
+        if document.topic in paused:
             await _write(target, Deletion(document.key), ledger)
-    return Resumed(was_paused=topic in paused, still_paused=paused - {topic})
+    return Resumed(was_paused=document.topic in paused, still_paused=paused - {document.topic})
 
 
 def _document(link: Link, topic: str | None) -> PauseDocument:
-    if topic is not None and not link.topics.matches(topic):
+    target_topic = None if topic is None else _target_topic(link, topic)
+    if topic is not None and target_topic is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}",
             hint="isthmus plan shows which topics a link mirrors.",
         )
-    return PauseDocument(link=link.name, topic=topic, since_ms=now_ms())
+    return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms())
+
+
+def _target_topic(link: Link, topic: str) -> TargetTopic | None:
+    """The topic at the target that somebody means who names it as here or as at the source."""
+    there = TargetTopic(topic)
+    return there if link.topics.source_of(there) is not None else link.topics.target_of(SourceTopic(topic))
 
 
 async def _write(target: Client, change: Change, ledger: LedgerSettings) -> None:

@@ -13,12 +13,12 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.loop import GroupLoop
 from isthmus.control.lanes.audit import Audit, Told
 from isthmus.control.lanes.catchup import Arrival, CatchUp
-from isthmus.control.lanes.endings import ended_partitions
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.memory import paused_topics, recorded_topics
 from isthmus.control.links.workers import Workers
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
+from isthmus.control.topics.recording import begun, changed_topics
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -26,12 +26,12 @@ from isthmus.ledger.documents import (
     GapDocument,
     PauseDocument,
     ProgressDocument,
-    TopicDocument,
 )
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
 from isthmus.model.topic import TopicIds
@@ -39,7 +39,6 @@ from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import Progress
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID
 
 AUDIT_S: Final = 20.0
 _FAREWELL_S: Final = 1.0
@@ -244,7 +243,7 @@ class Session:
     # Lanes
 
     @property
-    def paused(self) -> frozenset[str | None]:
+    def paused(self) -> frozenset[TargetTopic | None]:
         """The topics an operator has paused; `None` among them stands for the whole link."""
         return paused_topics(self._link.name, self._ledger.documents)
 
@@ -332,25 +331,8 @@ class Session:
             async with asyncio.timeout(_FAREWELL_S):
                 await self._ledger.write(Deletion(key))
 
-    async def _remember(self, began: Mapping[str, TopicIds]) -> None:
-        await self._ledger.write(*(self._document(name, ids) for name, ids in began.items()))
-
-    def _document(
-        self,
-        topic: str,
-        ids: TopicIds,
-        state: LaneState = LaneState.ACTIVE,
-        problem: Problem | None = None,
-    ) -> TopicDocument:
-        return TopicDocument(
-            link=self._link.name,
-            source_topic=topic,
-            source_topic_id=ids.source,
-            target_topic=topic,
-            target_topic_id=ids.target,
-            state=state,
-            problem=problem,
-        )
+    async def _remember(self, began: Mapping[TargetTopic, TopicIds]) -> None:
+        await self._ledger.write(*(begun(self._link.name, name, ids) for name, ids in began.items()))
 
     async def _write_gaps(self) -> None:
         """Put down what the source deleted before it was copied: nothing else tells it for ever."""
@@ -370,20 +352,9 @@ class Session:
             await self._ledger.write(*new)
 
     async def _write_states(self) -> None:
-        """Tell in the ledger what is refused or has ended and why: for `status`, and for whoever carries groups."""
-        recorded = recorded_topics(self._link.name, self._ledger.documents)
-        nobody = TopicIds(source=NO_TOPIC_ID, target=NO_TOPIC_ID)
-        changed, reports = [], self.reports()
-        for topic in () if self.plan is None else self.plan.topics:
-            state, problem = LaneState.ACTIVE, None
-            if topic.reasons:
-                state, problem = topic.state, topic.reasons[0]
-            document = self._document(topic.topic, recorded.get(topic.topic, nobody), state, problem)
-            known = self._ledger.documents.get(document.key)
-            before = known.ended if isinstance(known, TopicDocument) else ()
-            document = replace(document, ended=ended_partitions(topic, before, reports))
-            if document != known and (known is not None or topic.reasons):
-                changed.append(document)
+        """Tell in the ledger what is refused or has ended and why."""
+        topics = () if self.plan is None else self.plan.topics
+        changed = list(changed_topics(self._link.name, topics, self._ledger.documents, self.reports()))
         if changed:
             await self._ledger.write(*changed)
 

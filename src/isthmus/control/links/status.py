@@ -25,6 +25,7 @@ from isthmus.ledger.documents import EndedPartition, TopicDocument
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
@@ -90,20 +91,23 @@ class _Reading:
     known: LinkMemory
     source: _Side = field(default_factory=_Side)
     target: _Side = field(default_factory=_Side)
-    recorded: Mapping[str, TopicDocument] = field(default_factory=dict)
+    sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
+    recorded: Mapping[TargetTopic, TopicDocument] = field(default_factory=dict)
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
-    paused: frozenset[str | None] = frozenset()
+    paused: frozenset[TargetTopic | None] = frozenset()
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
 
     async def take(self, source: Client, target: Client) -> None:
         """Look at both clusters; one that does not answer keeps nothing of the other from being seen."""
         await asyncio.gather(self._recall(target), self._select(source))
+        self._name()
         await self._find(target)
-        keys = [key for found in self.partitions().values() for key in found]
+        lanes = [lane for found in self.partitions().values() for lane in found]
         # The target first, so that it is never ahead of the source.
-        await self._measure(self.target, target, [key for key in keys if self.target.has_partition(key)])
+        await self._measure(self.target, target, [lane for lane in lanes if self.target.has_partition(lane)])
+        keys = [self.at_source(lane) for lane in lanes]
         await self._measure(self.source, source, [key for key in keys if self.source.has_partition(key)])
         if not self.source.is_away:
             try:
@@ -111,21 +115,27 @@ class _Reading:
             except ClusterError as error:
                 self.source.problem = problem_of(error)
 
-    def topics(self) -> list[str]:
-        """What the link selects: as the source has it, or as it was when the source was last there."""
-        documents = [name for name in self.recorded if self.link.topics.matches(name)]
-        return sorted({*self.source.topics, *documents, *self.link.topics.literals})
+    def at_source(self, lane: LaneKey) -> PartitionKey:
+        """The partition at the source that goes into one at the target."""
+        return self.sources[lane.topic], lane.partition
 
-    def partitions(self) -> dict[str, list[PartitionKey]]:
+    def _name(self) -> None:
+        """Find out what the link selects: as the source has it, or as it was when the source was last there."""
+        topics = self.link.topics
+        known = {name: d.source_topic for name, d in self.recorded.items() if topics.target_of(d.source_topic) == name}
+        found = topics.named([*self.source.topics, *topics.literals])
+        self.sources = dict(sorted({**known, **found.sources}.items()))
+
+    def partitions(self) -> dict[TargetTopic, list[LaneKey]]:
         """The partitions of these topics: the source's, or else those that the target or the ledger knows."""
-        remembered: dict[str, set[int]] = {}
+        remembered: dict[TargetTopic, set[int]] = {}
         for key in self.known.last_known:
             remembered.setdefault(key.topic, set()).add(key.partition)
         found = {}
-        for name in self.topics():
-            sides = [side.topics[name] for side in (self.source, self.target) if side.has(name)]
+        for name, source in self.sources.items():
+            sides = [side.topics[own] for side, own in ((self.source, source), (self.target, name)) if side.has(own)]
             numbers = {p.partition for p in sides[0].partitions} if sides else set()
-            found[name] = [(name, number) for number in sorted(numbers or remembered.get(name, set()))]
+            found[name] = [LaneKey(name, number) for number in sorted(numbers or remembered.get(name, set()))]
         return found
 
     async def _recall(self, target: Client) -> None:
@@ -150,7 +160,7 @@ class _Reading:
             self.source.problem = problem_of(error)
 
     async def _find(self, target: Client) -> None:
-        names = self.topics()
+        names = list(self.sources)
         if names and not self.target.is_away:
             try:
                 self.target.topics = (await target.metadata(names)).topics
@@ -168,10 +178,12 @@ class _Reading:
 
     def _oldest(self) -> dict[PartitionKey, int]:
         """The first offsets still to copy, where there are any."""
-        begins = {
-            key: max(self.target.ranges[key].end if key in self.target.ranges else 0, log.start)
-            for key, log in self.source.ranges.items()
-        }
+        begins = {}
+        for lanes in self.partitions().values():
+            for lane in lanes:
+                log, target = self.source.ranges.get(self.at_source(lane)), self.target.ranges.get(lane)
+                if log is not None:
+                    begins[self.at_source(lane)] = max(0 if target is None else target.end, log.start)
         return {key: at for key, at in begins.items() if at < self.source.ranges[key].stable_end}
 
 
@@ -183,7 +195,7 @@ class StatusReader:
         self._stack = AsyncExitStack()
         self._clients: dict[str, Client] = {}
         self._before: dict[str, _Reading] = {}
-        self._seen: dict[str, dict[PartitionKey, _Ends]] = {link.name: {} for link in links}
+        self._seen: dict[str, dict[LaneKey, _Ends]] = {link.name: {} for link in links}
         self._aborted: dict[str, AbortedPolicy] = {}
 
     async def __aenter__(self) -> Self:
@@ -253,8 +265,9 @@ def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
     )
 
 
-def _topic(reading: _Reading, name: str, partitions: list[PartitionProgress]) -> TopicProgress:
-    topic = topic_of(name, partitions)
+def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgress]) -> TopicProgress:
+    source = reading.sources[name]
+    topic = topic_of(name, source, partitions)
     document = reading.recorded.get(name)
     ended = None if document is None or not LaneState(document.state).is_terminal else document
     if ended is not None:
@@ -262,29 +275,30 @@ def _topic(reading: _Reading, name: str, partitions: list[PartitionProgress]) ->
         return replace(topic, state=LaneState(ended.state), problem=ended.problem, state_age_s=age_s)
     if not partitions:
         topic = replace(topic, state=lane_state(_evidence(reading, name, None)))
-    is_missing = not reading.source.is_away and not reading.source.has(name)
+    is_missing = not reading.source.is_away and not reading.source.has(source)
     return replace(topic, problem=_NO_SUCH_TOPIC) if is_missing else topic
 
 
-def _partition(reading: _Reading, before: _Reading | None, key: PartitionKey, ends: _Ends) -> PartitionProgress:
-    lane, known = LaneKey(*key), reading.known
+def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: _Ends) -> PartitionProgress:
+    known = reading.known
     now, moment_ms = time.monotonic(), now_ms()
     report: LaneReport | EndedPartition | None = known.reports.get(lane)
     told_age_s = known.report_age_s(lane, moment_ms)
     if lane in reading.ended:
-        report, told_age_s = reading.ended[lane], known.document_age_s(reading.recorded[key[0]], moment_ms)
-    state = lane_state(_evidence(reading, key[0], report))
+        report, told_age_s = reading.ended[lane], known.document_age_s(reading.recorded[lane.topic], moment_ms)
+    state = lane_state(_evidence(reading, lane.topic, report))
     is_reported = report is not None and state == report.state
-    source = reading.source.ranges.get(key)
+    at_source = reading.at_source(lane)
+    source = reading.source.ranges.get(at_source)
     return PartitionProgress(
-        topic=key[0],
-        partition=key[1],
+        topic=lane.topic,
+        partition=lane.partition,
         state=state,
         source_end=ends.source.offset,
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
-        lag_s=_lag_s(source, reading.target.ranges.get(key), reading.times.get(key), moment_ms),
-        records_per_s=_rate(reading, before, key),
+        lag_s=_lag_s(source, reading.target.ranges.get(lane), reading.times.get(at_source), moment_ms),
+        records_per_s=_rate(reading, before, lane),
         problem=report.problem if is_reported and report is not None else None,
         gaps=reading.gaps.get(lane, ()),
         state_age_s=(told_age_s or 0.0) if is_reported else 0.0,
@@ -293,7 +307,7 @@ def _partition(reading: _Reading, before: _Reading | None, key: PartitionKey, en
     )
 
 
-def _evidence(reading: _Reading, topic: str, report: LaneReport | EndedPartition | None) -> LaneEvidence:
+def _evidence(reading: _Reading, topic: TargetTopic, report: LaneReport | EndedPartition | None) -> LaneEvidence:
     reported = None if report is None else LaneState(report.state)
     return LaneEvidence(
         controller=reading.controller,
@@ -301,15 +315,15 @@ def _evidence(reading: _Reading, topic: str, report: LaneReport | EndedPartition
         is_paused=bool(reading.paused & {None, topic}),
         source_is_away=reading.source.is_away,
         target_is_away=reading.target.is_away,
-        is_at_source=reading.source.has(topic),
+        is_at_source=reading.source.has(reading.sources[topic]),
         reported=reported,
     )
 
 
-def _ends(reading: _Reading, key: PartitionKey, before: _Ends | None) -> _Ends:
+def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
     """Both ends as they are now, or else as they were last seen."""
     seen = before or _UNSEEN
-    report, age_s = reading.known.last_known.get(LaneKey(*key)), reading.known.report_age_s(LaneKey(*key), now_ms())
+    report, age_s = reading.known.last_known.get(lane), reading.known.report_age_s(lane, now_ms())
     if report is not None and age_s is not None:
         at = time.monotonic() - age_s
         seen = _Ends(
@@ -317,10 +331,11 @@ def _ends(reading: _Reading, key: PartitionKey, before: _Ends | None) -> _Ends:
             max(seen.target, _End(report.position, at), key=_seen_at),
         )
     source, target = reading.source, reading.target
+    key = reading.at_source(lane)
     source_end = _End(source.ranges[key].stable_end, source.at) if key in source.ranges else seen.source
-    if key in target.ranges:
-        return _Ends(source_end, _End(target.ranges[key].end, target.at))
-    if not target.is_away and not target.has_partition(key):
+    if lane in target.ranges:
+        return _Ends(source_end, _End(target.ranges[lane].end, target.at))
+    if not target.is_away and not target.has_partition(lane):
         # What is not there yet holds nothing.
         return _Ends(source_end, _End(0, target.at))
     return _Ends(source_end, seen.target)
@@ -336,7 +351,7 @@ def _lag_s(source: LogRange | None, target: LogRange | None, oldest: int | None,
     return None if oldest is None else max((moment_ms - oldest) / _MS_PER_S, 0.0)
 
 
-def _rate(reading: _Reading, before: _Reading | None, key: PartitionKey) -> float | None:
+def _rate(reading: _Reading, before: _Reading | None, key: LaneKey) -> float | None:
     if before is None or key not in before.target.ranges or key not in reading.target.ranges:
         return None
     advanced = reading.target.ranges[key].end - before.target.ranges[key].end

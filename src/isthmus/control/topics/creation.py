@@ -9,6 +9,7 @@ from typing import Final
 from isthmus.cluster.changes import NewTopic
 from isthmus.control.topics.preflight import LONG_MAX, batch_bytes_max
 from isthmus.model.log import LogRange
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.topic import Configs, TopicDescription
 from isthmus.model.wording import counted
@@ -55,8 +56,10 @@ class Creation:
     notes: tuple[Problem, ...] = ()
 
 
-def creation(source: TopicDescription, *, defaults: Configs, brokers: int, has_prefix: bool) -> Creation:
-    """The target topic for a source topic.
+def creation(
+    source: TopicDescription, *, name: TargetTopic, defaults: Configs, brokers: int, has_prefix: bool
+) -> Creation:
+    """The target topic of this name for a source topic.
 
     `defaults` is the configuration the target would give a topic: it also tells which
     configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
@@ -68,7 +71,7 @@ def creation(source: TopicDescription, *, defaults: Configs, brokers: int, has_p
     if has_prefix and "delete" not in _policy(source).split(","):
         configs.update(_FILLING)
     topic = NewTopic(
-        name=source.name,
+        name=name,
         partition_count=source.partition_count,
         replication_factor=replication_factor,
         configs=dict(sorted(configs.items())),

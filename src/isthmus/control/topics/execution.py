@@ -9,6 +9,7 @@ from isthmus.cluster.changes import add_partitions, await_leaders, create_topics
 from isthmus.cluster.configs import alter_topic_configs
 from isthmus.control.topics.plan import Action, LinkPlan
 from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.model.naming import TargetTopic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -17,8 +18,8 @@ from isthmus.wire.client import Client
 class Applied:
     """What was changed (topic names), and what was refused with its error."""
 
-    changed: frozenset[str]
-    errors: Mapping[str, ClusterError]
+    changed: frozenset[TargetTopic]
+    errors: Mapping[TargetTopic, ClusterError]
 
 
 async def apply(plan: LinkPlan, target: Client) -> Applied:
@@ -34,11 +35,11 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
     )
     settled = await alter_topic_configs(target, {t.topic: t.settles for t in topics if t.settles})
     errors = {
-        name: error
+        TargetTopic(name): error
         for name, error in {**created.errors, **enlarged.errors, **settled.errors}.items()
         if not _is_there_already(error)
     }
-    changed = frozenset({*created.values, *enlarged.values, *settled.values} - errors.keys())
+    changed = frozenset(map(TargetTopic, {*created.values, *enlarged.values, *settled.values})) - errors.keys()
     counts = {t.topic: t.partition_count for t in topics}
     await await_leaders(target, {name: counts[name] for name in changed})
     return Applied(changed=changed, errors=errors)

@@ -90,7 +90,7 @@ async def foresee(link: Link, source: Client, target: Client, claims: Claims, ow
     plan = plan_link(observed, claims, recorded)
     copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     at_source, at_target = await asyncio.gather(
-        topic_operations(source, [topic.topic for topic in copied]),
+        topic_operations(source, [topic.source_topic for topic in copied]),
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
@@ -124,10 +124,9 @@ class _Scout:
 
     async def look(self, lanes: Sequence[Lane]) -> dict[LaneKey, Seen]:
         """What is seen of each lane; of those whose brokers do not answer, why not."""
-        for routes, topics in zip(
-            self._routes, ({lane.source_topic for lane in lanes}, {lane.target_topic for lane in lanes}), strict=True
-        ):
-            routes.watch(topics)
+        at_source, at_target = self._routes
+        at_source.watch({lane.source_topic for lane in lanes})
+        at_target.watch({lane.target_topic for lane in lanes})
         seen: dict[LaneKey, Seen] = {}
         waiting = lanes
         deadline = time.monotonic() + LOOK_S

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from isthmus.cluster.topics import selected_topics
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.execution import apply
+from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.planning import at_start, plan_link
@@ -19,9 +19,10 @@ from isthmus.control.topics.unmatched import tell_unmatched, unmatched_topic_pat
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
+from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.problem import problem_of
+from isthmus.model.selection import TopicPattern
 from isthmus.model.topic import TopicIds
-from isthmus.model.topics import TopicPattern
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
@@ -29,7 +30,7 @@ from isthmus.wire.metadata import Metadata, TopicMetadata
 _REFUSED_RETRY_S: Final = 30.0
 _UNFINISHED_RETRY_S: Final = 5.0
 
-Remember = Callable[[Mapping[str, TopicIds]], Awaitable[None]]
+Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
 """Writes down which topics were brought together, before the first of their lanes runs."""
 
 
@@ -53,6 +54,7 @@ class _Side:
 class _Shape:
     source: _Side | None
     target: _Side | None
+    is_refused: bool = False
 
     def lacks_side_of(self, earlier: _Shape) -> bool:
         """Whether a topic has gone that was there earlier."""
@@ -78,7 +80,7 @@ class TopicLoop:
         target: Client,
         *,
         claims: Claims,
-        recorded: Mapping[str, TopicIds],
+        recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
     ) -> None:
         self._link = link
@@ -86,11 +88,12 @@ class TopicLoop:
         self._claims = claims
         self._recorded = dict(recorded)
         self._remember = remember
-        self._begun: set[str] = set()
-        self._topics: dict[str, TopicPlan] = {}
-        self._shapes: dict[str, _Shape] = {}
-        self._suspected: dict[str, _Shape] = {}
-        self._looked_at: dict[str, float] = {}
+        self._begun: set[TargetTopic] = set()
+        self._names = NamedTopics()
+        self._topics: dict[TargetTopic, TopicPlan] = {}
+        self._shapes: dict[TargetTopic, _Shape] = {}
+        self._suspected: dict[TargetTopic, _Shape] = {}
+        self._looked_at: dict[TargetTopic, float] = {}
         self._unmatched: tuple[TopicPattern, ...] = ()
         self._plan: LinkPlan | None = None
 
@@ -124,13 +127,19 @@ class TopicLoop:
         if filling:
             await self._renew(filling)
 
-    async def _look(self) -> dict[str, _Shape]:
-        selected = await selected_topics(self._source, self._link.topics)
-        await self._tell_unmatched(selected)
-        found = selected.topics
-        names = sorted({*found, *self._topics})
-        at_target = (await self._target.metadata(names)).topics if names else {}
-        return {name: _Shape(_Side.of(found.get(name)), _Side.of(at_target.get(name))) for name in names}
+    async def _look(self) -> dict[TargetTopic, _Shape]:
+        found = await find_topics(self._source, self._link.topics)
+        await self._tell_unmatched(found.metadata)
+        # What went at the source keeps its name: whoever copied it is told.
+        self._names = NamedTopics(sources={**self._names.sources, **found.names.sources}, refused=found.names.refused)
+        refused = found.names.refused
+        names = sorted({*found.names.sources, *self._topics})
+        asked = [name for name in names if name not in refused]
+        at_target = (await self._target.metadata(asked)).topics if asked else {}
+        return {
+            name: _Shape(_Side.of(found.at_source(name)), _Side.of(at_target.get(name)), name in refused)
+            for name in names
+        }
 
     async def _tell_unmatched(self, found: Metadata) -> None:
         """Say once of each pattern that it matches nothing. What it stands for may come yet: it is no failure."""
@@ -139,10 +148,10 @@ class TopicLoop:
             tell_unmatched(self._link, await unmatched_topics(self._link, found, self._source))
         self._unmatched = unmatched
 
-    def _due(self, shapes: Mapping[str, _Shape]) -> list[str]:
+    def _due(self, shapes: Mapping[TargetTopic, _Shape]) -> list[TargetTopic]:
         """The topics to be looked at closely."""
         now = time.monotonic()
-        due: list[str] = []
+        due: list[TargetTopic] = []
         for name, shape in shapes.items():
             before = self._shapes.get(name, _NOWHERE)
             if shape == before:
@@ -154,7 +163,7 @@ class TopicLoop:
                 due.append(name)
         return due
 
-    def _is_certain(self, name: str, shape: _Shape) -> bool:
+    def _is_certain(self, name: TargetTopic, shape: _Shape) -> bool:
         """A broker that has just started may not know a topic yet: what went is believed twice."""
         if not shape.lacks_side_of(self._shapes.get(name, _NOWHERE)):
             return True
@@ -163,7 +172,7 @@ class TopicLoop:
         self._suspected[name] = shape
         return False
 
-    async def _renew(self, due: Collection[str]) -> None:
+    async def _renew(self, due: Collection[TargetTopic]) -> None:
         plan = await self._planned(due)
         applied = await apply(plan, self._target)
         topics = {topic.topic: topic for topic in plan.topics}
@@ -179,10 +188,13 @@ class TopicLoop:
             self._looked_at[name] = time.monotonic()
         await self._write_down(topics.values())
         self._topics.update(topics)
+        for name, topic in topics.items():
+            if not _is_made_of(topic, self._shapes.get(name, _NOWHERE).source):
+                del self._shapes[name]
         self._plan = plan if self._plan is None else self._plan
 
-    async def _planned(self, topics: Collection[str]) -> LinkPlan:
-        observed = await observe(self._link, self._source, self._target, topics=topics)
+    async def _planned(self, topics: Collection[TargetTopic]) -> LinkPlan:
+        observed = await observe(self._link, self._source, self._target, names=self._names.only(topics))
         first = observed.pairs.keys() - self._begun
         counts = at_start(observed, self._recorded)
         for name in first & self._recorded.keys():
@@ -194,7 +206,11 @@ class TopicLoop:
     async def _write_down(self, topics: Iterable[TopicPlan]) -> None:
         """Remember which topics belong together, before anything is copied."""
         began = {
-            topic.topic: TopicIds(source=topic.lanes[0].source_topic_id, target=topic.lanes[0].target_topic_id)
+            topic.topic: TopicIds(
+                source_topic=topic.source_topic,
+                source=topic.lanes[0].source_topic_id,
+                target=topic.lanes[0].target_topic_id,
+            )
             for topic in topics
             if topic.lanes
         }
@@ -202,6 +218,17 @@ class TopicLoop:
         if new:
             await self._remember(new)
             self._recorded.update(new)
+
+
+def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:
+    """Whether a plan was made of the source as it was seen before: the broker that was asked for more may not have
+    heard of a new partition yet, and nothing would change from then on.
+    """
+    if seen is None or topic.reasons:
+        return True
+    return topic.partition_count == seen.partition_count and {lane.source_topic_id for lane in topic.lanes} <= {
+        seen.topic_id
+    }
 
 
 def _retry_s(topic: TopicPlan) -> float:
@@ -220,6 +247,7 @@ def _with_error(topic: TopicPlan, error: ClusterError) -> TopicPlan:
     denied = isinstance(error, NotAuthorized)
     return TopicPlan(
         topic=topic.topic,
+        source_topic=topic.source_topic,
         action=Action.REFUSE,
         partition_count=topic.partition_count,
         reasons=(problem,),

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.holes import count_holes
 from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.topics import describe_topics, selected_topics
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.cluster.topics import describe_topics
 from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
+from isthmus.control.topics.names import FoundTopics, find_topics
 from isthmus.control.topics.preflight import TopicPair, uncounted
 from isthmus.control.topics.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.aborted import Abilities, Treatment, treatment
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import Configs, TopicDescription
 from isthmus.wire import codes
@@ -27,12 +30,15 @@ from isthmus.wire.metadata import Metadata
 
 _COUNTED_AT_ONCE: Final = 2
 _RANGES_S: Final = 5.0
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedLink:
-    """Both sides of a link. A topic is in `pairs` when it could be observed, else in `problems`; those of `denied`
-    because a right is missing.
+    """Both sides of a link, topics by their names at the target.
+
+    A topic of `names` is in `pairs` when it could be observed, in `names.refused` when it cannot have its name, and
+    else in `problems`; those of `denied` because a right is missing.
 
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
@@ -44,18 +50,19 @@ class ObservedLink:
     source_id: str
     target_id: str
     target_brokers: int
-    pairs: Mapping[str, TopicPair] = field(default_factory=dict)
-    defaults: Mapping[str, Configs] = field(default_factory=dict)
-    problems: Mapping[str, Problem] = field(default_factory=dict)
-    denied: frozenset[str] = frozenset()
+    names: NamedTopics = field(default_factory=NamedTopics)
+    pairs: Mapping[TargetTopic, TopicPair] = field(default_factory=dict)
+    defaults: Mapping[TargetTopic, Configs] = field(default_factory=dict)
+    problems: Mapping[TargetTopic, Problem] = field(default_factory=dict)
+    denied: frozenset[TargetTopic] = frozenset()
     expiration_ms: int | None = None
     aborted: Treatment | None = None
-    transactional: frozenset[str] = frozenset()
+    transactional: frozenset[TargetTopic] = frozenset()
     unmatched: tuple[Problem, ...] = ()
 
 
-async def observe(link: Link, source: Client, target: Client, *, topics: Collection[str] | None = None) -> ObservedLink:
-    """Observe the topics a link selects, or only those named.
+async def observe(link: Link, source: Client, target: Client, *, names: NamedTopics | None = None) -> ObservedLink:
+    """Observe the topics a link selects, or only those given.
 
     :raises ClusterError: A cluster as a whole did not answer.
     """
@@ -68,21 +75,25 @@ async def observe(link: Link, source: Client, target: Client, *, topics: Collect
     )
     if seen.source_id == seen.target_id:
         return seen
-    found = await (selected_topics(source, link.topics) if topics is None else source.metadata(topics))
+    if names is None:
+        found = await find_topics(source, link.topics)
+    else:
+        found = FoundTopics(metadata=await source.metadata(sorted(names.sources.values())), names=names)
     view = await _Sides.look(link, source, target, found)
     pairs = await _with_ranges(source, target, view.pairs())
     taken = await safeguards(target)
     aborted = _treated(link, target_cluster, taken)
     return replace(
         seen,
+        names=found.names,
         pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
         defaults=view.defaults,
         problems=view.problems,
         denied=view.denied,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
-        transactional=await transactional_topics(source, found, pairs) if aborted.risk else frozenset(),
-        unmatched=await _unmatched(link, source, found) if topics is None else (),
+        transactional=await _transactional(source, found, pairs) if aborted.risk else frozenset(),
+        unmatched=await _unmatched(link, source, found.metadata) if names is None else (),
     )
 
 
@@ -104,6 +115,12 @@ def _treated(link: Link, target: ClusterDescription, taken: Safeguards) -> Treat
     return treatment(link.transactions.aborted, abilities, link.target.alias)
 
 
+async def _transactional(source: Client, found: FoundTopics, names: Collection[TargetTopic]) -> frozenset[TargetTopic]:
+    sources = found.names.sources
+    written = await transactional_topics(source, found.metadata, [sources[name] for name in names])
+    return frozenset(name for name in names if sources[name] in written)
+
+
 async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Problem, ...]:
     return (*await unmatched_topics(link, found, source), *await unmatched_groups(link, source))
 
@@ -112,19 +129,25 @@ async def _unmatched(link: Link, source: Client, found: Metadata) -> tuple[Probl
 class _Sides:
     """The descriptions of the same topics at both clusters, and what keeps some from being used."""
 
-    source: Mapping[str, TopicDescription]
-    target: Mapping[str, TopicDescription]
-    defaults: Mapping[str, Configs]
-    problems: dict[str, Problem]
-    denied: frozenset[str]
+    source: Mapping[TargetTopic, TopicDescription]
+    target: Mapping[TargetTopic, TopicDescription]
+    defaults: Mapping[TargetTopic, Configs]
+    problems: dict[TargetTopic, Problem]
+    denied: frozenset[TargetTopic]
 
     @classmethod
-    async def look(cls, link: Link, source: Client, target: Client, found: Metadata) -> _Sides:
-        at_target = await target.metadata(sorted(found.topics)) if found.topics else found
+    async def look(cls, link: Link, source: Client, target: Client, found: FoundTopics) -> _Sides:
+        names = {name: own for name, own in found.names.sources.items() if name not in found.names.refused}
+        at_target = await target.metadata(sorted(names)) if names else Metadata(None, -1, {}, {})
         new = _unknown(at_target)
         there = [topic for topic in at_target.topics.values() if topic.name not in new]
-        sources, targets = await asyncio.gather(
-            describe_topics(source, found.topics.values()), describe_topics(target, there)
+        described, targets = await asyncio.gather(
+            describe_topics(source, [found.metadata.topics[own] for own in names.values()]),
+            describe_topics(target, there),
+        )
+        sources = Outcomes(
+            {name: described.values[own] for name, own in names.items() if own in described.values},
+            {name: described.errors[own] for name, own in names.items() if own in described.errors},
         )
         # Asking for a validation tells what the brokers know, and whether we may create the topic.
         imagined = await create_topics(
@@ -132,21 +155,27 @@ class _Sides:
             [NewTopic(name=n, partition_count=1) for n in new if n in sources.values],
             validate_only=True,
         )
-        errors = {**imagined.errors, **targets.errors, **sources.errors}
+        errors = {**_by_target(imagined.errors), **_by_target(targets.errors), **sources.errors}
         problems = {name: problem_of(error) for name, error in errors.items()}
-        if absent := _unknown(found):
-            names = await topic_names(source)
-            problems.update((name, missing(name, link, names)) for name in absent)
+        absent = set(_unknown(found.metadata))
+        if absent.intersection(names.values()):
+            known = await topic_names(source)
+            problems.update((name, missing(own, link, known)) for name, own in names.items() if own in absent)
         denied = frozenset(name for name, error in errors.items() if isinstance(error, NotAuthorized))
-        return cls(sources.values, targets.values, imagined.values, problems, denied)
+        return cls(sources.values, _by_target(targets.values), _by_target(imagined.values), problems, denied)
 
-    def pairs(self) -> dict[str, TopicPair]:
+    def pairs(self) -> dict[TargetTopic, TopicPair]:
         """The topics that can be judged."""
         return {
-            name: TopicPair(source=description, target=self.target.get(name))
+            name: TopicPair(name=name, source=description, target=self.target.get(name))
             for name, description in self.source.items()
             if name not in self.problems
         }
+
+
+def _by_target(told: Mapping[str, ValueT]) -> dict[TargetTopic, ValueT]:
+    """What the target told, by its own names."""
+    return {TargetTopic(name): value for name, value in told.items()}
 
 
 def _unknown(metadata: Metadata) -> list[str]:
@@ -154,7 +183,9 @@ def _unknown(metadata: Metadata) -> list[str]:
     return [topic.name for topic in metadata.topics.values() if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def _with_ranges(source: Client, target: Client, pairs: Mapping[str, TopicPair]) -> dict[str, TopicPair]:
+async def _with_ranges(
+    source: Client, target: Client, pairs: Mapping[TargetTopic, TopicPair]
+) -> dict[TargetTopic, TopicPair]:
     """The pairs with the ranges of all partitions: the target's first, so that it is never ahead."""
     targets = await log_ranges(
         target,
@@ -166,7 +197,7 @@ async def _with_ranges(source: Client, target: Client, pairs: Mapping[str, Topic
     return {
         name: replace(
             pair,
-            source_ranges=by_source.get(name, {}),
+            source_ranges=by_source.get(pair.source.name, {}),
             target_ranges=by_target.get(name, {}),
         )
         for name, pair in pairs.items()
@@ -187,19 +218,21 @@ def _by_topic(
 
 
 async def _with_holes(
-    source: Client, pairs: Mapping[str, TopicPair], holes_max: int, problems: dict[str, Problem]
-) -> dict[str, TopicPair]:
+    source: Client, pairs: Mapping[TargetTopic, TopicPair], holes_max: int, problems: dict[TargetTopic, Problem]
+) -> dict[TargetTopic, TopicPair]:
     """The pairs with holes counted where only counting tells whether there are too many."""
     room = asyncio.Semaphore(_COUNTED_AT_ONCE)
 
-    async def counted(name: str, partition: int, begin: int, end: int) -> int:
+    async def counted(name: SourceTopic, partition: int, begin: int, end: int) -> int:
         async with room:
             return await count_holes(source, (name, partition), begin, end, stop_above=holes_max)
 
-    async def complete(name: str, pair: TopicPair) -> tuple[str, TopicPair]:
+    async def complete(name: TargetTopic, pair: TopicPair) -> tuple[TargetTopic, TopicPair]:
         stretches = uncounted(pair, holes_max=holes_max)
         try:
-            counts = await asyncio.gather(*(counted(name, p, begin, end) for p, (begin, end) in stretches.items()))
+            counts = await asyncio.gather(
+                *(counted(pair.source_name, p, begin, end) for p, (begin, end) in stretches.items())
+            )
         except ClusterError as error:
             problems[name] = problem_of(error)
             return name, pair

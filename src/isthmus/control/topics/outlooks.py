@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from isthmus.cluster.brokers import Operation, Operations
 from isthmus.control.topics.observation import ObservedLink
@@ -12,7 +13,10 @@ from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
+
+_ALL: Final = frozenset({Operation.READ, Operation.WRITE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +48,19 @@ def with_rights(
 ) -> ObservedLink:
     """The observation with what a run will not be allowed: to read, or to write where something is to be written.
 
-    What may be done is by topic; of topics that are not told nothing is claimed.
+    What may be done is by the name at the source, and by that at the target; of topics that are not told nothing is
+    claimed.
     """
     source, target = observed.link.source.alias, observed.link.target.alias
-    unreadable = {name for name, allowed in at_source.items() if Operation.READ not in allowed}
-    unwritable = {name for name, allowed in at_target.items() if Operation.WRITE not in allowed}
+    sources = observed.names.sources
+    unreadable = {name for name in observed.pairs if Operation.READ not in at_source.get(sources[name], _ALL)}
+    unwritable = {name for name in observed.pairs if Operation.WRITE not in at_target.get(name, _ALL)}
 
-    def outlook(topic: str, decision: PartitionDecision) -> Outlook | None:
+    def outlook(topic: TargetTopic, decision: PartitionDecision) -> Outlook | None:
         if decision.refusal is not None:
             return None
         if topic in unreadable:
-            return _denied(source, "reading", "READ", topic)
+            return _denied(source, "reading", "READ", sources[topic])
         if topic in unwritable and decision.lag_records + decision.prefix > 0:
             return _denied(target, "writing", "WRITE", topic)
         return None
@@ -69,7 +75,7 @@ def _denied(alias: str, what: str, right: str, topic: str) -> Outlook:
     )
 
 
-def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Collection[str | None]) -> ObservedLink:
+def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Collection[TargetTopic | None]) -> ObservedLink:
     """The observation with what an operator has paused, `None` standing for the whole link."""
     topics = {name for name in observed.pairs if None in paused or name in paused}
     return _with_outlooks(observed, plan, topics, lambda _, __: Outlook(state=LaneState.PAUSED))
@@ -78,8 +84,8 @@ def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Collection[str |
 def _with_outlooks(
     observed: ObservedLink,
     plan: LinkPlan,
-    topics: Collection[str],
-    outlook: Callable[[str, PartitionDecision], Outlook | None],
+    topics: Collection[TargetTopic],
+    outlook: Callable[[TargetTopic, PartitionDecision], Outlook | None],
 ) -> ObservedLink:
     pairs = dict(observed.pairs)
     for topic in plan.topics:

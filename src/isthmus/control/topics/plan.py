@@ -11,6 +11,7 @@ from isthmus.cluster.changes import NewTopic
 from isthmus.control.topics.preflight import Mode, PartitionDecision
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_dict
 
 
@@ -25,7 +26,7 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """One topic of one link.
+    """One topic of one link: `topic` at the target, made of `source_topic`.
 
     `partition_count` is the source's. With `reasons` the topic is refused as a whole, and `state` is
     what its lanes report; partitions may be refused each for itself. The action is REFUSE where
@@ -35,7 +36,8 @@ class TopicPlan:
     for the broker's default.
     """
 
-    topic: str
+    topic: TargetTopic
+    source_topic: SourceTopic
     action: Action
     partition_count: int = 0
     partitions: tuple[PartitionDecision, ...] = ()
@@ -93,6 +95,7 @@ class TopicPlan:
         """Plain values under stable names."""
         return {
             "topic": self.topic,
+            "source_topic": self.source_topic,
             "action": str(self.action),
             "mode": str(self.mode),
             "partitions": self.partition_count,
@@ -136,7 +139,7 @@ class LinkPlan:
     target_id: str = ""
     topics: tuple[TopicPlan, ...] = ()
     recommendations: tuple[Problem, ...] = ()
-    no_longer_mirrored: tuple[str, ...] = ()
+    no_longer_mirrored: tuple[TargetTopic, ...] = ()
     aborted: Treatment | None = None
     unmatched: tuple[Problem, ...] = ()
     problem: Problem | None = None

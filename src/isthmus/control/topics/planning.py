@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from isthmus.control.links.claims import Claim, Claims
@@ -22,8 +22,9 @@ from isthmus.control.topics.preflight import (
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.remedies import BEGIN_ANEW, recreated
+from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
 from isthmus.model.topic import TopicDescription, TopicIds
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
@@ -35,7 +36,7 @@ _DAY_MS: Final = 86_400_000
 _NAMED_MAX: Final = 10
 
 
-def at_start(observed: ObservedLink, recorded: Mapping[str, TopicIds]) -> dict[str, TopicIds]:
+def at_start(observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds]) -> dict[TargetTopic, TopicIds]:
     """What still counts of the recorded ids when a run begins.
 
     Where the target topic is not the one that was written, nothing is left that could be mixed up:
@@ -52,8 +53,10 @@ def _is_target(target: TopicDescription | None, ids: TopicIds) -> bool:
     return target is not None and not _differ(ids.target, target.topic_id)
 
 
-def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, TopicIds] | None = None) -> LinkPlan:
-    """The plan of one link; `recorded` are the topic ids mirroring began with, from the ledger."""
+def plan_link(
+    observed: ObservedLink, claims: Claims, recorded: Mapping[TargetTopic, TopicIds] | None = None
+) -> LinkPlan:
+    """The plan of one link; `recorded` are the topics mirroring began with, from the ledger."""
     link = observed.link
     problem: Problem | None = None
     topics: tuple[TopicPlan, ...] = ()
@@ -62,8 +65,7 @@ def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, Top
         problem = next(found for found, _ in same_clusters(ids, [link]))
     else:
         topics = tuple(
-            _topic(observed, name, claims, (recorded or {}).get(name))
-            for name in sorted({*observed.pairs, *observed.problems})
+            _topic(observed, name, claims, (recorded or {}).get(name)) for name in sorted(observed.names.sources)
         )
     return LinkPlan(
         link=link.name,
@@ -79,40 +81,57 @@ def plan_link(observed: ObservedLink, claims: Claims, recorded: Mapping[str, Top
     )
 
 
-def _topic(observed: ObservedLink, name: str, claims: Claims, recorded: TopicIds | None) -> TopicPlan:
+def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: TopicIds | None) -> TopicPlan:
+    source_topic = observed.names.sources[name]
+    if name in observed.names.refused:
+        return _refused(name, source_topic, observed.names.refused[name], LaneState.REFUSED)
     problem = observed.problems.get(name)
     if problem is not None:
-        is_denied = name in observed.denied
-        return _refused(name, problem, LaneState.NOT_AUTHORIZED if is_denied else LaneState.SOURCE_UNAVAILABLE)
+        state = LaneState.NOT_AUTHORIZED if name in observed.denied else LaneState.SOURCE_UNAVAILABLE
+        return _refused(name, source_topic, problem, state)
     pair = observed.pairs[name]
     problem = claims.grant(
         Claim(
             link=observed.link.name,
-            topic=name,
+            source_topic=source_topic,
+            target_topic=name,
             source_id=observed.source_id,
             target_id=observed.target_id,
         )
     )
     if problem is not None:
-        return _refused(name, problem, LaneState.REFUSED, pair)
+        return _refused(name, source_topic, problem, LaneState.REFUSED, pair)
     problem = _other_topic(pair, recorded, observed.link.target)
     if problem is not None:
-        return _refused(name, problem, LaneState.TOPIC_RECREATED, pair)
+        return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
     decision = preflight(pair, holes_max=observed.link.compaction_holes_max, cluster=observed.link.target)
     return _decided(observed, pair, decision)
 
 
-def _refused(name: str, problem: Problem, state: LaneState, pair: TopicPair | None = None) -> TopicPlan:
-    count = 0 if pair is None else pair.source.partition_count
-    return TopicPlan(topic=name, action=Action.REFUSE, partition_count=count, reasons=(problem,), state=state)
+def _refused(
+    name: TargetTopic, source_topic: SourceTopic, problem: Problem, state: LaneState, pair: TopicPair | None = None
+) -> TopicPlan:
+    return TopicPlan(
+        topic=name,
+        source_topic=source_topic,
+        action=Action.REFUSE,
+        partition_count=0 if pair is None else pair.source.partition_count,
+        reasons=(problem,),
+        state=state,
+    )
 
 
 def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) -> Problem | None:
     """Whether one of the topics is not the one that mirroring began with (KIP-516)."""
     if recorded is None:
         return None
+    if recorded.source_topic != pair.source_name:
+        return Problem(
+            f"the target topic was made of {recorded.source_topic}, and is now to be made of {pair.source_name}",
+            f"Give it another name (topics.naming). {keep_or_delete(pair.name, target, only_at_target(pair))}",
+        )
     if _differ(recorded.source, pair.source.topic_id):
-        hint = recreated(pair.source.name, target, only_at_target(pair))
+        hint = recreated(pair.name, target, only_at_target(pair))
         return Problem("the source topic was deleted and created again", hint)
     if pair.target is None:
         return Problem("the target topic was deleted", BEGIN_ANEW)
@@ -133,7 +152,8 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         action = Action.CREATE
         wanted = creation(
             source,
-            defaults=observed.defaults.get(source.name, {}),
+            name=pair.name,
+            defaults=observed.defaults.get(pair.name, {}),
             brokers=observed.target_brokers,
             has_prefix=any(p.prefix for p in decision.partitions),
         )
@@ -142,7 +162,8 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
     refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
-        topic=source.name,
+        topic=pair.name,
+        source_topic=pair.source_name,
         action=Action.REFUSE if refused else action,
         partition_count=source.partition_count,
         partitions=decision.partitions,
@@ -171,9 +192,9 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
     for p in decision.partitions:
         if p.refusal is None and p.partition < target.partition_count:
             yield Lane(
-                source_topic=pair.source.name,
+                source_topic=pair.source_name,
                 source_topic_id=pair.source.topic_id,
-                target_topic=target.name,
+                target_topic=pair.name,
                 target_topic_id=target.topic_id,
                 partition=p.partition,
                 batch_bytes_max=batch_bytes_max(target),
@@ -201,7 +222,7 @@ def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[P
         )
 
 
-def _longer_memory(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
+def _longer_memory(observed: ObservedLink, copied: list[TargetTopic]) -> Iterator[Problem]:
     current = observed.expiration_ms
     if current is None or not copied:
         return
@@ -217,7 +238,7 @@ def _longer_memory(observed: ObservedLink, copied: list[str]) -> Iterator[Proble
     )
 
 
-def _safer_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
+def _safer_ends(observed: ObservedLink, copied: list[TargetTopic]) -> Iterator[Problem]:
     topics = sorted(observed.transactional.intersection(copied))
     risk = None if observed.aborted is None else observed.aborted.risk
     if topics and risk is not None:
@@ -225,7 +246,7 @@ def _safer_ends(observed: ObservedLink, copied: list[str]) -> Iterator[Problem]:
         yield Problem(f"{_listed(topics)} {verb} written in transactions, and {risk.message}", risk.hint)
 
 
-def _listed(topics: list[str]) -> str:
+def _listed(topics: Sequence[str]) -> str:
     more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
     return f"{', '.join(topics[:_NAMED_MAX])}{more}"
 

@@ -16,6 +16,7 @@ from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import Extent, keep_or_delete
 from isthmus.model.topic import TopicDescription
@@ -40,19 +41,26 @@ class Mode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPair:
-    """What was observed of one topic on both sides. `target` is `None` where it does not exist.
+    """What was observed of one topic on both sides; `name` is that at the target. `target` is `None` where it does not
+    exist.
 
     Ranges are by partition and lack those whose leader did not answer; the target's were read
     before the source's. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
     find of partitions, where that was looked at.
     """
 
+    name: TargetTopic
     source: TopicDescription
     target: TopicDescription | None
     source_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     holes: Mapping[int, int] = field(default_factory=dict)
     outlooks: Mapping[int, Outlook] = field(default_factory=dict)
+
+    @property
+    def source_name(self) -> SourceTopic:
+        """The name at the source."""
+        return SourceTopic(self.source.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +217,7 @@ def _partition(pair: TopicPair, partition: int, holes_max: int, cluster: Cluster
 def _sight(pair: TopicPair, partition: int, source: LogRange, cluster: Cluster) -> Sight:
     target = pair.target_ranges[partition]
     return Sight(
-        key=LaneKey(pair.source.name, partition),
+        key=LaneKey(pair.name, partition),
         target=cluster,
         position=target.end,
         source=Bounds(source.start, source.end),

@@ -8,10 +8,11 @@ from typing import Final, Literal
 
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.model.link import Link
+from isthmus.model.naming import RESERVED_PREFIX
 from isthmus.model.patterns import NamePattern, unmatched
 from isthmus.model.problem import Problem
+from isthmus.model.selection import TopicPattern
 from isthmus.model.suggestion import nearest
-from isthmus.model.topics import RESERVED_PREFIX, TopicPattern
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata

@@ -20,12 +20,13 @@ from isthmus.control.lanes.audit import Audit, Told
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 
-KEY = LaneKey("orders", 0)
+KEY = LaneKey(TargetTopic("orders"), 0)
 LANE = Lane(
-    source_topic="orders",
+    source_topic=SourceTopic("orders"),
     source_topic_id=uuid.uuid4(),
-    target_topic="orders",
+    target_topic=TargetTopic("orders"),
     target_topic_id=uuid.uuid4(),
     partition=0,
 )

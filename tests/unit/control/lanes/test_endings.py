@@ -12,6 +12,7 @@ from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.ledger.documents import EndedPartition
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 
 LOST = Problem("the source lost it")
@@ -19,7 +20,13 @@ LOST = Problem("the source lost it")
 
 def topic(*decisions: PartitionDecision) -> TopicPlan:
     """A topic of these partitions."""
-    return TopicPlan(topic="orders", action=Action.COPY, partition_count=len(decisions), partitions=decisions)
+    return TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=len(decisions),
+        partitions=decisions,
+    )
 
 
 def decision(partition: int, **settings: Any) -> PartitionDecision:
@@ -34,7 +41,7 @@ def ended(state: LaneState | None, before: EndedPartition | None = None) -> Lane
     return LaneState(found[0].state) if found else None
 
 
-KEY = LaneKey("orders", 0)
+KEY = LaneKey(TargetTopic("orders"), 0)
 BEFORE = EndedPartition(partition=0, state="DIVERGED", problem=LOST)
 
 
@@ -54,7 +61,7 @@ def test_each_partition_is_remembered_by_itself() -> None:
     plan = topic(decision(0), refused, decision(2))
     reports = {
         KEY: LaneReport(key=KEY, state=LaneState.DIVERGED, problem=LOST),
-        LaneKey("orders", 2): LaneReport(key=LaneKey("orders", 2), state=LaneState.ACTIVE),
+        LaneKey(TargetTopic("orders"), 2): LaneReport(key=LaneKey(TargetTopic("orders"), 2), state=LaneState.ACTIVE),
     }
     assert ended_partitions(plan, (), reports) == (
         BEFORE,

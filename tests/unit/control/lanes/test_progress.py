@@ -12,12 +12,13 @@ from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.spark.progress import Count, Place
 
-COUNTS = {LaneKey("orders", 0): Count(7, 70)}
+COUNTS = {LaneKey(TargetTopic("orders"), 0): Count(7, 70)}
 
 
 def decision(partition: int, **fields: Any) -> PartitionDecision:
@@ -28,19 +29,25 @@ def decision(partition: int, **fields: Any) -> PartitionDecision:
 def topic_after(
     *partitions: PartitionDecision,
     controller: ControllerState = ControllerState.ALIVE,
-    paused: frozenset[str | None] = frozenset(),
+    paused: frozenset[TargetTopic | None] = frozenset(),
     **reports: LaneReport,
 ) -> TopicProgress:
     """How a planned topic stands after some reports, by partition (p0, p1)."""
-    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=len(partitions), partitions=partitions)
+    topic = TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=len(partitions),
+        partitions=partitions,
+    )
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
-    found = {LaneKey("orders", int(name[1:])): report for name, report in reports.items()}
+    found = {LaneKey(TargetTopic("orders"), int(name[1:])): report for name, report in reports.items()}
     return topics_of(plan, LanesView(controller=controller, reports=found, counts=COUNTS, ages_s={}, paused=paused))[0]
 
 
 def report(partition: int, state: LaneState, position: int, problem: Problem | None = None) -> LaneReport:
     """A lane's report with 100 records at the source."""
-    key = LaneKey("orders", partition)
+    key = LaneKey(TargetTopic("orders"), partition)
     return LaneReport(key=key, state=state, position=position, source_end=100, problem=problem)
 
 
@@ -59,8 +66,14 @@ def test_lag_before_the_first_report_is_the_plans() -> None:
 
 def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
     """A lane that does not know where it is any more was somewhere; what was planned long ago says less."""
-    key, searching = LaneKey("orders", 0), report(0, LaneState.STARTING, -1)
-    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=1, partitions=(decision(0),))
+    key, searching = LaneKey(TargetTopic("orders"), 0), report(0, LaneState.STARTING, -1)
+    topic = TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=1,
+        partitions=(decision(0),),
+    )
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
     searching = replace(searching, source_end=-1)
     arrived = report(0, LaneState.ACTIVE, 70)
@@ -110,7 +123,7 @@ def test_unknown_numbers_are_null() -> None:
 
 def test_paused_topic_keeps_its_lag() -> None:
     """A pause is what a topic shows, with what is left to copy; nothing is in its way."""
-    topic = topic_after(decision(0), paused=frozenset({"orders"}), p0=report(0, LaneState.ACTIVE, 40))
+    topic = topic_after(decision(0), paused=frozenset({TargetTopic("orders")}), p0=report(0, LaneState.ACTIVE, 40))
     assert (topic.state, topic.lag_records, topic.is_unfinished) == (LaneState.PAUSED, 60, False)
     ended = topic_after(decision(0), paused=frozenset({None}), p0=report(0, LaneState.DIVERGED, 40))
     assert ended.state is LaneState.DIVERGED
@@ -140,9 +153,15 @@ def test_lag_counts_only_what_the_source_has() -> None:
 
 def test_what_was_not_heard_for_long_says_so() -> None:
     """Ends and states are as old as the report they are from; what follows from the controller alone is new."""
-    topic = TopicPlan(topic="orders", action=Action.COPY, partition_count=1, partitions=(decision(0),))
+    topic = TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=1,
+        partitions=(decision(0),),
+    )
     plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
-    key, found = LaneKey("orders", 0), report(0, LaneState.ACTIVE, 40)
+    key, found = LaneKey(TargetTopic("orders"), 0), report(0, LaneState.ACTIVE, 40)
     for controller, state_age_s in ((ControllerState.ALIVE, 34.0), (ControllerState.NONE, 0.0)):
         view = LanesView(controller=controller, reports={key: found}, counts=COUNTS, ages_s={key: 34.0})
         (partition,) = topics_of(plan, view)[0].partitions
@@ -153,14 +172,16 @@ def test_what_was_not_heard_for_long_says_so() -> None:
 def test_lag_of_a_link_is_unknown_while_that_of_a_topic_is() -> None:
     """A sum of what is known is no lag: it is told apart, as the least it can be."""
     known = topic_after(decision(0), p0=report(0, LaneState.ACTIVE, 40))
-    unknown = TopicProgress(topic="audit", state=LaneState.SOURCE_UNAVAILABLE)
+    unknown = TopicProgress(
+        topic=TargetTopic("audit"), source_topic=SourceTopic("audit"), state=LaneState.SOURCE_UNAVAILABLE
+    )
     found = LinkProgress(link="l", source="a", target="b", state=LinkState.ACTIVE, topics=(known, unknown))
     assert (found.as_dict()["lag_records"], found.as_dict()["lag_records_min"]) == (None, 60)
 
 
 def link(state: LinkState = LinkState.ACTIVE, topic_state: LaneState = LaneState.ACTIVE) -> LinkProgress:
     """A link with one topic."""
-    topics = (TopicProgress(topic="orders", state=topic_state),)
+    topics = (TopicProgress(topic=TargetTopic("orders"), source_topic=SourceTopic("orders"), state=topic_state),)
     return LinkProgress(link="l", source="a", target="b", state=state, topics=topics)
 
 

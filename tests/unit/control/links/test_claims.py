@@ -6,11 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.control.links.claims import Claim, Claims
+from isthmus.model.naming import SourceTopic, TargetTopic
 
 
 def claim(link: str, source: str, target: str, topic: str = "orders") -> Claim:
     """A claim by short names."""
-    return Claim(link=link, topic=topic, source_id=source, target_id=target)
+    return Claim(
+        link=link, source_topic=SourceTopic(topic), target_topic=TargetTopic(topic), source_id=source, target_id=target
+    )
 
 
 def test_second_link_into_the_same_topic_is_refused() -> None:

@@ -14,6 +14,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.records import Entry
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.naming import TargetTopic
 from isthmus.model.state import ControllerState
 
 NOW_MS = 1_000_000
@@ -27,7 +28,7 @@ def controller(generation: int) -> ControllerDocument:
 def progress(generation: int, *positions: tuple[int, int]) -> ProgressDocument:
     """A task's word on partitions and their positions."""
     reports = tuple(
-        LaneReport(key=LaneKey("orders", partition), state=LaneState.ACTIVE, position=position)
+        LaneReport(key=LaneKey(TargetTopic("orders"), partition), state=LaneState.ACTIVE, position=position)
         for partition, position in positions
     )
     return ProgressDocument(link="l", slot=0, controller=generation, generation=1, is_full=False, reports=reports)
@@ -74,22 +75,22 @@ def test_controller_is_alive_while_it_is_heard() -> None:
 def test_what_was_last_known_outlives_its_controller() -> None:
     """Positions of an earlier controller's lanes stay known, with their age; their states do not."""
     known = read([controller(1), progress(1, (0, 5)), controller(2)])
-    key = LaneKey("orders", 0)
+    key = LaneKey(TargetTopic("orders"), 0)
     assert (known.reports, known.last_known[key].position) == ({}, 5)
     assert known.report_age_s(key, NOW_MS + 61_000) == 60.0
-    assert known.report_age_s(LaneKey("orders", 1), NOW_MS) is None
+    assert known.report_age_s(LaneKey(TargetTopic("orders"), 1), NOW_MS) is None
 
 
 def test_a_task_confirms_the_lanes_it_leaves_out() -> None:
     """A document holds what changed, so it is as new a word on the other lanes of its task."""
     known = read([controller(1), progress(1, (0, 5), (1, 7)), progress(1, (0, 6))])
-    assert known.report_age_s(LaneKey("orders", 1), NOW_MS + 2_000) == 0.0
+    assert known.report_age_s(LaneKey(TargetTopic("orders"), 1), NOW_MS + 2_000) == 0.0
 
 
 def test_pauses_come_and_go() -> None:
     """A pause counts until it is taken back."""
     whole = PauseDocument(link="l", since_ms=0)
-    one = PauseDocument(link="l", topic="orders", since_ms=0)
+    one = PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=0)
     assert read([controller(1), whole, one]).paused == {None, "orders"}
     assert read([controller(1), whole, one, whole.key]).paused == {"orders"}
 

@@ -9,6 +9,7 @@ from isthmus.control.topics.creation import creation, settled_policy
 from isthmus.control.topics.preflight import LONG_MAX
 from isthmus.model.log import LogRange
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+from tests.unit.control.names import ORDERS
 
 BROKER_DEFAULTS = {
     "cleanup.policy": "delete",
@@ -51,7 +52,7 @@ def configs_of(
     has_prefix: bool = False,
 ) -> dict[str, str]:
     """The configurations the target topic is created with."""
-    made = creation(source, defaults=defaults(changed), brokers=3, has_prefix=has_prefix)
+    made = creation(source, name=ORDERS, defaults=defaults(changed), brokers=3, has_prefix=has_prefix)
     return dict(made.topic.configs)
 
 
@@ -97,7 +98,9 @@ def test_sensitive_and_read_only_configurations_are_not_copied() -> None:
 
 def test_unknown_configurations_are_left_out_and_told() -> None:
     """What the target's brokers do not know does not keep the topic from being created."""
-    made = creation(topic({"message.format.version": "3.0"}), defaults=defaults(), brokers=3, has_prefix=False)
+    made = creation(
+        topic({"message.format.version": "3.0"}), name=ORDERS, defaults=defaults(), brokers=3, has_prefix=False
+    )
     assert "message.format.version" not in made.topic.configs
     assert "message.format.version" in made.notes[0].message
 
@@ -106,6 +109,7 @@ def test_replicas_fit_the_target() -> None:
     """A smaller target gets fewer replicas and a minimum it can reach, and the plan says so."""
     made = creation(
         topic({"min.insync.replicas": "2"}, replication_factor=3),
+        name=ORDERS,
         defaults=defaults(),
         brokers=1,
         has_prefix=False,
@@ -136,7 +140,7 @@ def test_older_brokers_get_the_limit_they_know() -> None:
         for name, value in defaults({"message.timestamp.difference.max.ms": "1000"}).items()
         if "before" not in name and "after" not in name
     }
-    made = creation(topic(), defaults=known, brokers=3, has_prefix=False)
+    made = creation(topic(), name=ORDERS, defaults=known, brokers=3, has_prefix=False)
     assert made.topic.configs == {"message.timestamp.difference.max.ms": str(LONG_MAX)}
 
 

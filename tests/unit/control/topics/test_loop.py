@@ -7,27 +7,28 @@ from typing import Any, Final
 
 from isthmus.control.topics.loop import TopicLoop, _Shape, _Side
 from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.wire import codes
 
-TOPIC: Final = "orders"
+TOPIC: Final = TargetTopic("orders")
 SIDE: Final = _Side(uuid.UUID(int=1), 3, codes.NONE)
 WHOLE, WITHOUT = _Shape(SIDE, SIDE), _Shape(SIDE, None)
 
 
 def running() -> TopicLoop:
-    """A roster that has looked at a topic and found it sound."""
+    """A loop that has looked at a topic and found it sound."""
     nothing: Any = None
-    roster = TopicLoop(nothing, nothing, nothing, claims=nothing, recorded={}, remember=nothing)
-    assert roster._due({TOPIC: WHOLE}) == [TOPIC]
-    roster._topics[TOPIC] = TopicPlan(topic=TOPIC, action=Action.COPY)
-    return roster
+    loop = TopicLoop(nothing, nothing, nothing, claims=nothing, recorded={}, remember=nothing)
+    assert loop._due({TOPIC: WHOLE}) == [TOPIC]
+    loop._topics[TOPIC] = TopicPlan(topic=TargetTopic(TOPIC), source_topic=SourceTopic(TOPIC), action=Action.COPY)
+    return loop
 
 
 def test_a_topic_that_one_broker_does_not_know() -> None:
     """One such answer is passed over, also the next time: only two in a row say that the topic has gone."""
-    roster = running()
+    loop = running()
     for _ in range(2):
-        assert roster._due({TOPIC: WITHOUT}) == []
-        assert roster._due({TOPIC: WHOLE}) == []
-    assert roster._due({TOPIC: WITHOUT}) == []
-    assert roster._due({TOPIC: WITHOUT}) == [TOPIC]
+        assert loop._due({TOPIC: WITHOUT}) == []
+        assert loop._due({TOPIC: WHOLE}) == []
+    assert loop._due({TOPIC: WITHOUT}) == []
+    assert loop._due({TOPIC: WITHOUT}) == [TOPIC]

@@ -12,7 +12,9 @@ from isthmus.control.topics.preflight import Mode, TopicPair
 from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
+from tests.unit.control.names import ORDERS
 from tests.unit.control.topics.test_planning import observed, topic
 
 EVERYTHING = frozenset(Operation)
@@ -24,6 +26,7 @@ def link(ends: dict[int, int]) -> ObservedLink:
     count = len(ends)
     return observed(
         TopicPair(
+            name=ORDERS,
             source=topic(partitions=count),
             target=topic(partitions=count),
             source_ranges={p: LogRange(0, 10, 10) for p in ends},
@@ -45,7 +48,7 @@ def topic_of(seen: ObservedLink) -> TopicPlan:
 
 def keyed(outlooks: dict[int, Outlook]) -> dict[LaneKey, Seen]:
     """Outlooks without ranges."""
-    return {LaneKey("orders", partition): Seen(outlook=outlook) for partition, outlook in outlooks.items()}
+    return {LaneKey(TargetTopic("orders"), partition): Seen(outlook=outlook) for partition, outlook in outlooks.items()}
 
 
 def test_some_partitions_refused() -> None:
@@ -71,7 +74,11 @@ def test_newer_ranges_count() -> None:
     """The outlook belongs to the logs as they were then: so do lags."""
     seen = with_seen(
         link({0: 5}),
-        {LaneKey("orders", 0): Seen(outlook=Outlook(), source=LogRange(0, 30, 30), target=LogRange(0, 9, 9))},
+        {
+            LaneKey(TargetTopic("orders"), 0): Seen(
+                outlook=Outlook(), source=LogRange(0, 30, 30), target=LogRange(0, 9, 9)
+            )
+        },
     )
     assert topic_of(seen).lag_records == 21
 
@@ -125,9 +132,9 @@ def test_what_is_known_goes_before_rights() -> None:
 def test_paused_topics_are_told() -> None:
     """A pause refuses nothing: what is left to copy is counted, and how to go on is said."""
     seen = link({0: 5})
-    for paused in ({"orders"}, {None}):
+    for paused in ([ORDERS], [None]):
         plan = plan_of(with_pauses(seen, plan_of(seen), paused))
         (found,) = plan.topics
         assert (found.states, found.lag_records, plan.has_refusals) == ((LaneState.PAUSED,), 5, False)
         assert "isthmus resume east-west" in plan.recommendations[0].hint
-    assert topic_of(with_pauses(seen, plan_of(seen), {"other"})).states == (LaneState.ACTIVE,)
+    assert topic_of(with_pauses(seen, plan_of(seen), {TargetTopic("other")})).states == (LaneState.ACTIVE,)

@@ -21,13 +21,15 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link, Transactions
 from isthmus.model.log import LogRange
+from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.problem import Problem
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription, TopicIds
-from isthmus.model.topics import TopicFilter, TopicPattern
 from isthmus.model.transactions import AbortedPolicy
+from tests.unit.control.names import NAMES, ORDERS, SOURCE_ORDERS
 
 EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
-LINK = Link(name="east-west", source=EAST, target=WEST, topics=TopicFilter(include=(TopicPattern.parse("*"),)))
+LINK = Link(name="east-west", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse("*"),)))
 DEFAULTS = {
     "cleanup.policy": "delete",
     "compression.type": "producer",
@@ -62,14 +64,15 @@ def observed(pair: TopicPair | None, **fields: Any) -> ObservedLink:
         source_id="E",
         target_id="W",
         target_brokers=3,
-        pairs={} if pair is None else {"orders": pair},
-        defaults={"orders": NO_DEFAULTS},
+        names=NAMES if pair is not None else NamedTopics(),
+        pairs={} if pair is None else {ORDERS: pair},
+        defaults={ORDERS: NO_DEFAULTS},
         expiration_ms=86_400_000,
     )
     return replace(seen, **fields)
 
 
-def planned(pair: TopicPair, recorded: Mapping[str, TopicIds] | None = None) -> TopicPlan:
+def planned(pair: TopicPair, recorded: Mapping[TargetTopic, TopicIds] | None = None) -> TopicPlan:
     """The plan of the one topic."""
     (plan,) = plan_link(observed(pair), Claims(), recorded).topics
     return plan
@@ -77,7 +80,7 @@ def planned(pair: TopicPair, recorded: Mapping[str, TopicIds] | None = None) -> 
 
 def test_same_cluster_on_both_sides_is_refused() -> None:
     """Aliases do not matter, cluster ids do."""
-    plan = plan_link(observed(TopicPair(source=topic(), target=None), target_id="E"), Claims())
+    plan = plan_link(observed(TopicPair(name=ORDERS, source=topic(), target=None), target_id="E"), Claims())
     assert plan.problem is not None
     assert plan.topics == ()
 
@@ -85,13 +88,13 @@ def test_same_cluster_on_both_sides_is_refused() -> None:
 def test_topic_that_could_not_be_observed_is_refused_with_the_reason() -> None:
     """What kept the topic from being seen is the reason."""
     problem = Problem("no right", "grant it")
-    (plan,) = plan_link(observed(None, problems={"orders": problem}), Claims()).topics
+    (plan,) = plan_link(observed(None, names=NAMES, problems={ORDERS: problem}), Claims()).topics
     assert (plan.action, plan.reasons) == (Action.REFUSE, (problem,))
 
 
 def test_claimed_topic_is_refused() -> None:
     """The second link into the same target topic gets nothing."""
-    claims, seen = Claims(), observed(TopicPair(source=topic(), target=None))
+    claims, seen = Claims(), observed(TopicPair(name=ORDERS, source=topic(), target=None))
     assert plan_link(seen, claims).topics[0].reasons == ()
     other = replace(seen, link=replace(LINK, name="other"), source_id="X")
     assert "east-west" in plan_link(other, claims).topics[0].reasons[0].message
@@ -100,6 +103,7 @@ def test_claimed_topic_is_refused() -> None:
 def test_lanes_are_those_both_sides_have() -> None:
     """Only partitions the target has already get lanes; the others come after they were added."""
     pair = TopicPair(
+        name=ORDERS,
         source=topic({"cleanup.policy": "compact"}, partitions=3),
         target=topic({"cleanup.policy": "compact", "max.message.bytes": "5000"}, partitions=2),
         source_ranges={p: LogRange(0, 5, 5) for p in range(3)},
@@ -116,32 +120,32 @@ def test_lanes_are_those_both_sides_have() -> None:
 def test_other_source_topic_than_before_is_refused() -> None:
     """The ids that were recorded when mirroring began tell a topic that was created again."""
     source, target = topic(), topic()
-    pair = TopicPair(source=source, target=target)
-    same = {"orders": TopicIds(source=source.topic_id, target=target.topic_id)}
+    pair = TopicPair(name=ORDERS, source=source, target=target)
+    same = {ORDERS: TopicIds(source_topic=SOURCE_ORDERS, source=source.topic_id, target=target.topic_id)}
     assert planned(pair, same).reasons == ()
     for ids in (
-        TopicIds(source=uuid.uuid4(), target=target.topic_id),
-        TopicIds(source=source.topic_id, target=uuid.uuid4()),
+        TopicIds(source_topic=SOURCE_ORDERS, source=uuid.uuid4(), target=target.topic_id),
+        TopicIds(source_topic=SOURCE_ORDERS, source=source.topic_id, target=uuid.uuid4()),
     ):
-        assert planned(pair, {"orders": ids}).state is LaneState.TOPIC_RECREATED
-    gone = planned(TopicPair(source=source, target=None), same)
+        assert planned(pair, {ORDERS: ids}).state is LaneState.TOPIC_RECREATED
+    gone = planned(TopicPair(name=ORDERS, source=source, target=None), same)
     assert (gone.state, gone.creation) == (LaneState.TOPIC_RECREATED, None)
 
 
 def test_topic_ids_that_nobody_has_prove_nothing() -> None:
     """Brokers before KIP-516 give nil ids: they are not held against anything."""
     source, target = topic(), topic()
-    ids = TopicIds(source=uuid.UUID(int=0), target=uuid.UUID(int=0))
-    assert planned(TopicPair(source=source, target=target), {"orders": ids}).reasons == ()
+    ids = TopicIds(source_topic=SOURCE_ORDERS, source=uuid.UUID(int=0), target=uuid.UUID(int=0))
+    assert planned(TopicPair(name=ORDERS, source=source, target=target), {ORDERS: ids}).reasons == ()
 
 
 def test_run_begins_anew_where_the_target_is_another() -> None:
     """Ids count at the start of a run only for the target topic that was written."""
     source, target = topic(), topic()
-    ids = {"orders": TopicIds(source=source.topic_id, target=target.topic_id)}
-    assert at_start(observed(TopicPair(source=topic(), target=target)), ids) == ids
-    assert at_start(observed(TopicPair(source=source, target=topic())), ids) == {}
-    assert at_start(observed(TopicPair(source=source, target=None)), ids) == {}
+    ids = {ORDERS: TopicIds(source_topic=SOURCE_ORDERS, source=source.topic_id, target=target.topic_id)}
+    assert at_start(observed(TopicPair(name=ORDERS, source=topic(), target=target)), ids) == ids
+    assert at_start(observed(TopicPair(name=ORDERS, source=source, target=topic())), ids) == {}
+    assert at_start(observed(TopicPair(name=ORDERS, source=source, target=None)), ids) == {}
     assert at_start(observed(None), ids) == ids
 
 
@@ -152,11 +156,11 @@ def recommendation(plan: LinkPlan) -> str:
 
 def test_expiration_is_recommended_by_the_age_of_records() -> None:
     """The target should remember producers for as long as the source keeps records, if it can."""
-    young = observed(TopicPair(source=topic(), target=None))
+    young = observed(TopicPair(name=ORDERS, source=topic(), target=None))
     assert recommendation(plan_link(young, Claims())) == ""
-    week = TopicPair(source=topic({"retention.ms": "604800000"}), target=None)
+    week = TopicPair(name=ORDERS, source=topic({"retention.ms": "604800000"}), target=None)
     assert "producer.id.expiration.ms=604800000" in recommendation(plan_link(observed(week), Claims()))
-    endless = TopicPair(source=topic({"cleanup.policy": "compact"}), target=None)
+    endless = TopicPair(name=ORDERS, source=topic({"cleanup.policy": "compact"}), target=None)
     assert f"={EXPIRATION_MS_MAX} " in recommendation(plan_link(observed(endless), Claims()))
     unseen = observed(endless, expiration_ms=None)
     assert recommendation(plan_link(unseen, Claims())) == ""
@@ -164,7 +168,7 @@ def test_expiration_is_recommended_by_the_age_of_records() -> None:
 
 def test_transactions_ended_by_coordinators_are_advised_against() -> None:
     """Where there is a risk in that, and a copied topic has transactions, the way out is named."""
-    pair = TopicPair(source=topic(), target=None)
+    pair = TopicPair(name=ORDERS, source=topic(), target=None)
     verified = treatment(AbortedPolicy.COPY, Abilities(writes_markers=True, verifies=True, tells=True), "west")
     assert recommendation(plan_link(observed(pair, aborted=verified), Claims())) == ""
     seen = observed(pair, aborted=verified, transactional=frozenset({"orders", "left-out"}))
@@ -187,7 +191,7 @@ def test_lanes_do_what_the_plan_says_of_aborted_records(
     wanted: AbortedPolicy, verifies: bool, lanes: AbortedPolicy
 ) -> None:
     """Where they are copied as that is exact, lanes look themselves: brokers may begin to verify meanwhile."""
-    pair = TopicPair(source=topic(), target=topic())
+    pair = TopicPair(name=ORDERS, source=topic(), target=topic())
     abilities = Abilities(writes_markers=True, verifies=verifies, tells=True)
     link = replace(LINK, transactions=Transactions(aborted=wanted))
     plan = plan_link(observed(pair, link=link, aborted=treatment(wanted, abilities, "west")), Claims())
@@ -222,8 +226,8 @@ def test_what_is_created_is_accepted(
     source = topic(own, partitions=len(starts), replicas=3)
     known = NO_DEFAULTS | {name: ConfigEntry(value) for name, value in defaults.items()}
     ranges = {p: LogRange(start, start + 5, start + 5) for p, start in enumerate(starts)}
-    pair = TopicPair(source=source, target=None, source_ranges=ranges)
-    seen = replace(observed(pair), defaults={"orders": known}, target_brokers=brokers)
+    pair = TopicPair(name=ORDERS, source=source, target=None, source_ranges=ranges)
+    seen = replace(observed(pair), defaults={ORDERS: known}, target_brokers=brokers)
     (plan,) = plan_link(seen, Claims()).topics
     assert plan.action is Action.CREATE
     assert plan.creation is not None

@@ -22,6 +22,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+from tests.unit.control.names import ORDERS
 
 DEFAULTS = {
     "cleanup.policy": "delete",
@@ -56,6 +57,7 @@ def decide(pair: TopicPair, holes_max: int = 1000) -> TopicDecision:
 def test_new_topic_is_mirrored_with_same_offsets() -> None:
     """A topic the target lacks is mirrored; everything the source holds is to be copied."""
     pair = TopicPair(
+        name=ORDERS,
         source=described(partitions=2),
         target=None,
         source_ranges={0: LogRange(0, 90, 100), 1: LogRange(0, 0, 0)},
@@ -68,14 +70,14 @@ def test_new_topic_is_mirrored_with_same_offsets() -> None:
 
 def test_deleted_prefix_is_counted() -> None:
     """Offsets the source has deleted are to be filled, and are no lag."""
-    pair = TopicPair(source=described(), target=None, source_ranges={0: LogRange(500, 700, 700)})
+    pair = TopicPair(name=ORDERS, source=described(), target=None, source_ranges={0: LogRange(500, 700, 700)})
     partition = decide(pair).partitions[0]
     assert (partition.prefix, partition.lag_records) == (500, 200)
 
 
 def test_partition_without_a_leader_is_unknown() -> None:
     """Where a leader did not answer nothing is claimed and nothing is refused."""
-    pair = TopicPair(source=described(), target=described())
+    pair = TopicPair(name=ORDERS, source=described(), target=described())
     partition = decide(pair).partitions[0]
     assert (partition.lag_records, partition.prefix, partition.refusal) == (-1, 0, None)
 
@@ -83,6 +85,7 @@ def test_partition_without_a_leader_is_unknown() -> None:
 def test_target_ahead_of_source_refuses_that_partition_only() -> None:
     """A target log that ends behind the source's is diverged; its neighbours go on."""
     pair = TopicPair(
+        name=ORDERS,
         source=described(partitions=2),
         target=described(partitions=2),
         source_ranges={0: LogRange(0, 10, 10), 1: LogRange(0, 10, 10)},
@@ -105,7 +108,7 @@ def test_target_ahead_of_source_refuses_that_partition_only() -> None:
 )
 def test_existing_target_that_would_change_records_is_refused(own: dict[str, str], word: str) -> None:
     """A target that compresses anew, stamps its own time or drops records is refused with advice."""
-    decision = decide(TopicPair(source=described(), target=described(own)))
+    decision = decide(TopicPair(name=ORDERS, source=described(), target=described(own)))
     assert decision.mode is Mode.REFUSED
     assert word in decision.refusals[0].message
     assert decision.refusals[0].hint
@@ -113,7 +116,7 @@ def test_existing_target_that_would_change_records_is_refused(own: dict[str, str
 
 def test_more_partitions_at_the_target_are_refused() -> None:
     """Kafka cannot take partitions away, so such a target is refused."""
-    decision = decide(TopicPair(source=described(partitions=2), target=described(partitions=3)))
+    decision = decide(TopicPair(name=ORDERS, source=described(partitions=2), target=described(partitions=3)))
     assert decision.mode is Mode.REFUSED
     assert "3 partitions" in decision.refusals[0].message
 
@@ -121,6 +124,7 @@ def test_more_partitions_at_the_target_are_refused() -> None:
 def test_fewer_partitions_at_the_target_are_added() -> None:
     """Missing partitions are counted and begin at offset 0."""
     pair = TopicPair(
+        name=ORDERS,
         source=described(partitions=3),
         target=described(partitions=1),
         source_ranges={p: LogRange(0, 5, 5) for p in range(3)},
@@ -137,7 +141,9 @@ def test_prefix_needs_the_delete_policy() -> None:
     source = described({"cleanup.policy": "compact"})
     ranges = {0: LogRange(10, 20, 20)}
     target = described({"cleanup.policy": "compact"})
-    pair = TopicPair(source=source, target=target, source_ranges=ranges, target_ranges={0: LogRange(0, 0, 0)})
+    pair = TopicPair(
+        name=ORDERS, source=source, target=target, source_ranges=ranges, target_ranges={0: LogRange(0, 0, 0)}
+    )
     assert "cleanup.policy" in decide(pair).refusals[0].message
     both = described({"cleanup.policy": "compact,delete"})
     assert decide(replace(pair, target=both)).mode is Mode.IDENTITY
@@ -148,14 +154,14 @@ def test_prefix_needs_the_delete_policy() -> None:
 def test_prefix_of_trillions_is_refused() -> None:
     """A prefix that would take hours to fill refuses its partition."""
     log = LogRange(PREFIX_OFFSETS_MAX + 1, PREFIX_OFFSETS_MAX + 2, PREFIX_OFFSETS_MAX + 2)
-    decision = decide(TopicPair(source=described(), target=None, source_ranges={0: log}))
+    decision = decide(TopicPair(name=ORDERS, source=described(), target=None, source_ranges={0: log}))
     assert decision.partitions[0].state is LaneState.REFUSED
 
 
 def test_long_prefix_is_noted_with_its_cost() -> None:
     """A prefix that takes a while says how long and how much disk."""
     log = LogRange(1_000_000_000, 1_000_000_001, 1_000_000_001)
-    decision = decide(TopicPair(source=described(), target=None, source_ranges={0: log}))
+    decision = decide(TopicPair(name=ORDERS, source=described(), target=None, source_ranges={0: log}))
     assert "1,000,000,000 offsets" in decision.notes[0].message
     assert "600 MB" in decision.notes[0].hint
 
@@ -164,6 +170,7 @@ def test_only_long_compacted_stretches_are_counted() -> None:
     """Holes are counted where there may be too many: what is copied already does not matter."""
     source = described({"cleanup.policy": "compact"}, partitions=3)
     pair = TopicPair(
+        name=ORDERS,
         source=source,
         target=described({"cleanup.policy": "compact"}, partitions=2),
         source_ranges={
@@ -180,6 +187,7 @@ def test_only_long_compacted_stretches_are_counted() -> None:
 def test_too_many_holes_refuse_the_partition() -> None:
     """Above the limit the partition is refused and names the setting; at the limit it is not."""
     pair = TopicPair(
+        name=ORDERS,
         source=described({"cleanup.policy": "compact"}),
         target=None,
         source_ranges={0: LogRange(0, 5000, 5000)},
@@ -196,7 +204,7 @@ def test_too_many_holes_refuse_the_partition() -> None:
 def test_smaller_limits_at_the_target_are_noted() -> None:
     """Batch sizes and timestamps the target would not take are told before the first byte."""
     source = described({"max.message.bytes": "5000000", "message.timestamp.after.max.ms": str(LONG_MAX)})
-    decision = decide(TopicPair(source=source, target=described()))
+    decision = decide(TopicPair(name=ORDERS, source=source, target=described()))
     assert decision.mode is Mode.IDENTITY
     noted = " ".join(note.hint for note in decision.notes)
     assert "max.message.bytes=5000000" in noted
@@ -206,5 +214,7 @@ def test_smaller_limits_at_the_target_are_noted() -> None:
 
 def test_append_times_are_kept_in_the_records() -> None:
     """A LogAppendTime source is mirrored into a CreateTime target, and the plan says so."""
-    decision = decide(TopicPair(source=described({"message.timestamp.type": "LogAppendTime"}), target=described()))
+    decision = decide(
+        TopicPair(name=ORDERS, source=described({"message.timestamp.type": "LogAppendTime"}), target=described())
+    )
     assert "LogAppendTime" in decision.notes[0].message

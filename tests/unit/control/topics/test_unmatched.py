@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from isthmus.control.topics.unmatched import missing, unmatched_topic_patterns, warnings
 from isthmus.model.groupsettings import GroupPattern
-from isthmus.model.topics import TopicFilter, TopicPattern
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire import codes
 from isthmus.wire.metadata import NO_TOPIC_ID, Metadata, TopicMetadata
 from tests.unit.control.topics.test_planning import LINK
@@ -48,7 +48,7 @@ def test_missing_name() -> None:
 def test_names_have_problems_of_their_own() -> None:
     """Only prefixes and expressions are asked whether they match; a topic we may not see is there."""
     include = tuple(TopicPattern.parse(text) for text in ("orders.*", "gone", "pay*"))
-    link = replace(LINK, topics=TopicFilter(include=include))
+    link = replace(LINK, topics=TopicSettings(include=include))
 
     def found(**topics: int) -> Metadata:
         known = {name: TopicMetadata(name, NO_TOPIC_ID, (), code, False) for name, code in topics.items()}

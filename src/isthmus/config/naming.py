@@ -1,0 +1,63 @@
+"""From the naming sections of the file to namings."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from isthmus.config.schema import NamingSection, TopicNamingSection
+from isthmus.errors import ConfigError
+from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, PythonNaming, Template, TemplateNaming
+
+
+def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str, folder: Path) -> Naming:
+    """The naming of topics between two clusters. Modules are also looked for in `folder`.
+
+    :raises ConfigError: The section gives two ways, or one that cannot be used.
+    """
+    prefixes = prefixes_of(section)
+    ways = [name for name in ("mm2", "template", "python") if getattr(section, name) is not None]
+    if len(ways) + (prefixes != PrefixNaming()) > 1:
+        raise ConfigError(
+            "gives more than one way to name topics", hint="Choose one of prefixes, mm2, template and python."
+        )
+    if section.mm2 is not None:
+        return _mirror_maker(section.mm2.separator, source_alias, target_alias)
+    if section.template is not None:
+        return TemplateNaming(
+            source=Template.parse(section.template.source), target=Template.parse(section.template.target)
+        )
+    return prefixes if section.python is None else _python(section.python, folder)
+
+
+def prefixes_of(section: NamingSection) -> PrefixNaming:
+    """The naming by prefixes that a section gives, whatever else it gives."""
+    return PrefixNaming(source_prefix=section.source_prefix, target_prefix=section.target_prefix)
+
+
+def _mirror_maker(separator: str, source_alias: str, target_alias: str) -> MirrorMakerNaming:
+    for alias in (source_alias, target_alias):
+        if separator in alias:
+            raise ConfigError(
+                f"cannot be mm2: alias {alias} holds the separator {separator!r}: names would not tell where it ends",
+                hint="Give the cluster another alias, or mm2 another separator.",
+            )
+    return MirrorMakerNaming(source_alias=source_alias, target_alias=target_alias, separator=separator)
+
+
+def _python(spec: str, folder: Path) -> PythonNaming:
+    module, _, name = spec.partition(":")
+    hint = "Write python: module:Class, of a module that Python finds or that lies beside the configuration file."
+    before = list(sys.path)
+    sys.path.append(str(folder))
+    try:
+        instance = getattr(import_module(module), name)()
+    except Exception as error:
+        raise ConfigError(f"names {spec}, which cannot be used: {type(error).__name__}: {error}", hint=hint) from error
+    finally:
+        sys.path[:] = before
+    lacking = [each for each in ("to_target", "to_source") if not callable(getattr(instance, each, None))]
+    if lacking:
+        raise ConfigError(f"names {spec}, which has no {' and no '.join(lacking)}", hint=hint)
+    return PythonNaming(spec=spec, instance=instance)

@@ -1,0 +1,47 @@
+"""Which topics of its source a link mirrors, and under which names at the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isthmus.cluster.topics import selected_topics
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
+from isthmus.model.selection import TopicSettings
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import Metadata, TopicMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTopics:
+    """The topics that a link selects: `metadata` is the source's, by its own names, and `names` what they become.
+
+    Those included by name are there with an error if the source does not have them.
+    """
+
+    metadata: Metadata
+    names: NamedTopics
+
+    def at_source(self, name: TargetTopic) -> TopicMetadata | None:
+        """What the source says of the topic that is mirrored into another."""
+        source = self.names.sources.get(name)
+        return None if source is None else self.metadata.topics.get(source)
+
+    @property
+    def there(self) -> dict[TargetTopic, SourceTopic]:
+        """Those that the source has and that we may see."""
+        found = {name: self.metadata.topics.get(source) for name, source in self.names.sources.items()}
+        return {
+            name: self.names.sources[name]
+            for name, topic in found.items()
+            if topic is not None and topic.error_code == codes.NONE
+        }
+
+
+async def find_topics(source: Client, topics: TopicSettings) -> FoundTopics:
+    """The topics that settings select, among those we may see (DESCRIBE on the topic).
+
+    :raises ClusterError: The source did not answer.
+    """
+    metadata = await selected_topics(source, topics)
+    return FoundTopics(metadata=metadata, names=topics.named(metadata.topics))

@@ -1,0 +1,44 @@
+"""What the ledger is to remember of the topics of a link: for `status`, and for whoever carries groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from isthmus.control.lanes.endings import ended_partitions
+from isthmus.control.links.memory import recorded_topics
+from isthmus.control.topics.plan import TopicPlan
+from isthmus.ledger.documents import Document, TopicDocument
+from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.naming import TargetTopic
+from isthmus.model.topic import TopicIds
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+
+def begun(link: str, topic: TargetTopic, ids: TopicIds) -> TopicDocument:
+    """Of a topic whose first lanes are about to run."""
+    return TopicDocument(
+        link=link,
+        source_topic=ids.source_topic,
+        source_topic_id=ids.source,
+        target_topic=topic,
+        target_topic_id=ids.target,
+        state=LaneState.ACTIVE,
+    )
+
+
+def changed_topics(
+    link: str, topics: Iterable[TopicPlan], documents: Mapping[str, Document], reports: Mapping[LaneKey, LaneReport]
+) -> Iterator[TopicDocument]:
+    """Of topics that are refused, or partitions that have ended, and why: what `documents` do not say yet."""
+    recorded = recorded_topics(link, documents)
+    for topic in topics:
+        nobody = TopicIds(source_topic=topic.source_topic, source=NO_TOPIC_ID, target=NO_TOPIC_ID)
+        document = begun(link, topic.topic, recorded.get(topic.topic, nobody))
+        if topic.reasons:
+            document = replace(document, state=topic.state, problem=topic.reasons[0])
+        known = documents.get(document.key)
+        before = known.ended if isinstance(known, TopicDocument) else ()
+        document = replace(document, ended=ended_partitions(topic, before, reports))
+        if document != known and (known is not None or topic.reasons):
+            yield document

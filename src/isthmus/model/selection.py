@@ -1,0 +1,119 @@
+"""Which topics a link mirrors, and under which names: literal names, prefixes and regular expressions.
+
+A pattern is written as people write it in the configuration:
+
+    orders            the topic of that name
+    orders.*          every topic whose name starts with `orders.`; a lone `*` is every topic
+    /audit-[0-9]+/    every topic whose whole name matches the regular expression (Python's `re`)
+
+Exclusion wins over inclusion and nothing matches by default. Names starting with `__` belong to
+Kafka and to Isthmus itself: they never match, whatever the patterns say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from isthmus.errors import ConfigError
+from isthmus.model.naming import (
+    IDENTITY,
+    NAME_CHARACTERS_MAX,
+    RESERVED_PREFIX,
+    NamedTopics,
+    Naming,
+    PrefixNaming,
+    SourceTopic,
+    TargetTopic,
+    named,
+)
+from isthmus.model.patterns import NamePattern
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern(NamePattern):
+    """One pattern of topics."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The pattern as people write it; `str` gives the same text back.
+
+        :raises ConfigError: When no topic could ever have such a name, or the expression is broken.
+        """
+        pattern = cls.split(text)
+        if pattern.kind != "regex":
+            _check_name(pattern.value, text)
+        if text in ("", ".", ".."):
+            raise ConfigError(
+                f"{text!r} is not a topic name",
+                hint="Write a topic's name, a prefix* or a /regex/.",
+            )
+        return pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """The topics of the source that a link mirrors, those included and not excluded, and their names at the target."""
+
+    include: tuple[TopicPattern, ...] = ()
+    exclude: tuple[TopicPattern, ...] = ()
+    naming: Naming = IDENTITY
+
+    def matches(self, name: SourceTopic) -> bool:
+        """Whether a topic of the source is selected, whether or not it has a name at the target."""
+        return (
+            not name.startswith(RESERVED_PREFIX)
+            and any(pattern.matches(name) for pattern in self.include)
+            and not any(pattern.matches(name) for pattern in self.exclude)
+        )
+
+    def select(self, names: Iterable[str]) -> tuple[SourceTopic, ...]:
+        """The names at the source that are selected, sorted and each once."""
+        return tuple(sorted(name for name in map(SourceTopic, set(names)) if self.matches(name)))
+
+    def named(self, names: Iterable[str]) -> NamedTopics:
+        """What is mirrored of these topics of the source, by their names at the target."""
+        return named(self.naming, self.select(names))
+
+    def target_of(self, name: SourceTopic) -> TargetTopic | None:
+        """The topic that a topic of the source is mirrored into, `None` where it is not."""
+        return next(iter(self.named([name]).sources), None)
+
+    def may_write(self, name: TargetTopic) -> bool:
+        """Whether a topic of the target may be made of one that is selected."""
+        try:
+            found = self.naming.to_source(name)
+        except ConfigError:
+            return True
+        return self.matches(SourceTopic(found)) if found is not None else not isinstance(self.naming, PrefixNaming)
+
+    def source_of(self, name: TargetTopic) -> SourceTopic | None:
+        """The topic of the source that is mirrored into another, `None` where none is, or the name does not say."""
+        try:
+            found = self.naming.to_source(name)
+        except ConfigError:
+            return None
+        source = None if found is None else SourceTopic(found)
+        return source if source is not None and self.target_of(source) == name else None
+
+    @property
+    def literals(self) -> tuple[SourceTopic, ...]:
+        """The names included literally that are selected: each is expected to exist. Sorted."""
+        return self.select(pattern.value for pattern in self.include if pattern.kind == "literal")
+
+
+def _check_name(name: str, text: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"{text!r} cannot match a topic: names consist of letters, digits, '.', '_' and '-'",
+            hint="A star may only stand at the end; write /regex/ for anything else.",
+        )
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise ConfigError(
+            f"{text!r} cannot match a topic: names have at most {NAME_CHARACTERS_MAX} characters",
+            hint="Shorten it.",
+        )

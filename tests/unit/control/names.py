@@ -1,0 +1,11 @@
+"""The topic that most tests of control are about, by its name on either side."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
+
+ORDERS: Final = TargetTopic("orders")
+SOURCE_ORDERS: Final = SourceTopic("orders")
+NAMES: Final = NamedTopics(sources={ORDERS: SOURCE_ORDERS})
