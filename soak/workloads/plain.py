@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,31 +47,29 @@ class Acks:
     def __init__(self, history: History, writer: str, topic: str) -> None:
         self._history = history
         self._writer, self._topic = writer, topic
-        self._lock = threading.Lock()
-        self._acked: list[tuple[int, int, int]] = []
-        self._failed: list[tuple[int, int, str]] = []
+        # Without a lock: librdkafka calls back from wherever it is, also while an older producer is being freed.
+        self._acked: deque[tuple[int, int, int]] = deque()
+        self._failed: deque[tuple[int, int, str]] = deque()
         self._told_at = 0.0
         self.count = 0
         self.offsets: dict[int, int] = {}
 
     def heard(self, partition: int, number: int, offset: int | None, error: object) -> None:
         """A record was delivered, or was not."""
-        with self._lock:
-            if error is None and offset is not None:
-                self._acked.append((partition, number, offset))
-                self.offsets[partition] = max(offset, self.offsets.get(partition, 0))
-                self.count += 1
-            else:
-                self._failed.append((partition, number, str(error)))
+        if error is None and offset is not None:
+            self._acked.append((partition, number, offset))
+            self.offsets[partition] = max(offset, self.offsets.get(partition, 0))
+            self.count += 1
+        else:
+            self._failed.append((partition, number, str(error)))
 
     def tell(self, *, at_once: bool = False) -> None:
         """Write down what was heard, once a second."""
         if not at_once and time.monotonic() - self._told_at < _TELL_S:
             return
         self._told_at = time.monotonic()
-        with self._lock:
-            acked, self._acked = self._acked, []
-            failed, self._failed = self._failed, []
+        acked = [self._acked.popleft() for _ in range(len(self._acked))]
+        failed = [self._failed.popleft() for _ in range(len(self._failed))]
         if acked or failed:
             self._history.tell(
                 "sent", writer=self._writer, topic=self._topic, acked=_runs(acked), failed=[list(f) for f in failed]

@@ -30,8 +30,7 @@ from isthmus.wire.offsets import LATEST, PartitionKey, list_offsets, log_ends
 
 AT_ONCE: Final = 2_000
 """So many markers go in one request: a leader takes some 30 microseconds for each of them."""
-_FEW: Final = 16
-"""So many markers get producers of their own: a leader remembers each for a day, but a look at the log is saved."""
+_FENCED_STEP: Final = 3600
 _WRITE_TXN_MARKERS: Final = 27
 _TIMEOUT_S: Final = 15.0
 _ARRIVAL_S: Final = 10.0
@@ -70,7 +69,7 @@ class Markers:
             _, connection = await self._routes.reach(*run.target)
             nowhere = (run.target[0], _NO_PARTITION)
             self._are_allowed = _WRITE_TXN_MARKERS in connection.api_versions and (
-                await self._post(connection, nowhere, [self._engine.producer.marker_producer_id])
+                await self._post(connection, nowhere, [self._engine.producer.marker_producer_id], coordinator_epoch=0)
                 not in codes.AUTHORIZATION
             )
         return self._are_allowed
@@ -86,9 +85,7 @@ class Markers:
         Fewer when the lane may not write any more.
         """
         if await self.are_allowed(run):
-            producer_id = self._engine.producer.marker_producer_id
-            is_few = count <= _FEW
-            ids = marker_producer_ids(producer_id, count) if is_few else [producer_id] * count
+            ids = marker_producer_ids(self._engine.producer.marker_producer_id, run.writer.position, count)
             await self._append(run, ids, commit=commit)
             return
         end = run.writer.position + count
@@ -131,7 +128,12 @@ class Markers:
         count = len(producer_ids)
         self._check(run)
         with _in_doubt(run):
-            code = await self._post(connection, run.target, producer_ids, commit=commit)
+            code = await self._post(
+                connection, run.target, producer_ids, commit=commit, coordinator_epoch=run.marker_epoch
+            )
+            if code == codes.TRANSACTION_COORDINATOR_FENCED:
+                # An owner before us had a clock that is ahead, and the leader does not tell its epoch.
+                run.marker_epoch += _FENCED_STEP
             if code in codes.AUTHORIZATION:
                 run.writer.refused()
                 self._are_allowed = None
@@ -144,7 +146,13 @@ class Markers:
                 await self._arrived(run, run.writer.position + count)
 
     async def _post(
-        self, connection: Connection, key: PartitionKey, producer_ids: Sequence[int], *, commit: bool = False
+        self,
+        connection: Connection,
+        key: PartitionKey,
+        producer_ids: Sequence[int],
+        *,
+        coordinator_epoch: int,
+        commit: bool = False,
     ) -> int:
         """Ask a leader for a control record of each producer; the error code it answers, of any of them."""
         marker_class: Any = WriteTxnMarkersRequest.WritableTxnMarker
@@ -154,7 +162,7 @@ class Markers:
                 producer_epoch=self._engine.producer.epoch,
                 transaction_result=commit,
                 topics=[marker_class.WritableTxnMarkerTopic(name=key[0], partition_indexes=[key[1]])],
-                coordinator_epoch=0,
+                coordinator_epoch=coordinator_epoch,
                 transaction_version=0,
             )
             for producer_id in producer_ids

@@ -23,6 +23,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import BEGIN_ANEW, Extent, recreated
 from isthmus.model.rights import grant, on_topic
+from isthmus.model.transactions import marker_epoch
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 
@@ -215,6 +216,7 @@ class Resolver:
         now = time.monotonic()
         settled = now - self._looked_at.get(run, now) >= self._settle_s
         before, was_abandoned = run.writer.position, run.writer.abandoned
+        run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
         place = run.writer.looked(seen, settled=settled)
         if place is Place.READY:
             self._looked_at.pop(run, None)

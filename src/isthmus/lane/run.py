@@ -56,7 +56,8 @@ class LaneRun:
     for the moment, `is_cut` that what comes after `pending` cannot be read (deleted, damaged), `is_full` that nothing
     is read until some of `pending` is written, `is_spoilt` that `pending` is damaged and has to be read again. `ending`
     holds the producers of the source whose transactions here a coordinator may still be ending: until it is done it may
-    write one more control record.
+    write one more control record. `marker_epoch` is the coordinator epoch of the control records we
+    write ourselves: a larger one whenever the lane was looked at anew.
 
     `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
     `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
@@ -89,6 +90,7 @@ class LaneRun:
     is_known: bool = False
     left: LaneMark | None = None
     ending: set[int] = field(default_factory=set)
+    marker_epoch: int = 0
     holes: int = 0
     prefix_end: int = -1
     prefix_undeleted: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeProducersRequest
 
@@ -29,7 +29,7 @@ async def look(
     """
     befores, producers, ends, marks = await asyncio.gather(
         log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
-        producer_states(connection, epochs, producer_id),
+        _describe(connection, epochs),
         log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
         list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED, timeout_s=_TIMEOUT_S),
     )
@@ -41,7 +41,11 @@ async def look(
         elif code := before.error_code or end.error_code or mark.error_code:
             looks[key] = code
         else:
-            looks[key] = Look(end.offset, min(mark.offset, before.offset), producers.get(key))
+            known = producers.get(key, [])
+            coordinator_epoch = max((state.coordinator_epoch for state in known), default=-1)
+            looks[key] = Look(
+                end.offset, min(mark.offset, before.offset), _state_of(producer_id, known), coordinator_epoch
+            )
     return looks
 
 
@@ -49,6 +53,24 @@ async def producer_states(
     connection: Connection, keys: Iterable[PartitionKey], producer_id: int
 ) -> dict[PartitionKey, ProducerState]:
     """What the leader keeps of `producer_id` in each partition; nothing where it keeps none or does not tell."""
+    described = await _describe(connection, keys)
+    states = {key: _state_of(producer_id, known) for key, known in described.items()}
+    return {key: state for key, state in states.items() if state is not None}
+
+
+def _state_of(producer_id: int, known: Iterable[Any]) -> ProducerState | None:
+    return next(
+        (
+            ProducerState(state.producer_epoch, state.last_sequence, state.current_txn_start_offset)
+            for state in known
+            if state.producer_id == producer_id
+        ),
+        None,
+    )
+
+
+async def _describe(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, list[Any]]:
+    """All producers that the leader knows, by partition."""
     if DESCRIBE_PRODUCERS not in connection.api_versions:
         return {}
     topics: dict[str, list[int]] = {}
@@ -62,11 +84,5 @@ async def producer_states(
     )
     answer = await connection.call(request, timeout_s=_TIMEOUT_S)
     return {
-        (topic.name, p.partition_index): ProducerState(
-            state.producer_epoch, state.last_sequence, state.current_txn_start_offset
-        )
-        for topic in answer.topics
-        for p in topic.partitions
-        for state in p.active_producers
-        if state.producer_id == producer_id
+        (topic.name, p.partition_index): list(p.active_producers) for topic in answer.topics for p in topic.partitions
     }

@@ -93,11 +93,15 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state."""
+    """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state.
+
+    `coordinator_epoch` is the largest of all control records that it knows of.
+    """
 
     log_end: int
     high_watermark: int
     producer: ProducerState | None
+    coordinator_epoch: int = -1
 
 
 class Sent(NamedTuple):

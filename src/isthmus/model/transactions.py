@@ -6,6 +6,7 @@ import enum
 from typing import Final, NamedTuple
 
 _INDEX_AT: Final = 48
+_EPOCHS_BEGAN_S: Final = 1_577_836_800
 _LONE: Final = 1 << 62
 """Clusters count producer ids up from 0: they will never get there."""
 
@@ -18,12 +19,29 @@ def lone_producer_id(source_producer_id: int) -> int:
     return source_producer_id | _LONE
 
 
-def marker_producer_ids(producer_id: int, count: int) -> list[int]:
-    """`count` producers (at most 2^14) for control records that belong to no transaction, `producer_id` the first.
+MARKER_PRODUCERS: Final = 16
+"""A leader remembers each for a day, and answers once for each: so many markers at once are answered one by one."""
 
-    A broker answers once for each producer, so where every marker has one of its own each is answered.
+
+def marker_producer_ids(producer_id: int, offset_begin: int, count: int) -> list[int]:
+    """The producers of control records that belong to no transaction at `count` offsets from `offset_begin` on.
+
+    It follows from the offset which one that is, `producer_id` or one made of it: whoever writes a marker for an offset
+    again fences the one that was given up, see `marker_epoch`.
     """
-    return [producer_id, *(producer_id | _LONE | index << _INDEX_AT for index in range(1, count))]
+    ids = [producer_id, *(producer_id | _LONE | index << _INDEX_AT for index in range(1, MARKER_PRODUCERS))]
+    return [ids[offset % MARKER_PRODUCERS] for offset in range(offset_begin, offset_begin + count)]
+
+
+def marker_epoch(before: int, told: int, now_s: float) -> int:
+    """The coordinator epoch for what control records a lane writes after it was looked at: larger than all before it.
+
+    A leader refuses markers of a producer whose coordinator epoch is below the last one's (0.11 on). So a marker that
+    was given up and comes late, from wherever a network held it, comes in vain once the one that was written in its
+    place is there. `before` is the lane's last, `told` the largest in the log as far as the leader tells (KIP-664). The
+    clock is for what neither knows: the last epoch of an owner that is gone.
+    """
+    return max(before + 1, told + 1, int(now_s) - _EPOCHS_BEGAN_S)
 
 
 def is_lone(producer_id: int) -> bool:

@@ -1,0 +1,161 @@
+"""Topics are mirrored under other names: the same records at the same offsets, groups and operators included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+import isthmus
+from isthmus.cluster.groups import committed_offsets
+from isthmus.cluster.local import LocalCluster
+from isthmus.control.links.pausing import pause, resume
+from isthmus.control.topics.plan import Action
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.lane import LaneState
+from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, Template, TemplateNaming
+from isthmus.wire.client import Client
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import oracle
+from tests.integration.lane.topics import create, produce
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+
+
+@pytest.mark.parametrize(
+    ("naming", "before", "after"),
+    [
+        (PrefixNaming(source_prefix="local-", target_prefix="remote-"), "local-{}", "remote-{}"),
+        (MirrorMakerNaming(source_alias="east", target_alias="west"), "{}", "east.{}"),
+        (
+            TemplateNaming(source=Template.parse("{tenant}-live-{topic}"), target=Template.parse("{topic}.{tenant}")),
+            "acme-live-{}",
+            "{}.acme",
+        ),
+    ],
+    ids=["prefixes", "mm2", "templates"],
+)
+def test_a_link_renames_topics(
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Namer,
+    spark: SparkSession,
+    naming: Naming,
+    before: str,
+    after: str,
+) -> None:
+    """Records, groups, status and verification follow the names; nothing is left to do afterwards."""
+    stem, group = topic("named"), topic("named")
+    source, target = before.format(stem), after.format(stem)
+    create(east, source, partitions=2)
+    produce(east, source, records(300))
+    consumers.commit(east, {group: {(source, 0): 100}})
+    link = link_of(east.cluster(), west.cluster(), source, name=stem)
+    link = replace(
+        link,
+        topics=replace(link.topics, naming=naming),
+        groups=GroupSettings(include=(GroupPattern.parse(group),)),
+    )
+    fabric = isthmus.open(configuration_of(link), spark=spark)
+    (planned,) = fabric.plan().links[0].topics
+    assert (planned.topic, planned.source_topic, planned.action) == (target, source, Action.CREATE)
+
+    outcome = fabric.run(until="caught-up")
+
+    assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
+    assert oracle.records(west.admin_bootstrap_servers, target) == oracle.records(east.admin_bootstrap_servers, source)
+    assert asyncio.run(ends(west, source)) == [-1]
+    (told,) = fabric.status()[0].topics
+    assert (told.topic, told.source_topic, told.lag_records) == (target, source, 0)
+    for named in (source, target):
+        (verdict,) = fabric.verify(topics=[named])[stem].topics
+        assert (verdict.source_topic, verdict.target_topic, verdict.is_equal) == (source, target, True)
+    assert not fabric.plan().has_changes
+
+    async def position() -> int:
+        async with Client(west.cluster()) as client:
+            return (await committed_offsets(client, [group], require_stable=True)).values[group][target, 0].offset
+
+    assert asyncio.run(position()) == 100
+
+
+def test_two_links_name_as_mirror_maker_does(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """In both directions at once, of one name: each topic is copied once, and none comes back."""
+    name = topic("both")
+    for cluster, count in ((east, 50), (west, 70)):
+        create(cluster, name)
+        produce(cluster, name, records(count))
+    links = []
+    for source, target in ((east, west), (west, east)):
+        naming = MirrorMakerNaming(source_alias=source.cluster().alias, target_alias=target.cluster().alias)
+        link = link_of(source.cluster(), target.cluster(), f"/.*{name}/", name=f"{name}-{source.cluster().alias}")
+        links.append(replace(link, topics=replace(link.topics, naming=naming)))
+    fabric = isthmus.open(configuration_of(*links), spark=spark)
+    for _ in range(2):
+        outcome = fabric.run(until="caught-up")
+        assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
+        assert [[t.topic for t in link.topics] for link in outcome.links] == [[f"east.{name}"], [f"west.{name}"]]
+    assert oracle.records(west.admin_bootstrap_servers, f"east.{name}") == oracle.records(
+        east.admin_bootstrap_servers, name
+    )
+    assert oracle.records(east.admin_bootstrap_servers, f"west.{name}") == oracle.records(
+        west.admin_bootstrap_servers, name
+    )
+
+
+def test_what_names_make_impossible_is_refused(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Topics that would meet, and one that was made of another before, are refused and told; others are copied."""
+    stem = topic("meet")
+    for name in ("a-live", "b-live", "c-test"):
+        create(east, f"{stem}.{name}")
+        produce(east, f"{stem}.{name}", records(5))
+    link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
+    meeting = TemplateNaming(source=Template.parse("{t}.{x}-{env}"), target=Template.parse("{t}.{env}"))
+    link = replace(link, topics=replace(link.topics, naming=meeting))
+    fabric = isthmus.open(configuration_of(link), spark=spark)
+    outcome = fabric.run(until="caught-up")
+    assert outcome.exit_code == 1
+    assert asyncio.run(ends(west, f"{stem}.live")) == [-1]
+    assert asyncio.run(ends(west, f"{stem}.test")) == [5]
+    told = {t.topic: t for t in fabric.status()[0].topics}
+    assert {name: t.state for name, t in told.items()} == {
+        f"{stem}.live": LaneState.REFUSED,
+        f"{stem}.test": LaneState.STOPPED,
+    }
+    other = TemplateNaming(source=Template.parse("{t}.b-{env}"), target=Template.parse("{t}.test"))
+    changed = replace(link, topics=replace(link.topics, naming=other))
+    (planned,) = isthmus.open(configuration_of(changed)).plan().links[0].topics
+    assert f"was made of {stem}.c-test" in planned.reasons[0].message
+
+
+def test_a_renamed_topic_is_paused_by_either_name(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """An operator says the name that is at hand; the pause is that of the topic at the target."""
+    name = topic("calm")
+    create(east, name)
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    link = replace(link, topics=replace(link.topics, naming=PrefixNaming(target_prefix="copy-")))
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+            await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.ACTIVE)
+            for paused, resumed in ((name, f"copy-{name}"), (f"copy-{name}", name)):
+                await pause(link, paused, LedgerSettings())
+                await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.PAUSED)
+                assert (await resume(link, resumed, LedgerSettings())).was_paused
+                await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.ACTIVE)
+
+    asyncio.run(scenario())
