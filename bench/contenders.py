@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from bench.mirrormaker import TUNED, properties
 from bench.pouring import Pour
-from isthmus.cluster.local.jvm import jvm_for
+from isthmus.local.jvm import jvm_for
 
 _ROOT: Final = Path(__file__).parent.parent
 

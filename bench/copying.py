@@ -14,7 +14,7 @@ from typing import Final
 from bench.contenders import Contender, Copy
 from bench.processes import cpu_s, python_worker_peak_mb
 from bench.rig import Rig
-from isthmus.cluster.local.process import Guard, Process
+from isthmus.local.process import Guard, Process
 
 _POLL_S: Final = 0.02
 _STALL_S: Final = 90.0

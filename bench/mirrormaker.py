@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bench.pouring import Pour
-from isthmus.cluster.local.properties import as_text
+from isthmus.local.properties import as_text
 
 TASKS_MAX: Final = 4
 

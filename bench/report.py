@@ -17,7 +17,7 @@ from rich.table import Table
 import isthmus
 from bench.figures import FIGURES, medians, ratio
 from bench.session import Outcome
-from isthmus.cluster.local.cluster import KAFKA_VERSION
+from isthmus.local.cluster import KAFKA_VERSION
 
 OURS = "isthmus"
 

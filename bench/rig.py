@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from bench.cases import Far
 from bench.contenders import Copy
 from bench.pouring import Pour, pour
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from tests.faults.proxy import HOST, Proxy, behind_proxy
 

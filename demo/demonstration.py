@@ -21,10 +21,10 @@ from isthmus.cli.live import LiveProgress
 from isthmus.cli.output import OutputFormat, console
 from isthmus.cli.run import show_outcome
 from isthmus.cli.verify import Watcher
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.errors import HostError
+from isthmus.local import LocalCluster
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted
 from isthmus.spark.verification import Verdict

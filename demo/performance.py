@@ -9,7 +9,7 @@ from typing import Final
 
 from demo.live import Traffic
 from demo.topics import LIVE, TOPICS
-from isthmus.cluster.local import LocalBroker
+from isthmus.local import LocalBroker
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.wording import counted
 

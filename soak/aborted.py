@@ -21,9 +21,9 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.local import LocalCluster
 from isthmus.model.lane import Lane, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.transactions import AbortedPolicy

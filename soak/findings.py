@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.local.tools import kafka_tool
+from isthmus.local.tools import kafka_tool
 from soak.history import History
 from soak.judge.dump import TOOL, Replica, batches
 from soak.judge.evidence import Lane

@@ -11,8 +11,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from isthmus.cluster.local import LocalBroker, LocalCluster
-from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
+from isthmus.local import LocalBroker, LocalCluster
+from isthmus.local.ports import choose_ports, free_ports, is_free
 from soak.network import Network
 from tests.faults.proxy import HOST
 

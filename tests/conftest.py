@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 
 HEAP_MB = 256
 

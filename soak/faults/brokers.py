@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from confluent_kafka import ElectionType, TopicPartition
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
-from isthmus.cluster.local import LocalBroker
-from isthmus.cluster.local.probe import ask
+from isthmus.local import LocalBroker
+from isthmus.local.probe import ask
 from soak.faults.catalogue import NotNow, Told, fault
 from soak.faults.finding import (
     controller,

@@ -11,9 +11,9 @@ from typing import Any
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from isthmus.cluster.local import LocalBroker
-from isthmus.cluster.local.probe import ask
 from isthmus.errors import ClusterError
+from isthmus.local import LocalBroker
+from isthmus.local.probe import ask
 from soak.faults.catalogue import NotNow
 from soak.judge.evidence import PartitionKey
 from soak.scene import TERM_S, Scene, leader

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 )
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from isthmus.cluster.local.folders import write_atomic
-from isthmus.cluster.local.probe import ask
+from isthmus.local.folders import write_atomic
+from isthmus.local.probe import ask
 from soak.faults.catalogue import Told, fault
 from soak.faults.finding import some_partition
 from soak.scene import TERM_S, Scene

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions, ResourceType
 
-from isthmus.cluster.local import LocalBroker
+from isthmus.local import LocalBroker
 from soak.faults.catalogue import NotNow, Told, fault
 from soak.faults.finding import configure, some_broker
 from soak.mirrors.isthmus import LINK, Isthmus

@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from isthmus.cluster.local.process import Process
+from isthmus.local.process import Process
 from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
 from soak.faults.finding import some_broker
 from soak.mirrors.isthmus import Isthmus

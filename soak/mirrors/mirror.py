@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from isthmus.cluster.local.process import Process
+from isthmus.local.process import Process
 from soak.history import History
 
 _LOOK_S: Final = 0.2

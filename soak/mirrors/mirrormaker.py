@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.local.jvm import jvm_for
-from isthmus.cluster.local.properties import as_text
+from isthmus.local.jvm import jvm_for
+from isthmus.local.properties import as_text
 from soak.side import Side
 
 _HEAP_MB: Final = 512

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.lane.mirror import Mirror
 
 

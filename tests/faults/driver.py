@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")

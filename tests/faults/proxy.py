@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Self
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
+from isthmus.local import LocalCluster
+from isthmus.local.ports import choose_ports, free_ports, is_free
 
 HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 64 << 10

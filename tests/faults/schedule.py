@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from isthmus.cluster.local import LocalBroker, LocalCluster
+from isthmus.local import LocalBroker, LocalCluster
 from isthmus.wire.client import Client
 
 _IN_SYNC_S: Final = 90.0

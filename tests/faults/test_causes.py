@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 from kafka.protocol.admin import ListTransactionsRequest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic

@@ -11,7 +11,7 @@ import pytest
 
 from isthmus.cluster.commits.follower import CommitFollower
 from isthmus.cluster.groups import describe_groups
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.group import offsets_partition
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers

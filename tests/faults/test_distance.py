@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Limits
 from tests.faults.proxy import HOST, behind_proxy

@@ -19,8 +19,8 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import free_ports
+from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from tests.faults.driver import Driver, configured, started
 from tests.faults.stream import Stream
 from tests.integration.lane import oracle, topics

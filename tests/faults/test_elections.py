@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client

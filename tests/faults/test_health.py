@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.clusters.administration import Administration
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Level
 from isthmus.model.group import offsets_partition

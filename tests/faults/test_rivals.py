@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.engine import Engine
+from isthmus.local import LocalCluster
 from isthmus.wire.connection import Connection
 from tests.faults.stream import Stream
 from tests.faults.witness import until_all_advance

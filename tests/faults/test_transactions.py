@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.transactions import AbortedPolicy
 from tests.faults.schedule import Fault, leader, struck
 from tests.integration.cluster.hanging import trusting

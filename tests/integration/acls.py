@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 
 CLUSTER: Final = (ResourceType.BROKER, "kafka-cluster")
 _TERM_S: Final = 30.0

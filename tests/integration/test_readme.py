@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
 

@@ -14,8 +14,8 @@ from rich.text import Text
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, render
-from isthmus.cluster.local import ClusterStatus, LocalCluster, status
 from isthmus.errors import ConfigError
+from isthmus.local import ClusterStatus, LocalCluster, status
 
 _BASE_PORT: Final = 9192
 _PORTS_APART: Final = 100

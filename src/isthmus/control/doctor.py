@@ -21,7 +21,6 @@ from isthmus.cluster.brokers import (
 )
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.clock import ClockReading, controller_clock
-from isthmus.cluster.local.java import find_java
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.certificates import certificate_findings
@@ -36,6 +35,7 @@ from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
 from isthmus.lane.producer import allocate_producer
 from isthmus.lane.transaction import Transaction
 from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.local.java import find_java
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level

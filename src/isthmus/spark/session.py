@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from isthmus.cluster.local.java import Java, find_java
 from isthmus.errors import ConfigError, HostError, PlanRefused
+from isthmus.local.java import Java, find_java
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.relay import relayed
 

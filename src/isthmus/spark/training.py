@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from isthmus.cluster.local.java import find_java
 from isthmus.errors import HostError, IsthmusError
+from isthmus.local.java import find_java
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import JVM_OPTIONS, archive_options, class_archive, session
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.lane import topics
 
 pytestmark = pytest.mark.integration

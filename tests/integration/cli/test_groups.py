@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.cli.test_run import COMMAND, ROOT, TERM_S
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between, declared

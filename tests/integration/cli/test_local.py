@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from isthmus.cluster.local.ports import choose_ports, free_ports, is_free
-from isthmus.cluster.local.probe import knows
+from isthmus.local.ports import choose_ports, free_ports, is_free
+from isthmus.local.probe import knows
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 

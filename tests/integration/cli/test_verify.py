@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.cli.test_run import INTERRUPTED_S, TERM_S, Shell, children
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given

@@ -10,9 +10,9 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.filler import filler
 from isthmus.lane.transaction import Transaction
+from isthmus.local import LocalCluster
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
 from isthmus.wire.client import Client

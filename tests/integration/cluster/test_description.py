@@ -12,10 +12,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from isthmus.cluster.description import describe
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.clusters.administration import Administration
 from isthmus.errors import ConfigError
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.cluster import Cluster, is_cluster_id
 from isthmus.model.description import ClusterReport, Mode
 from isthmus.wire.client import Client

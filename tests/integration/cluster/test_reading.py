@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
 from isthmus.errors import ClusterError
+from isthmus.local import LocalCluster
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.lane import topics

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
 from isthmus.control.clusters.administration import Administration
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.local import LocalCluster
+from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.description import Mode
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.partitions import Condition

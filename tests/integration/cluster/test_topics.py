@@ -10,10 +10,10 @@ import pytest
 
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
 from isthmus.cluster.configs import alter_topic_configs
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import describe_topics, selected_topics
 from isthmus.errors import BrokerRefused
+from isthmus.local import LocalCluster
 from isthmus.model.log import LogRange
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client

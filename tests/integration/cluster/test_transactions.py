@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.clusters.administration import Administration
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.transactions import TransactionState
 from tests.integration.cluster.hanging import leave_hanging

@@ -11,11 +11,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.controller import Controller
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.workers import Workers
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.lane import LaneState

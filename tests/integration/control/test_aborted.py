@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
+from isthmus.local import LocalCluster
 from isthmus.model.link import Link, Transactions
 from isthmus.model.transactions import AbortedPolicy
 from tests.integration.cluster.hanging import trusting

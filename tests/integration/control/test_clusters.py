@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.errors import PlanRefused
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Tls
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings

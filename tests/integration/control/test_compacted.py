@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.holes import count_holes
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.planning import plan_link
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from pyspark.sql import SparkSession
 
 from isthmus import config
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from tests.integration.control.running import running

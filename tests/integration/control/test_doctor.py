@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.doctor import examine
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level
 from isthmus.model.transactions import TransactionState

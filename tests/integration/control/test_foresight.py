@@ -15,8 +15,6 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.lanes import catchup as goal
@@ -24,6 +22,8 @@ from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.topics import foresight
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.lane import tail
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link

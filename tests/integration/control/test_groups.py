@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.cluster.groups import committed_offsets
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
 from isthmus.control.links import session
+from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.wire.client import Client

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
+from isthmus.local import LocalCluster
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given

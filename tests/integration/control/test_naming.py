@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.cluster.groups import committed_offsets
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.links.pausing import pause, resume
 from isthmus.control.topics.plan import Action
+from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState

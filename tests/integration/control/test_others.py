@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.others import neighbouring_claims, selection
 from isthmus.control.topics.plan import Action
 from isthmus.ledger import records
 from isthmus.ledger.link import LinkLedger
+from isthmus.local import LocalCluster
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import SparkSession
 
 import isthmus.spark
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.links import controller, pausing, session
 from isthmus.errors import JavaMissing, Unreachable
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneState

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
+from isthmus.local import LocalCluster
 from isthmus.wire.client import Client
 from tests.integration.cluster.hanging import trusting
 from tests.integration.lane import topics

@@ -19,12 +19,12 @@ from isthmus import config
 from isthmus.cli.app import app
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.run import show_outcome
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.fabric import Fabric
 from isthmus.control.links import controller, pausing
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.errors import ConfigError, GateNotMet
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState

@@ -12,13 +12,13 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import free_ports
 from isthmus.control.links import controller, succession
 from isthmus.errors import Fenced, Occupied
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import SILENCE_S, LinkLedger, read_documents
 from isthmus.ledger.log import LedgerWriter
+from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.state import LinkState
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client

@@ -11,11 +11,11 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus.cluster.changes import NewTopic, add_partitions, await_leaders, create_topics
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic

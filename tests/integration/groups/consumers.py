@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from isthmus.cluster.local.probe import ask
 from isthmus.errors import Unreachable
+from isthmus.local.probe import ask
 from tests.integration.lane.topics import Brokers
 
 TERM_S: Final = 90.0

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from isthmus.cluster.groups import committed_offsets, describe_groups
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.groups import loop
 from isthmus.control.groups.loop import ALL_S
 from isthmus.errors import Unreachable
 from isthmus.ledger.documents import EndedPartition
+from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.link import Link

@@ -17,8 +17,8 @@ from isthmus.cluster.commits.follower import CommitFollower
 from isthmus.cluster.commits.poller import CommitPoller
 from isthmus.cluster.commits.source import CommitSource
 from isthmus.cluster.groups import OFFSETS_TOPIC, committed_offsets
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.wire.client import Client
 from tests.integration.acls import denied
 from tests.integration.groups import consumers

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.clusters.administration import Administration
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.consumption import GroupReport
 from isthmus.model.group import GroupState, GroupType
 from tests.integration.groups import consumers

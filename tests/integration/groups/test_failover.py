@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from isthmus.cluster.groups import committed_offsets
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between, carrying

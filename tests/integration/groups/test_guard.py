@@ -11,9 +11,9 @@ from typing import Final, Literal
 import pytest
 
 from isthmus.cluster.groups import committed_offsets
-from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
 from isthmus.control.groups.committing import Committed, GroupCommit, GroupCommitter
 from isthmus.control.groups.transaction import GroupTransaction, Placed, commit_outside
+from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model import group as model
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers

@@ -10,8 +10,8 @@ import pytest
 
 import isthmus
 from isthmus.cluster.groups import list_groups, listed
-from isthmus.cluster.local import LocalCluster
 from isthmus.errors import PlanRefused
+from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import OWN_PREFIX

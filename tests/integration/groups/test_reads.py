@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from isthmus.cluster.groups import committed_offsets, describe_groups, list_groups, listed
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.group import Committed, GroupState, GroupType
 from isthmus.wire.client import Client
 from tests.integration.groups.consumers import commit, joined

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from isthmus.cluster.groups import OFFSETS_TOPIC
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.doctor import examine
 from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level

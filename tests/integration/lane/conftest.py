@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.acls import CLUSTER, deny
 from tests.integration.lane.mirror import Mirror
 

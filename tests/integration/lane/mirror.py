@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic

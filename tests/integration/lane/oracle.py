@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from tests.integration.lane.topics import Brokers
 
 Isolation = Literal["read_committed", "read_uncommitted"]

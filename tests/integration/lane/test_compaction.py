@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import AbortedPolicy
 from tests.integration.lane import oracle, topics

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, all_are

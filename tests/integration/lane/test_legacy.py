@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.zookeeper import ZooKeeperModeCluster
 from isthmus.control.clusters.administration import Administration
+from isthmus.local import LocalCluster
+from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import Mode
 from isthmus.model.transactions import TransactionState

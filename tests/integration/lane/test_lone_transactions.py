@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
 from isthmus.control.clusters.administration import Administration
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic

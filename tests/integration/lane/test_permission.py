@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.lane.engine import Engine
 from isthmus.lane.markers import AT_ONCE
 from isthmus.lane.run import LaneRun
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.connection import Connection

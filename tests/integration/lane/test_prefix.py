@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
 from tests.integration.acls import denied

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.jvm import Jvm, jvm_for
+from isthmus.local import LocalCluster
+from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
 from tests.integration.lane import topics

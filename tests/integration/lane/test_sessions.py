@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.naming import TargetTopic

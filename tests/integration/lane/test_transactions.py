@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.transactions import TransactionalProducer, end_without_data, interleave

@@ -11,9 +11,9 @@ from typing import Final
 from confluent_kafka import Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
 
-from isthmus.cluster.local.probe import ask
 from isthmus.errors import UnsupportedByBroker
 from isthmus.lane.transaction import Transaction
+from isthmus.local.probe import ask
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
 

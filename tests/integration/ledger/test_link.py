@@ -11,7 +11,6 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus import __version__
-from isthmus.cluster.local import LocalCluster
 from isthmus.control.links.pausing import pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
 from isthmus.ledger.documents import (
@@ -26,6 +25,7 @@ from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import MAX_WAIT_MS, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, locate
+from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic

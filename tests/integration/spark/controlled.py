@@ -11,10 +11,10 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.offsets import log_ranges
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.link import LinkLedger
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Limits
 from isthmus.spark.lease import LinkContext

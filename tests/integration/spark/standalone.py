@@ -15,8 +15,8 @@ from typing import Final
 import pyspark
 
 import isthmus
-from isthmus.cluster.local.java import find_java
-from isthmus.cluster.local.ports import free_ports
+from isthmus.local.java import find_java
+from isthmus.local.ports import free_ports
 
 HOST: Final = "127.0.0.1"
 WORKERS: Final = 2

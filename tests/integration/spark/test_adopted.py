@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.spark.session import adopted
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import controlled

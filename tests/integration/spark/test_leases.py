@@ -10,11 +10,11 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.errors import Fenced
 from isthmus.ledger.documents import Document, ProgressDocument, TaskDocument
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneMark, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.spark import leases

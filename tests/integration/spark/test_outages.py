@@ -10,8 +10,8 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from kafka.protocol.metadata import MetadataRequest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.local import LocalCluster
 from isthmus.spark.lease import Ending
 from isthmus.spark.tenure import SILENCE_S
 from isthmus.wire import codes

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.topic import LEDGER_TOPIC
+from isthmus.local import LocalCluster
 from isthmus.spark.lease import Ending
 from isthmus.wire.client import Client
 from isthmus.wire.records import encoded

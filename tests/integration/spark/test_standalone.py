@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.lease import Ending
 from isthmus.spark.session import session, slot_count

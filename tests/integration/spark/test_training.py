@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from isthmus.cluster.local.java import find_java
+from isthmus.local.java import find_java
 from isthmus.spark.session import class_archive
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import session
 from tests.integration.lane.mirror import Mirror

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.protocol.producer import ProduceRequest
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange, is_abort_marker
+from isthmus.local import LocalCluster
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.spark.verification import Kind, TopicVerdict, verify
 from isthmus.wire.client import Client
 from tests.integration.lane import topics

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.cluster.reading import OffsetRange
 from isthmus.errors import ConfigError
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Secret, Security
 from isthmus.spark.datasource import ranges_option, register
 from isthmus.spark.verification.failure import our_errors

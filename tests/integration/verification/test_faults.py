@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 from isthmus.spark.verification import Finding, Kind, TopicVerdict, Verdict, verify
 from tests.integration.lane import topics
 from tests.integration.verification.forgery import MARKER, Record, Tamper, forge, honest

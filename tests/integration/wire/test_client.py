@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import Unreachable
+from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import Unreachable
+from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.probe import ask
+from isthmus.local import LocalCluster
+from isthmus.local.probe import ask
 from isthmus.wire import produce
 from isthmus.wire.batch import HEADER_BYTES, scan, stamp
 from isthmus.wire.client import Client

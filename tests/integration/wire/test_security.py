@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 import trustme
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.ports import free_ports
 from isthmus.errors import AuthenticationFailed, Unreachable
+from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster, OAuth, Origin, SaslMechanism, Secret, Security, SecurityProtocol, Tls
 from isthmus.model.reference import FileReference
 from isthmus.wire.client import Client

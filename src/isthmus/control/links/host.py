@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from isthmus.cluster.local.process import stat_of
+from isthmus.local.process import stat_of
 from isthmus.model.whereabouts import UNKNOWN, Liveness, Whereabouts, liveness
 
 

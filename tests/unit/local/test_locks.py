@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from isthmus.cluster.local.locks import LockName, load_lock, parse_lock
 from isthmus.errors import InvariantError
+from isthmus.local.locks import LockName, load_lock, parse_lock
 
 HASH = "d3ef575e3e4979678dc01bf1dcce51021493b4d11fb7f1be8ad982877c16a1c0"
 LINE = f"org.slf4j:slf4j-api:1.7.36 sha256:{HASH} 41125"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.cluster.local.broker import BrokerStatus, LocalBroker
-from isthmus.cluster.local.cluster import ClusterStatus, LocalCluster, status
+from isthmus.local.broker import BrokerStatus, LocalBroker
+from isthmus.local.cluster import ClusterStatus, LocalCluster, status
 
 __all__ = ["BrokerStatus", "ClusterStatus", "LocalBroker", "LocalCluster", "status"]

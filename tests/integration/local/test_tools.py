@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from isthmus.cluster.local import LocalCluster
-from isthmus.cluster.local.tools import kafka_tool
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 
 pytestmark = pytest.mark.integration
 

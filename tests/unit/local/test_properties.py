@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cluster.local.layout import Layout, Ports
-from isthmus.cluster.local.properties import as_text, server_properties
+from isthmus.local.layout import Layout, Ports
+from isthmus.local.properties import as_text, server_properties
 
 
 def layout(brokers: int, properties: Mapping[str, str] | None = None, sasl_ssl: int = 0) -> Layout:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cluster.local.layout import Layout, Ports, layout_from_json
-from isthmus.cluster.local.ports import choose_ports
 from isthmus.errors import ConfigError
+from isthmus.local.layout import Layout, Ports, layout_from_json
+from isthmus.local.ports import choose_ports
 
 FILE = Path("/state/east/cluster.json")
 LAYOUT = Layout(

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from isthmus.cluster.local.jvm import Jvm, jvm_for
-from isthmus.cluster.local.layout import HOST
-from isthmus.cluster.local.locks import LockName
-from isthmus.cluster.local.ports import free_ports
-from isthmus.cluster.local.probe import knows
-from isthmus.cluster.local.process import Guard, Process, start_failure
-from isthmus.cluster.local.properties import as_text
+from isthmus.local.jvm import Jvm, jvm_for
+from isthmus.local.layout import HOST
+from isthmus.local.locks import LockName
+from isthmus.local.ports import free_ports
+from isthmus.local.probe import knows
+from isthmus.local.process import Guard, Process, start_failure
+from isthmus.local.properties import as_text
 from isthmus.model.cluster import Cluster
 
 Version = Literal["2.8.2", "3.9.1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import Final
 
-from isthmus.cluster.local.jvm import jvm_for
+from isthmus.local.jvm import jvm_for
 
 _HEAP_MB: Final = 256
 

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
-from isthmus.cluster.local.layout import HOST, Ports
 from isthmus.errors import ConfigError, HostError, PortBusy
+from isthmus.local.layout import HOST, Ports
 from isthmus.model.wording import counted
 
 # From 32768 on the kernel hands ports out to outgoing connections: a listener there can find its

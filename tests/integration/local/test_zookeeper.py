@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from isthmus.cluster.local.zookeeper import Version, ZooKeeperModeCluster
+from isthmus.local.zookeeper import Version, ZooKeeperModeCluster
 
 pytestmark = pytest.mark.integration
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
-from isthmus.cluster.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
-from isthmus.cluster.local.folders import exclusive, state_folder, write_atomic
-from isthmus.cluster.local.jars import Progress
-from isthmus.cluster.local.layout import HOST, Layout, layout_from_json
-from isthmus.cluster.local.ports import choose_ports
-from isthmus.cluster.local.security import Credentials, User, admit_users
-from isthmus.cluster.local.template import kafka_template, new_id
 from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
+from isthmus.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
+from isthmus.local.folders import exclusive, state_folder, write_atomic
+from isthmus.local.jars import Progress
+from isthmus.local.layout import HOST, Layout, layout_from_json
+from isthmus.local.ports import choose_ports
+from isthmus.local.security import Credentials, User, admit_users
+from isthmus.local.template import kafka_template, new_id
 from isthmus.model.cluster import Cluster, SaslMechanism
 
 KAFKA_VERSION: Final = "4.4.0"
@@ -92,7 +92,7 @@ class LocalCluster:
 
         Clients reach the brokers on `base_port`, `base_port + 1` and so on, other listeners lie
         within 60 ports above. `secure` asks for SASL_SSL and an authorizer (see
-        `isthmus.cluster.local.security`), and `client_ca_file`, a PEM file, for a listener with
+        `isthmus.local.security`), and `client_ca_file`, a PEM file, for a listener with
         mutual TLS besides. `properties` go into every `server.properties`, and the n-th of
         `node_properties` into that of node n. `fast_start` holds the JVM back to its quick compiler:
         right for tests, wrong for benchmarks.

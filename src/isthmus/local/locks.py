@@ -73,5 +73,5 @@ def parse_lock(name: str, text: str) -> Lock:
 
 def load_lock(name: LockName) -> Lock:
     """The lock file of this name that travels with the package."""
-    text = resources.files("isthmus.cluster.local").joinpath("locks", f"{name}.lock").read_text()
+    text = resources.files("isthmus.local").joinpath("locks", f"{name}.lock").read_text()
     return parse_lock(name, text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.local.layout import HOST, Layout, Ports
+from isthmus.local.layout import HOST, Layout, Ports
 
 _SMALL: Final = {
     # Nothing is created by accident: a mirror's topics are created on purpose, with the source's

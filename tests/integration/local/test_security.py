@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.cluster.local import LocalCluster
 from isthmus.errors import AuthenticationFailed, ClusterError
+from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, SaslMechanism, Secret, Security, Tls
 from isthmus.wire.client import Client
 from tests.integration.acls import deny

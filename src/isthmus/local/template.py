@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.local.folders import cache_folder, exclusive
-from isthmus.cluster.local.jars import Progress
-from isthmus.cluster.local.jvm import Jvm, jvm_for
-from isthmus.cluster.local.layout import Layout, Ports
-from isthmus.cluster.local.ports import free_ports
-from isthmus.cluster.local.probe import knows
-from isthmus.cluster.local.process import Guard
-from isthmus.cluster.local.properties import server_properties
 from isthmus.errors import HostError
+from isthmus.local.folders import cache_folder, exclusive
+from isthmus.local.jars import Progress
+from isthmus.local.jvm import Jvm, jvm_for
+from isthmus.local.layout import Layout, Ports
+from isthmus.local.ports import free_ports
+from isthmus.local.probe import knows
+from isthmus.local.process import Guard
+from isthmus.local.properties import server_properties
 
 _CHECKPOINT: Final = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 _HEAP_MB: Final = 256

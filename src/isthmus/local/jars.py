@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO, Final
 from xml.sax.saxutils import quoteattr
 
-from isthmus.cluster.local.folders import cache_folder, exclusive
-from isthmus.cluster.local.java import Java
-from isthmus.cluster.local.locks import Jar, Lock
 from isthmus.errors import JarsUnavailable
+from isthmus.local.folders import cache_folder, exclusive
+from isthmus.local.java import Java
+from isthmus.local.locks import Jar, Lock
 
 Progress = Callable[[int, int], None]
 """Called with how many jars are there and how many are needed."""

@@ -14,25 +14,25 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from isthmus.cluster.local import LocalBroker, LocalCluster, status
-from isthmus.cluster.local.ports import free_ports, is_free
-from isthmus.cluster.local.probe import knows
-from isthmus.cluster.local.process import Process
 from isthmus.errors import HostError, PlanRefused, PortBusy
+from isthmus.local import LocalBroker, LocalCluster, status
+from isthmus.local.ports import free_ports, is_free
+from isthmus.local.probe import knows
+from isthmus.local.process import Process
 
 pytestmark = pytest.mark.integration
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 cluster = LocalCluster.start("orphan", brokers=1, heap_mb=256, data_dir=Path(sys.argv[1]))
 print(cluster.brokers[0].pid, flush=True)
 time.sleep(600)
 """
 
 RESTART = """
-from isthmus.cluster.local import LocalCluster
+from isthmus.local import LocalCluster
 broker = LocalCluster.find("shared").broker(1)
 broker.terminate()
 broker.start()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cluster.local.jars import class_path
-from isthmus.cluster.local.java import Java, find_java
-from isthmus.cluster.local.locks import Lock, parse_lock
 from isthmus.errors import JarsUnavailable, JavaMissing
+from isthmus.local.jars import class_path
+from isthmus.local.java import Java, find_java
+from isthmus.local.locks import Lock, parse_lock
 
 pytestmark = pytest.mark.integration
 
@@ -21,9 +21,9 @@ LINE = f"org.slf4j:slf4j-api:1.7.36 sha256:{HASH} 41125"
 NO_NETWORK = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=9"
 ASK = """
 import sys
-from isthmus.cluster.local.jars import class_path
-from isthmus.cluster.local.java import find_java
-from isthmus.cluster.local.locks import parse_lock
+from isthmus.local.jars import class_path
+from isthmus.local.java import find_java
+from isthmus.local.locks import parse_lock
 print(class_path(parse_lock("one", sys.argv[1]), find_java(), progress=lambda *_: print("fetched")))
 """
 

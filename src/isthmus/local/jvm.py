@@ -9,14 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.local.jars import Progress, class_path
-from isthmus.cluster.local.java import Java, find_java
-from isthmus.cluster.local.locks import Lock, LockName, load_lock
+from isthmus.local.jars import Progress, class_path
+from isthmus.local.java import Java, find_java
+from isthmus.local.locks import Lock, LockName, load_lock
 
 # Less work for the compiler and the collector while starting: half the time to get ready, at the
 # price of speed later.
 _FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_LOGGING: Final = resources.files("isthmus.cluster.local")
+_LOGGING: Final = resources.files("isthmus.local")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isthmus.cluster.local.folders import write_atomic
-from isthmus.cluster.local.layout import HOST, Layout
-from isthmus.cluster.local.ports import require_free
-from isthmus.cluster.local.probe import knows
-from isthmus.cluster.local.process import Guard, Process, State, start_failure
-from isthmus.cluster.local.properties import server_properties
-from isthmus.cluster.local.security import Credentials
-from isthmus.cluster.local.template import Template, kafka_template
+from isthmus.local.folders import write_atomic
+from isthmus.local.layout import HOST, Layout
+from isthmus.local.ports import require_free
+from isthmus.local.probe import knows
+from isthmus.local.process import Guard, Process, State, start_failure
+from isthmus.local.properties import server_properties
+from isthmus.local.security import Credentials
+from isthmus.local.template import Template, kafka_template
 
 READY_TERM_S: Final = 90.0
 _STOP_TERM_S: Final = 30.0

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kafka.protocol.metadata import MetadataRequest
 
-from isthmus.cluster.local.layout import HOST
 from isthmus.errors import ClusterError, Unreachable
+from isthmus.local.layout import HOST
 from isthmus.model.cluster import Cluster
 from isthmus.wire.dial import dial
 from isthmus.wire.frames import decode_response, encode_request, pick_version

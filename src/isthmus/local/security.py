@@ -29,10 +29,10 @@ from kafka.protocol.admin.users import (
     DescribeUserScramCredentialsRequest,
 )
 
-from isthmus.cluster.local.folders import write_atomic
-from isthmus.cluster.local.java import Java
-from isthmus.cluster.local.probe import ask
 from isthmus.errors import HostError
+from isthmus.local.folders import write_atomic
+from isthmus.local.java import Java
+from isthmus.local.probe import ask
 from isthmus.model.cluster import SaslMechanism, Secret, Security, Tls
 from isthmus.model.rights import on_cluster
 from isthmus.wire.codes import raise_for_code
