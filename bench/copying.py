@@ -14,7 +14,7 @@ from typing import Final
 from bench.contenders import Contender, Copy
 from bench.processes import cpu_s, python_worker_peak_mb
 from bench.rig import Rig
-from isthmus.local.process import Guard, Process
+from isthmus.local.process import Process, ProcessGuard
 
 _POLL_S: Final = 0.02
 _STALL_S: Final = 90.0
@@ -75,7 +75,7 @@ def running(rig: Rig, contender: Contender, copy: Copy) -> Iterator[Running]:
     if not contender.creates_topic:
         rig.target.create(command.target_topic, copy.filling.partitions)
     log = copy.folder / f"{contender.name}-{copy.label}.log"
-    guard = Guard()
+    guard = ProcessGuard()
     try:
         began_s = time.monotonic()
         process = guard.spawn(command.arguments, environment=command.environment, log=log)

@@ -10,7 +10,7 @@ from demo.topics import LATEST, LIVE, TOPICS
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, render
 from isthmus.model.progress import LinkProgress
-from isthmus.spark.verification import Kind, TopicVerdict, Verdict
+from isthmus.spark.verification import DiscrepancyKind, TopicVerdict, Verdict
 
 _MIB: Final = 1 << 20
 
@@ -71,7 +71,7 @@ def show(verdict: Verdict, speeds: Speeds, latencies_ms: Mapping[str, float | No
 def _verdict(topic: TopicVerdict, seen: bool | None) -> str:
     """What both judges say: the Spark job, and for some topics independent consumers."""
     if not topic.is_equal:
-        counts = [f"{topic.count(kind):,} {kind}" for kind in Kind if topic.count(kind)]
+        counts = [f"{topic.count(kind):,} {kind}" for kind in DiscrepancyKind if topic.count(kind)]
         return f"NOT EQUAL: {topic.problem or ', '.join(counts)}"
     if seen is False:
         return "NOT EQUAL for other consumers"

@@ -71,3 +71,13 @@ def test_unit_tests_mirror_the_source() -> None:
 
     missing = [folder for folder in folders if not (ROOT / "src" / "isthmus" / folder).is_dir()]
     assert missing == []
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    """No two public classes of the product share a name, so that a reader who has met one knows it."""
+    homes: dict[str, list[str]] = {}
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

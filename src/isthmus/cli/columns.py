@@ -46,7 +46,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class ColumnWidth:
     """How much room a column takes: its heading, the longest word of that, and its longest cell.
 
     It `is_blank` where no row has anything to say.
@@ -59,7 +59,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShownColumn:
     """A column that is shown: its position among all of the table, and its width."""
 
     index: int
@@ -70,7 +70,7 @@ class Place:
 class _Fitting:
     index: int
     column: Column
-    extent: Extent
+    extent: ColumnWidth
     width: int = 0
 
     @property
@@ -103,7 +103,7 @@ class _Fitting:
         return max(self.extent.heading, self.extent.cell)
 
 
-def fit(columns: Sequence[Column], extents: Sequence[Extent], width: int) -> list[Place]:
+def fit(columns: Sequence[Column], extents: Sequence[ColumnWidth], width: int) -> list[ShownColumn]:
     """The columns that fit into `width` characters, in their order; at least one, whatever its width.
 
     Where not all fit, blank ones are left out and then those that give way; then names are shortened; then columns are
@@ -125,7 +125,7 @@ def fit(columns: Sequence[Column], extents: Sequence[Extent], width: int) -> lis
     )
     for goal in goals:
         shown = _grown(shown, goal, width)
-    return [Place(each.index, each.width) for each in shown]
+    return [ShownColumn(each.index, each.width) for each in shown]
 
 
 def _grown(shown: Sequence[_Fitting], goal: Callable[[_Fitting], int], width: int) -> list[_Fitting]:

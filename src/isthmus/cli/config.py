@@ -19,7 +19,7 @@ from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
-from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PythonNaming, Template, TemplateNaming
+from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
 from isthmus.model.patterns import NamePattern
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def resolved(configuration: Configuration) -> Row:
 def _plain(value: object) -> object:
     if isinstance(value, Cluster):
         return value.alias
-    if isinstance(value, Secret | NamePattern | Template | enum.Enum):
+    if isinstance(value, Secret | NamePattern | NameTemplate | enum.Enum):
         return str(value)
     if value == IDENTITY:
         return "identity"

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from isthmus.cli.columns import Cells, Column, Extent, Place, fit
+from isthmus.cli.columns import Cells, Column, ColumnWidth, ShownColumn, fit
 from isthmus.model.wording import counted
 
 UNKNOWN: Final = "unknown"
@@ -93,7 +93,7 @@ class Grid:
         if notes:
             yield Text("\n".join(notes), style="dim", no_wrap=True, overflow="ellipsis", end="")
 
-    def _drawn(self, places: Sequence[Place], rows: Sequence[Sequence[Text]]) -> Table:
+    def _drawn(self, places: Sequence[ShownColumn], rows: Sequence[Sequence[Text]]) -> Table:
         drawn = Table(
             title=self._title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_edge=not self._is_live
         )
@@ -111,7 +111,7 @@ class Grid:
             drawn.add_row(*(self._shown(row[place.index], place) for place in places))
         return drawn
 
-    def _shown(self, text: Text, place: Place) -> Text:
+    def _shown(self, text: Text, place: ShownColumn) -> Text:
         cells = self._columns[place.index].cells
         if text.cell_len <= place.width or cells not in (Cells.NAME, Cells.PROSE):
             return text
@@ -119,7 +119,7 @@ class Grid:
         shown = shortened(whole, place.width) if cells is Cells.NAME else "\n".join(wrapped(whole, place.width))
         return Text(shown, style=text.style)
 
-    def _first(self, places: Sequence[Place], room: int) -> list[list[Text]]:
+    def _first(self, places: Sequence[ShownColumn], room: int) -> list[list[Text]]:
         """The rows that fit into so many lines, with one left for the number of the others."""
         heights = [
             max((self._shown(row[place.index], place).plain.count("\n") + 1 for place in places), default=1)
@@ -132,15 +132,15 @@ class Grid:
             count += 1
         return self._cells[:count]
 
-    def _heading_lines(self, places: Sequence[Place]) -> int:
+    def _heading_lines(self, places: Sequence[ShownColumn]) -> int:
         return max((len(wrapped(self._headings[place.index], place.width)) for place in places), default=0)
 
-    def _places(self, width: int) -> list[Place]:
+    def _places(self, width: int) -> list[ShownColumn]:
         return fit(self._columns, self._extents, width - (0 if self._is_live else _EDGES))
 
-    def _extent(self, index: int) -> Extent:
+    def _extent(self, index: int) -> ColumnWidth:
         heading = self._headings[index]
-        return Extent(
+        return ColumnWidth(
             heading=cell_len(heading),
             word=max(map(cell_len, heading.split(" "))),
             cell=max((row[index].cell_len for row in self._cells), default=0),

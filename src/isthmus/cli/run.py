@@ -35,7 +35,7 @@ _COLUMNS: Final = (
 app = typer.Typer(add_completion=False)
 
 
-class Until(enum.StrEnum):
+class UntilOption(enum.StrEnum):
     """When a run ends by itself."""
 
     CAUGHT_UP = "caught-up"
@@ -46,7 +46,7 @@ def run(
     path: ConfigOption = None,
     link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
     until: Annotated[
-        Until | None,
+        UntilOption | None,
         typer.Option("--until", help="End when everything the sources have is copied."),
     ] = None,
     take_over: Annotated[
@@ -76,7 +76,7 @@ def run(
         raise typer.Exit(found.exit_code)
     with fabric, LiveProgress() as live:
         outcome = fabric.run(
-            until="caught-up" if until is Until.CAUGHT_UP else None,
+            until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
             on_progress=live.show,
             take_over=take_over,

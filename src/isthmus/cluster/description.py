@@ -17,7 +17,7 @@ from isthmus.cluster.quorum import NOT_TOLD, quorum_findings
 from isthmus.cluster.transactions import open_transactions
 from isthmus.errors import ClusterError, UnsupportedByBroker
 from isthmus.model import health
-from isthmus.model.description import BrokerDescription, ClusterReport, Mode, Quorum
+from isthmus.model.description import BrokerDescription, ClusterReport, MetadataMode, Quorum
 from isthmus.model.findings import Finding
 from isthmus.model.partitions import broker_loads
 from isthmus.wire.client import Client
@@ -45,14 +45,14 @@ async def describe(client: Client) -> ClusterReport:
     # Last: a broker that waits for a frozen controller answers nothing else on the same connection.
     controllers: Quorum | None = None
     found: tuple[Finding, ...] = ()
-    if mode is Mode.KRAFT:
+    if mode is MetadataMode.KRAFT:
         controllers, found, reason = await quorum_findings(client)
         if reason is not None:
             not_told["quorum"] = reason
     not_told.update({**untold, **silent})
     if levels is None:
         not_told.setdefault("features", NOT_TOLD)
-    controller = cluster.controller_id if mode is Mode.ZOOKEEPER else None
+    controller = cluster.controller_id if mode is MetadataMode.ZOOKEEPER else None
     if controllers is not None:
         # A KRaft broker names any broker as its controller: clients may ask all of them.
         controller = controllers.leader_id
@@ -87,7 +87,7 @@ def _with_findings(report: ClusterReport, about_quorum: tuple[Finding, ...]) -> 
     return replace(report, findings=findings)
 
 
-async def metadata_mode(client: Client) -> Mode:
+async def metadata_mode(client: Client) -> MetadataMode:
     """Whether the cluster keeps its metadata in KRaft or in ZooKeeper.
 
     Brokers offer DescribeQuorum in KRaft only. KRaft was a preview before 3.3 and looks like ZooKeeper here.
@@ -102,7 +102,9 @@ async def metadata_mode(client: Client) -> Mode:
         except ClusterError as error:
             last = error
             continue
-        return Mode.KRAFT if DescribeQuorumRequest.API_KEY in connection.api_versions else Mode.ZOOKEEPER
+        return (
+            MetadataMode.KRAFT if DescribeQuorumRequest.API_KEY in connection.api_versions else MetadataMode.ZOOKEEPER
+        )
     raise last or ClusterError(f"{client.cluster.alias} has no brokers", cluster=client.cluster.alias)
 
 

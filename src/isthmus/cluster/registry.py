@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.quorum import quorum
 from isthmus.errors import ClusterError
-from isthmus.model.description import Mode
+from isthmus.model.description import MetadataMode
 from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import PartitionRegistration, Registry, RegistryNode
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
 
-async def told_registry(client: Client, mode: Mode) -> Registry:
+async def told_registry(client: Client, mode: MetadataMode) -> Registry:
     """The registry as the brokers tell it. Topics that we may not DESCRIBE are left out.
 
     :raises ClusterError: The cluster did not answer.
     """
     metadata = await client.metadata(None)
-    controller = metadata.controller_id if mode is Mode.ZOOKEEPER else await _quorum_leader(client)
+    controller = metadata.controller_id if mode is MetadataMode.ZOOKEEPER else await _quorum_leader(client)
     partitions = partitions_of(metadata)
     return Registry(
         cluster_id=metadata.cluster_id,

@@ -19,7 +19,7 @@ _CONSTRUCTION_ERRORS: Final = (ValueError, KeyError, AttributeError, TypeError, 
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ConfigDocument:
     """`root` consists of dicts with text keys, tuples and scalars; lines are counted from 1."""
 
     name: str
@@ -27,7 +27,7 @@ class Document:
     lines: Mapping[Path, int]
 
     @classmethod
-    def parse(cls, text: str, name: str) -> Document:
+    def parse(cls, text: str, name: str) -> ConfigDocument:
         """Read YAML; only plain data, no tags that would build objects.
 
         :raises ConfigError: When the text is no YAML, or a key is written twice.

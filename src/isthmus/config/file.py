@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from isthmus.config.document import Document
+from isthmus.config.document import ConfigDocument
 from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
@@ -80,7 +80,7 @@ def parse(
     :raises ConfigError: With every problem found, each by its dotted path and line.
     """
     folder = folder or Path.cwd()
-    document = Document.parse(text, name)
+    document = ConfigDocument.parse(text, name)
     resolution = Resolution.of(document.root, environment, folder)
     fabric = _shaped(resolution, document)
     refuse(shape_rules(fabric, folder), document)
@@ -97,7 +97,7 @@ def parse(
     )
 
 
-def _shaped(resolution: Resolution, document: Document) -> FabricSection:
+def _shaped(resolution: Resolution, document: ConfigDocument) -> FabricSection:
     """The document's values in their sections; references that lead nowhere are told as well."""
     try:
         fabric = FabricSection.model_validate(resolution.root)

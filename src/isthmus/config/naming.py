@@ -8,7 +8,7 @@ from pathlib import Path
 
 from isthmus.config.schema import NamingSection, TopicNamingSection
 from isthmus.errors import ConfigError
-from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, PythonNaming, Template, TemplateNaming
+from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, PythonNaming, TemplateNaming
 
 
 def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str, folder: Path) -> Naming:
@@ -26,7 +26,7 @@ def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str,
         return _mirror_maker(section.mm2.separator, source_alias, target_alias)
     if section.template is not None:
         return TemplateNaming(
-            source=Template.parse(section.template.source), target=Template.parse(section.template.target)
+            source=NameTemplate.parse(section.template.source), target=NameTemplate.parse(section.template.target)
         )
     return prefixes if section.python is None else _python(section.python, folder)
 

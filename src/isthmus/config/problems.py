@@ -11,13 +11,13 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from isthmus.config.document import Document, Path, dotted
+from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.schema import section_at
 from isthmus.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Mistake:
     """One thing that has to be corrected. `message` continues the sentence begun by the path."""
 
     path: Path
@@ -25,7 +25,7 @@ class Problem:
     hint: str
 
 
-def refuse(problems: Iterable[Problem], document: Document) -> None:
+def refuse(problems: Iterable[Mistake], document: ConfigDocument) -> None:
     """Raise all problems as one error; without any, do nothing.
 
     :raises ConfigError: See `refusal`.
@@ -34,7 +34,7 @@ def refuse(problems: Iterable[Problem], document: Document) -> None:
         raise refusal(found, document)
 
 
-def refusal(problems: Iterable[Problem], document: Document) -> ConfigError:
+def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigError:
     """All problems, at least one, as one error in the order of their lines.
 
     Its `field` and `line` are those of the first.
@@ -52,7 +52,7 @@ def refusal(problems: Iterable[Problem], document: Document) -> ConfigError:
     )
 
 
-def shape_problems(error: ValidationError) -> Iterator[Problem]:
+def shape_problems(error: ValidationError) -> Iterator[Mistake]:
     """The problems pydantic found, without ever repeating a value: it may be a secret."""
     for detail in error.errors(include_url=False):
         # pydantic marks a map's key by a last part of its own; the key itself says it already.
@@ -60,9 +60,9 @@ def shape_problems(error: ValidationError) -> Iterator[Problem]:
         if detail["type"] == "extra_forbidden":
             yield _unknown_key(path)
         elif detail["type"] == "missing":
-            yield Problem(path, "is missing", _about(path))
+            yield Mistake(path, "is missing", _about(path))
         else:
-            yield Problem(path, _wrong(detail), _about(path))
+            yield Mistake(path, _wrong(detail), _about(path))
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -72,12 +72,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(snake, names, n=1, cutoff=0.5)), None)
 
 
-def _unknown_key(path: Path) -> Problem:
+def _unknown_key(path: Path) -> Mistake:
     section = section_at(path[:-1])
     known = [] if section is None else list(section.model_fields)
     near = nearest(str(path[-1]), known)
     listed = f"Known here: {', '.join(known)}."
-    return Problem(path, "is not a known key", listed if near is None else f"Did you mean {near}? {listed}")
+    return Mistake(path, "is not a known key", listed if near is None else f"Did you mean {near}? {listed}")
 
 
 def _about(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Final
 
 from isthmus.config.document import Path
-from isthmus.config.problems import Problem
+from isthmus.config.problems import Mistake
 from isthmus.model.cluster import Secret
 from isthmus.model.reference import FileReference
 
@@ -31,7 +31,7 @@ class Resolution:
     root: object = None
     referenced: set[Path] = field(default_factory=set)
     origins: dict[Path, tuple[Secret | FileReference, ...]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Mistake] = field(default_factory=list)
 
     @classmethod
     def of(cls, root: object, environment: Mapping[str, str], folder: FilePath) -> Resolution:
@@ -88,7 +88,7 @@ class Resolution:
                 return _from_file(file, rest.removesuffix(f":{file.key}") if file.key else rest)
             raise _Unresolved(f"holds ${{{found[1]}}}, which is no reference", _FORMS)
         except _Unresolved as unresolved:
-            self.problems.append(Problem(path, unresolved.message, unresolved.hint))
+            self.problems.append(Mistake(path, unresolved.message, unresolved.hint))
             return ""
 
     def _from_environment(self, name: str) -> str:

@@ -9,9 +9,9 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from isthmus.config.document import Document, Path, dotted
+from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import naming_of
-from isthmus.config.problems import Problem, nearest
+from isthmus.config.problems import Mistake, nearest
 from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
@@ -20,7 +20,7 @@ from isthmus.model.naming import RESERVED_PREFIX
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
 
 
-def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Problem]:
+def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     """Contradictions that can be seen without looking at other clusters' topics; `folder` is that of the file."""
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
@@ -31,10 +31,10 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Problem]:
         try:
             naming_of(link.topics.naming, link.source, link.target, folder)
         except ConfigError as error:
-            yield Problem(("links", position, "topics", "naming"), error.message, error.hint)
+            yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
 
 
-def one_writer(links: tuple[Link, ...]) -> Iterator[Problem]:
+def one_writer(links: tuple[Link, ...]) -> Iterator[Mistake]:
     """No two links may write the same topic of the same cluster.
 
     Told for every topic one of the two names literally. Overlapping patterns alone are no proof:
@@ -45,14 +45,14 @@ def one_writer(links: tuple[Link, ...]) -> Iterator[Problem]:
             continue
         written = [link.topics.named({*former.topics.literals, *latter.topics.literals}) for link in (former, latter)]
         for topic in sorted(written[0].sources.keys() & written[1].sources.keys()):
-            yield Problem(
+            yield Mistake(
                 ("links", position, "topics"),
                 f"writes {topic} into {latter.target.alias}, which {former.name} does already",
                 "A topic has one writer: exclude it in one of the two links.",
             )
 
 
-def warnings(fabric: FabricSection, document: Document, referenced: set[Path]) -> Iterator[str]:
+def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Path]) -> Iterator[str]:
     """Sentences about what is allowed but unwise."""
     for path in _secrets(fabric, ()):
         if path not in referenced:
@@ -66,20 +66,20 @@ def warnings(fabric: FabricSection, document: Document, referenced: set[Path]) -
             yield f"{document.name}:{line}: the link {link.name} includes no topics."
 
 
-def _security(path: Path, security: SecuritySection) -> Iterator[Problem]:
+def _security(path: Path, security: SecuritySection) -> Iterator[Mistake]:
     protocol = security.resolved_protocol
     if protocol.startswith("SASL_"):
         yield from _login(path, security, protocol)
     else:
         for key in ("mechanism", "username", "password", "oauth"):
             if getattr(security, key) is not None:
-                yield Problem(
+                yield Mistake(
                     (*path, key),
                     f"contradicts the protocol {protocol}, which has no login",
                     "Give a mechanism and the protocol SASL_SSL, or remove it.",
                 )
     if security.tls is not None and not protocol.endswith("SSL"):
-        yield Problem(
+        yield Mistake(
             (*path, "tls"),
             f"contradicts the protocol {protocol}, which has no TLS",
             "Use SSL or SASL_SSL, or remove the section.",
@@ -87,16 +87,16 @@ def _security(path: Path, security: SecuritySection) -> Iterator[Problem]:
     if security.tls is not None and security.tls.certificate_file is None:
         for key in ("key_file", "key_password"):
             if getattr(security.tls, key) is not None:
-                yield Problem(
+                yield Mistake(
                     (*path, "tls", key),
                     "is of no use without certificate_file",
                     "Give the certificate that belongs to the key.",
                 )
 
 
-def _login(path: Path, security: SecuritySection, protocol: str) -> Iterator[Problem]:
+def _login(path: Path, security: SecuritySection, protocol: str) -> Iterator[Mistake]:
     if security.mechanism is None:
-        yield Problem(
+        yield Mistake(
             (*path, "mechanism"),
             f"is missing: {protocol} needs one",
             "Choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
@@ -107,25 +107,25 @@ def _login(path: Path, security: SecuritySection, protocol: str) -> Iterator[Pro
         needed, refused = refused, needed
     for key in needed:
         if getattr(security, key) is None:
-            yield Problem(
+            yield Mistake(
                 (*path, key),
                 f"is missing: {security.mechanism} needs it",
                 f"Give {' and '.join(needed)}.",
             )
     for key in refused:
         if getattr(security, key) is not None:
-            yield Problem(
+            yield Mistake(
                 (*path, key),
                 f"contradicts the mechanism {security.mechanism}, which does not use it",
                 f"Remove it; {security.mechanism} takes {' and '.join(needed)}.",
             )
 
 
-def _names(links: tuple[LinkSection, ...]) -> Iterator[Problem]:
+def _names(links: tuple[LinkSection, ...]) -> Iterator[Mistake]:
     seen: dict[str, int] = {}
     for position, link in enumerate(links):
         if link.name in seen:
-            yield Problem(
+            yield Mistake(
                 ("links", position, "name"),
                 f"is {link.name}, which is the name of links[{seen[link.name]}] already",
                 "Give every link a name of its own.",
@@ -133,29 +133,29 @@ def _names(links: tuple[LinkSection, ...]) -> Iterator[Problem]:
         seen.setdefault(link.name, position)
 
 
-def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Problem]:
+def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mistake]:
     ends: Mapping[str, str] = {"source": link.source, "target": link.target}
     for key, alias in ends.items():
         if alias not in fabric.clusters:
             near = nearest(alias, fabric.clusters)
             known = f"The clusters are: {', '.join(fabric.clusters)}."
-            yield Problem(
+            yield Mistake(
                 (*path, key),
                 "is not the alias of a cluster",
                 known if near is None else f"Did you mean {near}? {known}",
             )
     if link.source == link.target:
-        yield Problem(
+        yield Mistake(
             (*path, "target"),
             "is the source itself",
             "A link goes from one cluster into another.",
         )
 
 
-def _reserved(path: Path, include: tuple[str, ...]) -> Iterator[Problem]:
+def _reserved(path: Path, include: tuple[str, ...]) -> Iterator[Mistake]:
     for position, pattern in enumerate(include):
         if pattern.startswith(RESERVED_PREFIX):
-            yield Problem(
+            yield Mistake(
                 (*path, position),
                 f"cannot match: names starting with {RESERVED_PREFIX} are never mirrored",
                 "They belong to Kafka and to Isthmus itself; remove the pattern.",

@@ -20,7 +20,7 @@ from isthmus.config.schema import (
     SecuritySection,
     TlsSection,
 )
-from isthmus.model.cluster import Cluster, OAuth, Origin, Secret, Security, Tls
+from isthmus.model.cluster import Cluster, OAuth, Secret, SecretOrigin, Security, Tls
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
@@ -73,7 +73,7 @@ def ledger_of(fabric: FabricSection) -> LedgerSettings:
 def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins) -> Cluster:
     above = ("clusters", alias, "security")
     own = [
-        Origin(tuple(map(str, path[len(above) :])), parts)
+        SecretOrigin(tuple(map(str, path[len(above) :])), parts)
         for path, parts in origins.items()
         if path[: len(above)] == above and path[len(above) :] in _RENEWED
     ]

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from isthmus.control.links.controller import OnProgress, Until
-    from isthmus.spark.verification import Progress as OnVerified
-    from isthmus.spark.verification import Verdict
+    from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0
 

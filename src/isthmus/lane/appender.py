@@ -24,7 +24,7 @@ from isthmus.lane.faults import Faults
 from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import DEPTH, Verdict
+from isthmus.lane.writer import DEPTH, AppendVerdict
 from isthmus.wire import produce
 from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
@@ -50,7 +50,7 @@ class Writing(Protocol):
 
     def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
-    def appended(self, told: list[Told], now_ms: float) -> None: ...
+    def appended(self, told: list[AnsweredParcel], now_ms: float) -> None: ...
     def needs_care(self, run: LaneRun) -> None: ...
 
 
@@ -78,7 +78,7 @@ class Flight(NamedTuple):
 
 
 _NOTHING: Final = Request([], [], 0, Frame([], 0))
-Told = tuple[Parcel, Verdict, produce.Appended]
+AnsweredParcel = tuple[Parcel, AppendVerdict, produce.Appended]
 """A parcel, what the lane's writer makes of the answer to it, and the answer."""
 
 
@@ -266,7 +266,7 @@ class TargetAppender:
         self._flying[connection].append(Flight(request, answer))
         return True
 
-    async def _told(self, flying: deque[Flight]) -> tuple[list[Told], int]:
+    async def _told(self, flying: deque[Flight]) -> tuple[list[AnsweredParcel], int]:
         """What the broker answers to the oldest request, and for how many ms it asks to be left alone.
 
         :raises ClusterError: It does not answer.

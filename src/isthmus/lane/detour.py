@@ -25,7 +25,7 @@ from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.transaction import Transaction
-from isthmus.lane.writer import Verdict
+from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
@@ -213,7 +213,7 @@ class Detour:
             append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
             code, message, base = await self._append_at(run, batch, append, None)
             verdict = run.writer.answered(code, base)
-            if verdict is not Verdict.ADVANCED:
+            if verdict is not AppendVerdict.ADVANCED:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
         if run.writer.position == run.prefix_end and self._engine.may_go_on(run):
@@ -249,7 +249,7 @@ class Detour:
     ) -> tuple[int, str | None]:
         code, message, base = await self._append_at(run, batch, append, transactional_id)
         if code == codes.NONE and base != run.writer.position:
-            self._engine.faults.judged(run, Verdict.BROKEN, code, f"base offset {base}")
+            self._engine.faults.judged(run, AppendVerdict.BROKEN, code, f"base offset {base}")
             raise Refused
         return code, message
 

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, Final
 
 from isthmus.errors import ClusterError
-from isthmus.lane.appender import TargetAppender, Told
+from isthmus.lane.appender import AnsweredParcel, TargetAppender
 from isthmus.lane.detour import Detour
 from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
@@ -32,7 +32,7 @@ from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Tally
 from isthmus.lane.silence import leave_appenders, leave_readers
-from isthmus.lane.writer import Verdict, Writer
+from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
@@ -326,11 +326,11 @@ class Engine:
             return
         self._appender(leader.node_id).offer(run)
 
-    def appended(self, told: list[Told], now_ms: float) -> None:
+    def appended(self, told: list[AnsweredParcel], now_ms: float) -> None:
         """A leader has answered a request of the fast path. Its lanes may have their next one in flight already."""
         for parcel, verdict, answer in told:
             run, batch = parcel.run, parcel.batch
-            if verdict is Verdict.ADVANCED:
+            if verdict is AppendVerdict.ADVANCED:
                 self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
                 self.advanced(run, parcel.pieces, batch.record_count)
                 self._offer(run)

@@ -13,9 +13,9 @@ from isthmus.lane.judgement import state_of
 from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
-from isthmus.lane.writer import EXPLAINED, Verdict
+from isthmus.lane.writer import EXPLAINED, AppendVerdict
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
+from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.rights import Right, grant, on_cluster, on_topic, on_transactional_id
 from isthmus.model.wording import counted
 from isthmus.wire import codes
@@ -80,7 +80,7 @@ class Faults:
                 keep_or_delete(
                     run.target[0],
                     self._target.client.cluster,
-                    [Extent(run.target[1], fetched.diverged_at, run.writer.next_offset)],
+                    [HeldOffsets(run.target[1], fetched.diverged_at, run.writer.next_offset)],
                 ),
             )
         elif fetched.diverged_at >= 0:
@@ -163,13 +163,18 @@ class Faults:
     # Writing
 
     def judged(
-        self, run: LaneRun, verdict: Verdict, error_code: int, message: str | None = None, sent: Batch | None = None
+        self,
+        run: LaneRun,
+        verdict: AppendVerdict,
+        error_code: int,
+        message: str | None = None,
+        sent: Batch | None = None,
     ) -> None:
         """An append was not what was hoped for. `sent` is what was sent, maybe joined of several pieces."""
         name = codes.name_of(error_code)
         said = f"{name}: {message}" if message else name
         match verdict:
-            case Verdict.BROKEN:
+            case AppendVerdict.BROKEN:
                 run.fail(
                     LaneState.FOREIGN_WRITE,
                     f"a batch for target offset {run.writer.position} was appended elsewhere ({said}): somebody else "
@@ -177,18 +182,18 @@ class Faults:
                     "Deny WRITE on the target topic to all but Isthmus. "
                     + keep_or_delete_unknown(run.target[0], self._target.client.cluster, run.target[1]),
                 )
-            case Verdict.DENIED:
+            case AppendVerdict.DENIED:
                 rights = on_topic("WRITE", run.target[0]), on_cluster("IDEMPOTENT_WRITE")
                 missing = codes.missing_right(error_code, *rights, on_transactional_id("WRITE"))
                 _denied(run, f"the target does not allow writing ({said})", self._target, missing)
                 self._resolver.add(run, DENIED_RETRY_S)
-            case Verdict.TOO_LARGE:
+            case AppendVerdict.TOO_LARGE:
                 self._too_large(run, said, sent)
-            case Verdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
+            case AppendVerdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
                 run.is_spoilt = True
                 self.damaged(run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong")
                 self._resolver.add(run, DENIED_RETRY_S)
-            case Verdict.REFUSED:
+            case AppendVerdict.REFUSED:
                 run.fail(
                     LaneState.BLOCKED,
                     f"the target refuses the batch at offset {run.writer.position} ({said})",

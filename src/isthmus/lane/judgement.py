@@ -21,7 +21,7 @@ from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneMark, LaneState
 from isthmus.model.problem import Problem
-from isthmus.model.remedies import Extent, keep_or_delete, keep_or_delete_unknown
+from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.transactions import is_lone
 from isthmus.wire.batch import Batch
 
@@ -64,9 +64,9 @@ class Sight:
         """Whether the target holds more than the source has to be copied."""
         return self.position > self.source.stable_end
 
-    def extent(self, offset_begin: int, offset_end: int) -> Extent:
+    def extent(self, offset_begin: int, offset_end: int) -> HeldOffsets:
         """What of these offsets the target may still have."""
-        return Extent(self.key.partition, max(offset_begin, self.target_start), offset_end)
+        return HeldOffsets(self.key.partition, max(offset_begin, self.target_start), offset_end)
 
 
 class Weight(enum.Enum):
@@ -238,7 +238,7 @@ def diverged(sight: Sight) -> Problem:
     )
 
 
-def _deleted_at_source(sight: Sight) -> Extent:
+def _deleted_at_source(sight: Sight) -> HeldOffsets:
     """What retention has left at the target alone."""
     return sight.extent(sight.target_start, min(sight.source.start, sight.position, sight.source.stable_end))
 

@@ -18,10 +18,10 @@ from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds, bounds
 from isthmus.lane.tail import Tails, sight_of
 from isthmus.lane.target import look
-from isthmus.lane.writer import Look, Place
+from isthmus.lane.writer import LogLook, Placement
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
-from isthmus.model.remedies import BEGIN_ANEW, Extent, recreated
+from isthmus.model.remedies import BEGIN_ANEW, HeldOffsets, recreated
 from isthmus.model.rights import grant, on_topic
 from isthmus.model.transactions import marker_epoch
 from isthmus.wire import codes
@@ -117,7 +117,7 @@ class Resolver:
         ready: list[LaneRun] = []
         for run in runs:
             seen, limit = looks.get(run.target), limits.get(run.source)
-            if isinstance(seen, Look) and isinstance(limit, Bounds):
+            if isinstance(seen, LogLook) and isinstance(limit, Bounds):
                 run.source_start, run.source_end = limit.start, limit.stable_end
                 if self._looked(run, seen):
                     ready.append(run)
@@ -187,7 +187,7 @@ class Resolver:
 
     async def _look(
         self, connection: Connection, epochs: dict[tuple[str, int], int]
-    ) -> dict[tuple[str, int], Look | int]:
+    ) -> dict[tuple[str, int], LogLook | int]:
         return await look(connection, epochs, self._engine.producer.producer_id)
 
     def _unanswered(self, run: LaneRun, seen: Any, limit: Any) -> None:
@@ -195,7 +195,7 @@ class Resolver:
             (self._target, run.target, seen, LaneState.TARGET_UNAVAILABLE, "target"),
             (self._source, run.source, limit, LaneState.SOURCE_UNAVAILABLE, "source"),
         ):
-            if isinstance(answer, Look | Bounds):
+            if isinstance(answer, LogLook | Bounds):
                 continue
             routes.forget(topic, partition)
             if isinstance(answer, ClusterError):
@@ -212,17 +212,17 @@ class Resolver:
                 run.fail(state, f"the leader of {topic}-{partition} at the {side} says {codes.name_of(answer)}")
         self.add(run, RETRY_S)
 
-    def _looked(self, run: LaneRun, seen: Look) -> bool:
+    def _looked(self, run: LaneRun, seen: LogLook) -> bool:
         now = time.monotonic()
         settled = now - self._looked_at.get(run, now) >= self._settle_s
         before, was_abandoned = run.writer.position, run.writer.abandoned
         run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
         place = run.writer.looked(seen, settled=settled)
-        if place is Place.READY:
+        if place is Placement.READY:
             self._looked_at.pop(run, None)
             self._doubt(run, before, was_abandoned=was_abandoned)
             return True
-        if place is Place.SETTLE:
+        if place is Placement.SETTLE:
             self._looked_at[run] = now
             self.add(run, self._settle_s)
         else:
@@ -277,9 +277,9 @@ class Resolver:
         return pass_gap(run, gap, target)
 
 
-def _held(run: LaneRun) -> Extent:
+def _held(run: LaneRun) -> HeldOffsets:
     """What the target holds of a lane, as far as is known."""
-    return Extent(run.lane.partition, run.target_start, run.writer.position)
+    return HeldOffsets(run.lane.partition, run.target_start, run.writer.position)
 
 
 def pass_gap(run: LaneRun, gap: Gap, target: Cluster) -> bool:

@@ -52,7 +52,7 @@ class Read(NamedTuple):
 Found = Read | ClusterError
 
 
-class Look(NamedTuple):
+class TailLook(NamedTuple):
     """A lane whose end is in doubt: what is seen of it, and what it takes to believe its end."""
 
     lane: Lane
@@ -80,7 +80,7 @@ class Tails:
         doubted = [run for run in runs if run.tail_check is not TailCheck.DONE and run.writer.position > 0]
         cluster = self._target.client.cluster
         leaders = {run: self._source.leader(*run.source) for run in runs}
-        judged = await self.judge([Look(run.lane, sight_of(run, cluster), run.tail_check) for run in doubted])
+        judged = await self.judge([TailLook(run.lane, sight_of(run, cluster), run.tail_check) for run in doubted])
         unsure: set[LaneRun] = set()
         for run in doubted:
             sight, judgement = judged[run.lane.key]
@@ -101,12 +101,12 @@ class Tails:
                 run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, leader.epoch
         return believed
 
-    async def judge(self, looks: Iterable[Look]) -> dict[LaneKey, Judged]:
+    async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
         """Read the last batches at the target, and at the source those that have to be compared."""
         waiting = {look.lane.key: look for look in looks}
         judged: dict[LaneKey, Judged] = {}
         tails = await _batches(self._target, {(k.topic, k.partition): _at_target(look) for k, look in waiting.items()})
-        doubted: dict[LaneKey, tuple[Look, Batch]] = {}
+        doubted: dict[LaneKey, tuple[TailLook, Batch]] = {}
         for key, look in waiting.items():
             outcome = self._weighed(look, tails[key])
             if isinstance(outcome, Judged):
@@ -122,7 +122,7 @@ class Tails:
             judged[key] = self._compared(look, batch, sources[look.lane.source_topic, key.partition])
         return judged
 
-    def _weighed(self, look: Look, found: Found) -> Judged | tuple[Look, Batch]:
+    def _weighed(self, look: TailLook, found: Found) -> Judged | tuple[TailLook, Batch]:
         """What the end of the target's log tells by itself, or the batch that has to be compared."""
         sight = look.sight
         if isinstance(found, ClusterError):
@@ -136,7 +136,7 @@ class Tails:
             return look._replace(sight=sight), found.batch
         return Judged(sight, Judgement(has_fillers=weight is Weight.FILLERS))
 
-    def _compared(self, look: Look, batch: Batch, found: Found) -> Judged:
+    def _compared(self, look: TailLook, batch: Batch, found: Found) -> Judged:
         """What the end of the target's log amounts to, held against what the source says."""
         if isinstance(found, ClusterError):
             return Judged(look.sight, _unread(look.lane.source_topic, found, LaneState.SOURCE_UNAVAILABLE))
@@ -156,11 +156,11 @@ def sight_of(run: LaneRun, target: Cluster) -> Sight:
     )
 
 
-def _at_target(look: Look) -> Want:
+def _at_target(look: TailLook) -> Want:
     return Want(look.lane.target_topic_id, look.sight.position - 1, -1, -1)
 
 
-def _at_source(look: Look) -> Want:
+def _at_source(look: TailLook) -> Want:
     return Want(look.lane.source_topic_id, look.sight.position - 1, -1, -1)
 
 

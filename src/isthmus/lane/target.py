@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeProducersRequest
 
-from isthmus.lane.writer import Look, ProducerState
+from isthmus.lane.writer import LogLook, ProducerState
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 from isthmus.wire.offsets import LATEST, READ_UNCOMMITTED, PartitionKey, list_offsets, log_ends
@@ -19,7 +19,7 @@ _TIMEOUT_S: Final = 3.0
 
 async def look(
     connection: Connection, epochs: dict[PartitionKey, int], producer_id: int
-) -> dict[PartitionKey, Look | int]:
+) -> dict[PartitionKey, LogLook | int]:
     """A look at each partition, or the error code its leader answered instead. Four requests for all of them, in order.
 
     The producer's state has to belong to the log end, or the sequence that follows from the two is one the broker takes
@@ -33,7 +33,7 @@ async def look(
         log_ends(connection, epochs, timeout_s=_TIMEOUT_S),
         list_offsets(connection, epochs, LATEST, isolation=READ_UNCOMMITTED, timeout_s=_TIMEOUT_S),
     )
-    looks: dict[PartitionKey, Look | int] = {}
+    looks: dict[PartitionKey, LogLook | int] = {}
     for key in epochs:
         before, end, mark = befores.get(key), ends.get(key), marks.get(key)
         if before is None or end is None or mark is None:
@@ -43,7 +43,7 @@ async def look(
         else:
             known = producers.get(key, [])
             coordinator_epoch = max((state.coordinator_epoch for state in known), default=-1)
-            looks[key] = Look(
+            looks[key] = LogLook(
                 end.offset, min(mark.offset, before.offset), _state_of(producer_id, known), coordinator_epoch
             )
     return looks

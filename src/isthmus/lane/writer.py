@@ -32,7 +32,7 @@ _LIVE_MARGIN_MS: Final = 600_000
 """Clocks differ, and a request may be on its way for long."""
 
 
-class Verdict(enum.Enum):
+class AppendVerdict(enum.Enum):
     """What an answer of the broker asks for."""
 
     ADVANCED = enum.auto()
@@ -51,7 +51,7 @@ class Verdict(enum.Enum):
     """The bytes were appended, but elsewhere: somebody else writes to the partition."""
 
 
-class Place(enum.Enum):
+class Placement(enum.Enum):
     """What a look at the target's log says about where the writer stands."""
 
     READY = enum.auto()
@@ -62,18 +62,18 @@ class Place(enum.Enum):
 
 
 _VERDICTS: Final = {
-    codes.MESSAGE_TOO_LARGE: Verdict.TOO_LARGE,
-    codes.RECORD_LIST_TOO_LARGE: Verdict.TOO_LARGE,
-    codes.TOPIC_AUTHORIZATION_FAILED: Verdict.DENIED,
-    codes.CLUSTER_AUTHORIZATION_FAILED: Verdict.DENIED,
-    codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.DENIED,
-    codes.CORRUPT_MESSAGE: Verdict.REFUSED,
-    codes.INVALID_TIMESTAMP: Verdict.REFUSED,
-    codes.UNSUPPORTED_COMPRESSION_TYPE: Verdict.REFUSED,
-    codes.INVALID_RECORD: Verdict.REFUSED,
-    codes.INVALID_PRODUCER_EPOCH: Verdict.REFUSED,
-    codes.UNKNOWN_TOPIC_ID: Verdict.RECREATED,
-    codes.INCONSISTENT_TOPIC_ID: Verdict.RECREATED,
+    codes.MESSAGE_TOO_LARGE: AppendVerdict.TOO_LARGE,
+    codes.RECORD_LIST_TOO_LARGE: AppendVerdict.TOO_LARGE,
+    codes.TOPIC_AUTHORIZATION_FAILED: AppendVerdict.DENIED,
+    codes.CLUSTER_AUTHORIZATION_FAILED: AppendVerdict.DENIED,
+    codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AppendVerdict.DENIED,
+    codes.CORRUPT_MESSAGE: AppendVerdict.REFUSED,
+    codes.INVALID_TIMESTAMP: AppendVerdict.REFUSED,
+    codes.UNSUPPORTED_COMPRESSION_TYPE: AppendVerdict.REFUSED,
+    codes.INVALID_RECORD: AppendVerdict.REFUSED,
+    codes.INVALID_PRODUCER_EPOCH: AppendVerdict.REFUSED,
+    codes.UNKNOWN_TOPIC_ID: AppendVerdict.RECREATED,
+    codes.INCONSISTENT_TOPIC_ID: AppendVerdict.RECREATED,
 }
 EXPLAINED: Final = frozenset(_VERDICTS)
 """Error codes with a verdict of their own. Behind a batch that failed they say nothing: the log has to be looked at."""
@@ -92,7 +92,7 @@ class ProducerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LogLook:
     """One look at the target's log in the current leader epoch. `producer` is None when the leader keeps no state.
 
     `coordinator_epoch` is the largest of all control records that it knows of.
@@ -179,21 +179,21 @@ class Writer:
         if live_until_ms < self._live_until_ms:
             self._live_until_ms = live_until_ms
 
-    def answered(self, error_code: int, base_offset: int) -> Verdict:
+    def answered(self, error_code: int, base_offset: int) -> AppendVerdict:
         """Take the answer to the oldest request in flight. An error proves nothing about earlier requests."""
         sent = self._flying.popleft()
         if error_code == codes.NONE and base_offset != sent.offset:
-            return Verdict.BROKEN
+            return AppendVerdict.BROKEN
         if sent.offset != self.position:
             # The one before it failed: the log tells.
-            return Verdict.RESOLVE
+            return AppendVerdict.RESOLVE
         if error_code == codes.NONE:
             self.position = sent.offset_end
             if not self._flying:
                 # Else the oldest counts that was sent since none was in flight: that is on the safe side, and quick.
                 self._live_until_ms = sent.max_timestamp + self._live_ms
-            return Verdict.ADVANCED
-        return _VERDICTS.get(error_code, Verdict.RESOLVE)
+            return AppendVerdict.ADVANCED
+        return _VERDICTS.get(error_code, AppendVerdict.RESOLVE)
 
     def advanced_unsequenced(self, offsets: int) -> None:
         """`offsets` were appended at `position` under another producer: control records or aborted data."""
@@ -210,7 +210,7 @@ class Writer:
         self._flying.clear()
         self.abandoned = True
 
-    def looked(self, look: Look, *, settled: bool) -> Place:
+    def looked(self, look: LogLook, *, settled: bool) -> Placement:
         """Take a look at the log; `READY` sets `position` to its end.
 
         `settled` says that the settling time has passed since the look that last asked for it, on a broker that
@@ -221,17 +221,17 @@ class Writer:
         self._last_end = look.log_end
         # First, so that the time begins anew whenever the end moved, replicated or not.
         if self.abandoned and (moved or not settled):
-            return Place.SETTLE
+            return Placement.SETTLE
         # Readers of an earlier leader could make the high watermark larger than the end read before it, hence `<`.
         if look.high_watermark < look.log_end:
-            return Place.WAIT
+            return Placement.WAIT
         self.abandoned = False
         self._adopt(look)
         self.truncated_from = self.position if look.log_end < self.position else None
         self.position = look.log_end
-        return Place.READY
+        return Placement.READY
 
-    def _adopt(self, look: Look) -> None:
+    def _adopt(self, look: LogLook) -> None:
         state = look.producer
         if state is None or state.last_sequence < 0:
             # The broker takes any sequence now.

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.records import Change, Entry, packed, unpacked
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, Place, locate
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES
@@ -46,7 +46,7 @@ class LedgerLeader:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.place = Place(NO_TOPIC_ID, -1)
+        self.place = LedgerPlace(NO_TOPIC_ID, -1)
         self._connection: Connection | None = None
 
     async def connect(self) -> Connection:

@@ -35,7 +35,7 @@ _RETRY_S: Final = 0.1
 _T = TypeVar("_T")
 
 
-class Place(NamedTuple):
+class LedgerPlace(NamedTuple):
     """Where the ledger is: the topic's id (nil before KIP-516) and the node that leads its partition."""
 
     topic_id: uuid.UUID
@@ -89,7 +89,7 @@ async def _create(client: Client, replication_factor: int | None, configs: dict[
     return outcomes.errors.get(LEDGER_TOPIC)
 
 
-async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
+async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> LedgerPlace:
     """Find the leader, waiting for one at most `term_s`.
 
     :raises BrokerRefused: With UNKNOWN_TOPIC_OR_PARTITION: no broker that answers knows a ledger.
@@ -108,7 +108,7 @@ async def locate(client: Client, *, term_s: float = _LEADER_TERM_S) -> Place:
             raise codes.error_for(topic.error_code, "finding the ledger", right, cluster=client.cluster.alias)
         leader = topic.partitions[PARTITION].leader if topic.partitions else -1
         if leader in metadata.brokers:
-            return Place(topic.topic_id, leader)
+            return LedgerPlace(topic.topic_id, leader)
         if time.monotonic() > deadline:
             raise Unreachable(
                 f"topic {LEDGER_TOPIC} of {client.cluster.alias} has no leader",

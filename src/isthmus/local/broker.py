@@ -12,10 +12,10 @@ from isthmus.local.folders import write_atomic
 from isthmus.local.layout import HOST, Layout
 from isthmus.local.ports import require_free
 from isthmus.local.probe import knows
-from isthmus.local.process import Guard, Process, State, start_failure
+from isthmus.local.process import Process, ProcessGuard, State, start_failure
 from isthmus.local.properties import server_properties
 from isthmus.local.security import Credentials
-from isthmus.local.template import Template, kafka_template
+from isthmus.local.template import ClusterTemplate, kafka_template
 
 READY_TERM_S: Final = 90.0
 _STOP_TERM_S: Final = 30.0
@@ -38,15 +38,17 @@ class Launcher:
     are to be, once they are ready.
     """
 
-    def __init__(self, layout: Layout, folder: Path, *, detached: bool, template: Template | None = None) -> None:
+    def __init__(
+        self, layout: Layout, folder: Path, *, detached: bool, template: ClusterTemplate | None = None
+    ) -> None:
         self.layout = layout
         self.folder = folder
         self.detached = detached
         self._template = template
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
 
     @property
-    def template(self) -> Template:
+    def template(self) -> ClusterTemplate:
         if self._template is None:
             self._template = kafka_template()
         return self._template
@@ -61,7 +63,7 @@ class Launcher:
         jvm = self.template.jvm
         command = jvm.command("kafka.Kafka", str(settings), heap_mb=layout.heap_mb, fast_start=layout.fast_start)
         if self._guard is None:
-            self._guard = Guard()
+            self._guard = ProcessGuard()
         return self._guard.spawn(command, environment=jvm.environment, log=node / "server.log")
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from isthmus.errors import ConfigError, HostError, PlanRefused, PortBusy
 from isthmus.local.broker import READY_TERM_S, BrokerStatus, Launcher, LocalBroker
 from isthmus.local.folders import exclusive, state_folder, write_atomic
-from isthmus.local.jars import Progress
+from isthmus.local.jars import OnJars
 from isthmus.local.layout import HOST, Layout, layout_from_json
 from isthmus.local.ports import choose_ports
 from isthmus.local.security import Credentials, User, admit_users
@@ -83,7 +83,7 @@ class LocalCluster:
         fast_start: bool = True,
         detached: bool = False,
         wait: bool = True,
-        progress: Progress | None = None,
+        progress: OnJars | None = None,
     ) -> LocalCluster:
         """Start a cluster, or what is missing of one that is there already, and wait for it.
 

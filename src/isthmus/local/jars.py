@@ -23,7 +23,7 @@ from isthmus.local.folders import cache_folder, exclusive
 from isthmus.local.java import Java
 from isthmus.local.locks import Jar, Lock
 
-Progress = Callable[[int, int], None]
+OnJars = Callable[[int, int], None]
 """Called with how many jars are there and how many are needed."""
 
 _SILENCE_TERM_S: Final = 45.0
@@ -36,7 +36,7 @@ _SETTINGS: Final = (
 )
 
 
-def class_path(lock: Lock, java: Java, *, progress: Progress | None = None) -> str:
+def class_path(lock: Lock, java: Java, *, progress: OnJars | None = None) -> str:
     """The class path of `lock`, its jars fetched if they are not in the cache yet.
 
     Several processes may ask at once: one fetches, the others wait for it.
@@ -65,7 +65,7 @@ def _is_there(jar: Jar, folder: Path) -> bool:
         return False
 
 
-def _report(lock: Lock, missing: Sequence[Jar], progress: Progress | None) -> Callable[[int], None]:
+def _report(lock: Lock, missing: Sequence[Jar], progress: OnJars | None) -> Callable[[int], None]:
     def report(fetched: int) -> None:
         if progress is not None:
             progress(len(lock.jars) - len(missing) + fetched, len(lock.jars))

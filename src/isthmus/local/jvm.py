@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from isthmus.local.jars import Progress, class_path
+from isthmus.local.jars import OnJars, class_path
 from isthmus.local.java import Java, find_java
 from isthmus.local.locks import Lock, LockName, load_lock
 
@@ -61,7 +61,7 @@ class Jvm:
         return replace(self, class_archive=archive)
 
 
-def jvm_for(name: LockName, *, progress: Progress | None = None) -> Jvm:
+def jvm_for(name: LockName, *, progress: OnJars | None = None) -> Jvm:
     """The JVM for a lock, its jars fetched if they are not in the cache yet.
 
     :raises JavaMissing: There is no Java 17 or newer.

@@ -81,7 +81,7 @@ class Process:
         return True
 
 
-class Guard:
+class ProcessGuard:
     """A process group that dies with this process, however that ends, until it is released.
 
     A shell leads the group and waits on a pipe from us: when we end, even by SIGKILL, the pipe

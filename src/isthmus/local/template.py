@@ -19,12 +19,12 @@ from typing import Final
 
 from isthmus.errors import HostError
 from isthmus.local.folders import cache_folder, exclusive
-from isthmus.local.jars import Progress
+from isthmus.local.jars import OnJars
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.local.layout import Layout, Ports
 from isthmus.local.ports import free_ports
 from isthmus.local.probe import knows
-from isthmus.local.process import Guard
+from isthmus.local.process import ProcessGuard
 from isthmus.local.properties import server_properties
 
 _CHECKPOINT: Final = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
@@ -34,7 +34,7 @@ _TRAINING_TERM_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class ClusterTemplate:
     """What the brokers of one version share: how to run them, and their first metadata."""
 
     jvm: Jvm
@@ -63,7 +63,7 @@ def new_id() -> str:
             return text
 
 
-def kafka_template(*, progress: Progress | None = None) -> Template:
+def kafka_template(*, progress: OnJars | None = None) -> ClusterTemplate:
     """The template of Kafka's brokers, made now if it is not in the cache yet (in four seconds).
 
     :raises JavaMissing: There is no Java 17 or newer.
@@ -79,9 +79,9 @@ def kafka_template(*, progress: Progress | None = None) -> Template:
             if not checkpoint.exists():
                 _make_checkpoint(jvm, checkpoint)
             if not archive.exists():
-                _make_archive(Template(jvm=jvm, checkpoint=checkpoint), archive)
+                _make_archive(ClusterTemplate(jvm=jvm, checkpoint=checkpoint), archive)
     usable = archive if archive.stat().st_size else None
-    return Template(jvm=jvm.with_archive(usable), checkpoint=checkpoint)
+    return ClusterTemplate(jvm=jvm.with_archive(usable), checkpoint=checkpoint)
 
 
 def _make_checkpoint(jvm: Jvm, checkpoint: Path) -> None:
@@ -105,13 +105,13 @@ def _make_checkpoint(jvm: Jvm, checkpoint: Path) -> None:
         Path(draft, "data", _CHECKPOINT).replace(checkpoint)
 
 
-def _make_archive(template: Template, archive: Path) -> None:
+def _make_archive(template: ClusterTemplate, archive: Path) -> None:
     """Run one broker until it is ready and let its JVM write the archive at exit.
 
     Where that fails the archive is left empty: brokers then start without one, only slower.
     """
     plaintext, controller = free_ports(2)
-    guard = Guard()
+    guard = ProcessGuard()
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".train-") as draft:
         made = Path(draft, "kafka.jsa")
         made.touch()

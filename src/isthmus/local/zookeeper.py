@@ -17,7 +17,7 @@ from isthmus.local.layout import HOST
 from isthmus.local.locks import LockName
 from isthmus.local.ports import free_ports
 from isthmus.local.probe import knows
-from isthmus.local.process import Guard, Process, start_failure
+from isthmus.local.process import Process, ProcessGuard, start_failure
 from isthmus.local.properties import as_text
 from isthmus.model.cluster import Cluster
 
@@ -40,7 +40,7 @@ class ZooKeeperModeCluster:
         self.version: Version = version
         self.folder = folder
         self._jvm = jvm
-        self._guard = Guard()
+        self._guard = ProcessGuard()
         self._zookeeper_port, *self._ports = free_ports(1 + brokers)
         self._brokers: dict[int, Process] = {}
 

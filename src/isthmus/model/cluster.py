@@ -51,7 +51,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SecretOrigin:
     """Where a text of `Security` comes from: its parts in order, of which those in files may change.
 
     `field` leads to the text by the names of attributes, as in `("oauth", "client_secret")`.
@@ -71,7 +71,7 @@ class Security:
     username: str | None = None
     password: Secret | None = None
     oauth: OAuth | None = None
-    origins: tuple[Origin, ...] = field(default=(), repr=False)
+    origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from isthmus.model.partitions import BrokerLoad, PartitionState
 from isthmus.model.transactions import OpenTransaction
 
 
-class Mode(enum.StrEnum):
+class MetadataMode(enum.StrEnum):
     """Where a cluster keeps its metadata."""
 
     KRAFT = "kraft"
@@ -96,7 +96,7 @@ class ClusterReport:
 
     cluster: str
     cluster_id: str
-    mode: Mode
+    mode: MetadataMode
     controller: int | None
     brokers: tuple[BrokerDescription, ...]
     quorum: Quorum | None = None

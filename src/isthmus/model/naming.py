@@ -77,7 +77,7 @@ class MirrorMakerNaming:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class NameTemplate:
     """A pattern of names such as `{tenant}-{env}-{topic}`.
 
     A placeholder takes all up to the text that follows it; the last one takes the rest.
@@ -133,8 +133,8 @@ class TemplateNaming:
     :raises ConfigError: The target's has a placeholder that the source's has not.
     """
 
-    source: Template
-    target: Template
+    source: NameTemplate
+    target: NameTemplate
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.target.fields) - set(self.source.fields))

@@ -18,7 +18,7 @@ _NAMED_MAX: Final = 5
 _UNKNOWN: Final = -1
 
 
-class Extent(NamedTuple):
+class HeldOffsets(NamedTuple):
     """Offsets `[offset_begin, offset_end)` of one partition; the end is -1 where it is not known."""
 
     partition: int
@@ -35,7 +35,7 @@ class Extent(NamedTuple):
         return max(self.offset_end - self.offset_begin, 0)
 
 
-def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[Extent]) -> str:
+def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets]) -> str:
     """The two ways out where a target topic has records that nobody else has: leave it as it is, or begin anew.
 
     `only_there` is what the target alone has, as far as is known: control records are among its offsets, and what was
@@ -62,12 +62,12 @@ def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
     return _two_ways(topic, lost, command)
 
 
-def recreated(topic: str, target: Cluster, only_there: Sequence[Extent]) -> str:
+def recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets]) -> str:
     """The source topic is another one now; the target holds the one before."""
     return f"The target holds the topic that was deleted at the source. {keep_or_delete(topic, target, only_there)}"
 
 
-def console_consumer(topic: str, target: Cluster, extent: Extent) -> str:
+def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
     """The command that writes the records of an extent into a file, with Kafka's own console consumer."""
     # Where a log begins at 0 what is read may begin above it: an offset that is gone would be read from the end on.
     begin = "earliest" if extent.offset_begin == 0 else str(extent.offset_begin)
@@ -83,7 +83,7 @@ def _two_ways(topic: str, lost: str, command: str) -> str:
     )
 
 
-def _named(topic: str, extent: Extent) -> str:
+def _named(topic: str, extent: HeldOffsets) -> str:
     if extent.offset_end == _UNKNOWN:
         return f"{topic}-{extent.partition} from offset {extent.offset_begin} on"
     return f"offsets [{extent.offset_begin}, {extent.offset_end}) of {topic}-{extent.partition}"

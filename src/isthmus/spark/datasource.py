@@ -37,7 +37,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_topic
 from isthmus.spark.logs import Logs, known
-from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, Column, Origin, Rows
+from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, RowColumn, RowOrigin, Rows
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -50,7 +50,7 @@ FORMAT: Final = "isthmus"
 NumberedRange = tuple[int, str, OffsetRange]
 """A range of a partition: its number, the alias of its cluster, and its offsets."""
 
-_MODES: Final[Mapping[str, Mapping[str, Column]]] = {
+_MODES: Final[Mapping[str, Mapping[str, RowColumn]]] = {
     "batches": BATCH_COLUMNS,
     "records": RECORD_COLUMNS,
 }
@@ -194,6 +194,6 @@ def read_rows(
     make = rows.of_batches if mode == "batches" else rows.of_records
     with Logs(clusters) as logs:
         for number, alias, span in ranges:
-            origin = Origin(alias, number, span)
+            origin = RowOrigin(alias, number, span)
             for found in logs.read(alias, span):
                 yield from make(found, origin)

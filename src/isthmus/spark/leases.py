@@ -24,7 +24,7 @@ from isthmus.model.problem import Problem
 from isthmus.spark.distribution import Distribution, LeaseGroup
 from isthmus.spark.jobs import JobFailed, cancel, check, has_begun, start_lease
 from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
-from isthmus.spark.progress import Progress
+from isthmus.spark.progress import RunProgress
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.tenure import REVOCATION_S
 
@@ -79,7 +79,7 @@ class LeaseScheduler:
         *,
         slots: TaskSlots,
         term_s: float = 60.0,
-        progress: Progress | None = None,
+        progress: RunProgress | None = None,
     ) -> None:
         self.receipts: deque[Receipt] = deque(maxlen=_RECEIPTS)
         self.cpu_s = 0.0
@@ -93,7 +93,7 @@ class LeaseScheduler:
             LeaseGroup(link=context.link, slot=slot, controller=ledger.generation)
             for slot in range(slots.groups_per_link)
         ]
-        self._progress = progress or Progress()
+        self._progress = progress or RunProgress()
         self._progress.begin()
         self._distribution = Distribution(self._groups, self._progress.load)
         self._running: dict[LeaseGroup, list[RunningLease]] = {group: [] for group in self._groups}

@@ -19,7 +19,7 @@ class Count(NamedTuple):
     size_bytes: int
 
 
-class Place(NamedTuple):
+class LanePlace(NamedTuple):
     """Where a lane and the end of its source were last known to be; -1 if they never were."""
 
     position: int
@@ -35,7 +35,7 @@ class _Lease:
     latency: Sequence[int] = ()
 
 
-class Progress:
+class RunProgress:
     """What a link has done since its run began, whichever sessions and leases did it: no count ever goes back.
 
     The leases of a session are told apart by slot and generation; `begin` when there is another session. `beats` are
@@ -47,7 +47,7 @@ class Progress:
         self._reports: dict[LaneKey, LaneReport] = {}
         self._heard: dict[LaneKey, float] = {}
         self.beats: dict[LaneKey, int] = {}
-        self.places: dict[LaneKey, Place] = {}
+        self.places: dict[LaneKey, LanePlace] = {}
         self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._totals: dict[LaneKey, Count] = {}
@@ -160,9 +160,9 @@ class Progress:
     def _show(self, report: LaneReport, beat: int) -> None:
         # What a lease says of a lane it has given up may come later than what the next one says, and be older.
         self.beats[report.key] = -1 if report.state is LaneState.STOPPED else beat
-        known, place = self._reports.get(report.key), self.places.get(report.key, Place(-1, -1))
+        known, place = self._reports.get(report.key), self.places.get(report.key, LanePlace(-1, -1))
         position = report.position if report.position >= 0 else place.position
-        self.places[report.key] = Place(position, max(report.source_end, place.source_end))
+        self.places[report.key] = LanePlace(position, max(report.source_end, place.source_end))
         if report.state is LaneState.STOPPED:
             if known is not None:
                 # Its lease ended, the lane goes on in the next.

@@ -45,7 +45,7 @@ _HEADERS_ARROW: Final = pa.list_(pa.field("element", pa.struct([("key", pa.strin
 _HEADERS_SPARK: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 
-class Origin(NamedTuple):
+class RowOrigin(NamedTuple):
     """Where rows come from: the range they belong to, its number in the plan, and its cluster."""
 
     cluster: str
@@ -58,10 +58,10 @@ class Part(NamedTuple):
 
     rows: list[Any]
     is_aborted: list[bool]
-    origin: Origin
+    origin: RowOrigin
 
 
-class Column(NamedTuple):
+class RowColumn(NamedTuple):
     """A column's types, and what makes its values."""
 
     spark: DataType
@@ -141,40 +141,42 @@ _BOOLEAN: Final = (BooleanType(), pa.bool_())
 _BINARY: Final = (BinaryType(), pa.binary())
 _STRING: Final = (StringType(), pa.string())
 
-_COLUMNS: Final[Mapping[str, Column]] = {
-    "range": Column(*_INT, lambda part: [part.origin.number] * len(part.rows)),
-    "cluster": Column(*_STRING, lambda part: [part.origin.cluster] * len(part.rows)),
-    "topic": Column(*_STRING, lambda part: [part.origin.span.topic] * len(part.rows)),
-    "partition": Column(*_INT, lambda part: [part.origin.span.partition] * len(part.rows)),
-    "is_aborted": Column(*_BOOLEAN, lambda part: part.is_aborted),
+_COLUMNS: Final[Mapping[str, RowColumn]] = {
+    "range": RowColumn(*_INT, lambda part: [part.origin.number] * len(part.rows)),
+    "cluster": RowColumn(*_STRING, lambda part: [part.origin.cluster] * len(part.rows)),
+    "topic": RowColumn(*_STRING, lambda part: [part.origin.span.topic] * len(part.rows)),
+    "partition": RowColumn(*_INT, lambda part: [part.origin.span.partition] * len(part.rows)),
+    "is_aborted": RowColumn(*_BOOLEAN, lambda part: part.is_aborted),
 }
 
-BATCH_COLUMNS: Final[Mapping[str, Column]] = {
+BATCH_COLUMNS: Final[Mapping[str, RowColumn]] = {
     **_COLUMNS,
-    "base_offset": Column(*_LONG, lambda part: [batch.base_offset for batch in part.rows]),
-    "offset_end": Column(*_LONG, lambda part: [batch.offset_end for batch in part.rows]),
-    "record_count": Column(*_INT, lambda part: [part.origin.span.records_of(batch) for batch in part.rows]),
-    "is_control": Column(*_BOOLEAN, lambda part: [batch.is_control for batch in part.rows]),
-    "control_type": Column(*_STRING, lambda part: [_control_type(batch) for batch in part.rows]),
-    "codec": Column(*_STRING, lambda part: [CODECS[batch.codec] for batch in part.rows]),
-    "max_timestamp_ms": Column(*_LONG, lambda part: [batch.max_timestamp for batch in part.rows]),
-    "size_bytes": Column(*_INT, lambda part: [batch.size_bytes for batch in part.rows]),
-    "digest": Column(*_BINARY, lambda part: [None if batch.is_control else batch_digest(batch) for batch in part.rows]),
+    "base_offset": RowColumn(*_LONG, lambda part: [batch.base_offset for batch in part.rows]),
+    "offset_end": RowColumn(*_LONG, lambda part: [batch.offset_end for batch in part.rows]),
+    "record_count": RowColumn(*_INT, lambda part: [part.origin.span.records_of(batch) for batch in part.rows]),
+    "is_control": RowColumn(*_BOOLEAN, lambda part: [batch.is_control for batch in part.rows]),
+    "control_type": RowColumn(*_STRING, lambda part: [_control_type(batch) for batch in part.rows]),
+    "codec": RowColumn(*_STRING, lambda part: [CODECS[batch.codec] for batch in part.rows]),
+    "max_timestamp_ms": RowColumn(*_LONG, lambda part: [batch.max_timestamp for batch in part.rows]),
+    "size_bytes": RowColumn(*_INT, lambda part: [batch.size_bytes for batch in part.rows]),
+    "digest": RowColumn(
+        *_BINARY, lambda part: [None if batch.is_control else batch_digest(batch) for batch in part.rows]
+    ),
 }
 
-RECORD_COLUMNS: Final[Mapping[str, Column]] = {
+RECORD_COLUMNS: Final[Mapping[str, RowColumn]] = {
     **_COLUMNS,
-    "offset": Column(*_LONG, lambda part: [record.offset for record in part.rows]),
-    "timestamp_ms": Column(*_LONG, lambda part: [_timestamp_ms(record) for record in part.rows]),
-    "timestamp_type": Column(*_INT, lambda part: [record.timestamp_type for record in part.rows]),
-    "key": Column(*_BINARY, lambda part: [record.key for record in part.rows]),
-    "value": Column(*_BINARY, lambda part: [record.value for record in part.rows]),
-    "headers": Column(_HEADERS_SPARK, _HEADERS_ARROW, lambda part: [_headers(record) for record in part.rows]),
-    "is_tombstone": Column(*_BOOLEAN, lambda part: [record.value is None for record in part.rows]),
-    "digest": Column(*_BINARY, lambda part: [record_digest(record) for record in part.rows]),
-    "key_digest": Column(*_BINARY, lambda part: [bytes_digest(record.key) for record in part.rows]),
-    "value_digest": Column(*_BINARY, lambda part: [bytes_digest(record.value) for record in part.rows]),
-    "headers_digest": Column(*_BINARY, lambda part: [headers_digest(record.headers) for record in part.rows]),
+    "offset": RowColumn(*_LONG, lambda part: [record.offset for record in part.rows]),
+    "timestamp_ms": RowColumn(*_LONG, lambda part: [_timestamp_ms(record) for record in part.rows]),
+    "timestamp_type": RowColumn(*_INT, lambda part: [record.timestamp_type for record in part.rows]),
+    "key": RowColumn(*_BINARY, lambda part: [record.key for record in part.rows]),
+    "value": RowColumn(*_BINARY, lambda part: [record.value for record in part.rows]),
+    "headers": RowColumn(_HEADERS_SPARK, _HEADERS_ARROW, lambda part: [_headers(record) for record in part.rows]),
+    "is_tombstone": RowColumn(*_BOOLEAN, lambda part: [record.value is None for record in part.rows]),
+    "digest": RowColumn(*_BINARY, lambda part: [record_digest(record) for record in part.rows]),
+    "key_digest": RowColumn(*_BINARY, lambda part: [bytes_digest(record.key) for record in part.rows]),
+    "value_digest": RowColumn(*_BINARY, lambda part: [bytes_digest(record.value) for record in part.rows]),
+    "headers_digest": RowColumn(*_BINARY, lambda part: [headers_digest(record.headers) for record in part.rows]),
 }
 
 UNUSUAL_COLUMNS: Final = frozenset({"range", "cluster", "is_tombstone", "key_digest", "value_digest", "headers_digest"})
@@ -187,11 +189,11 @@ class Rows:
     :raises KeyError: There is no column of that name.
     """
 
-    def __init__(self, columns: Mapping[str, Column], names: Sequence[str]) -> None:
+    def __init__(self, columns: Mapping[str, RowColumn], names: Sequence[str]) -> None:
         self._columns = [columns[name] for name in names]
         self._schema = pa.schema([(name, column.arrow) for name, column in zip(names, self._columns, strict=True)])
 
-    def of_batches(self, found: Sequence[StoredBatch], origin: Origin) -> Iterator[pa.RecordBatch]:
+    def of_batches(self, found: Sequence[StoredBatch], origin: RowOrigin) -> Iterator[pa.RecordBatch]:
         """One row for each batch whose last offset lies in the range.
 
         So a batch over the border of two ranges is counted once, and one that begins before the first range is counted
@@ -201,7 +203,7 @@ class Rows:
         if owned:
             yield self._arrow(Part([item.batch for item in owned], [item.is_aborted for item in owned], origin))
 
-    def of_records(self, found: Sequence[StoredBatch], origin: Origin) -> Iterator[pa.RecordBatch]:
+    def of_records(self, found: Sequence[StoredBatch], origin: RowOrigin) -> Iterator[pa.RecordBatch]:
         """One row for each record in the range; control records are none.
 
         :raises BrokerRefused: A batch cannot be decoded.
@@ -225,7 +227,7 @@ class Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _records(batch: Batch, origin: Origin) -> Iterable[Any]:
+def _records(batch: Batch, origin: RowOrigin) -> Iterable[Any]:
     """The decoded records of a batch that lie in the range."""
     legacy = batch.magic != _MAGIC
     try:

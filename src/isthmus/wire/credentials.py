@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isthmus.model.cluster import Cluster, Origin, Secret
+from isthmus.model.cluster import Cluster, Secret, SecretOrigin
 from isthmus.model.reference import FileReference
 
 
@@ -21,7 +21,7 @@ def renewed(cluster: Cluster) -> Cluster:
     return cluster if security is cluster.security else replace(cluster, security=security)
 
 
-def _text(origin: Origin) -> str:
+def _text(origin: SecretOrigin) -> str:
     """What the parts amount to now, "" when one of them cannot be read."""
     try:
         return "".join(part.reveal() if isinstance(part, Secret) else _value(part) for part in origin.parts)

@@ -17,7 +17,7 @@ from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.cluster import Cluster, is_cluster_id
-from isthmus.model.description import ClusterReport, Mode
+from isthmus.model.description import ClusterReport, MetadataMode
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
 
@@ -64,7 +64,7 @@ def test_cluster_is_what_others_say_it_is(east3: LocalCluster, topic: TopicNamer
     assert is_cluster_id(report.cluster_id)
     assert {(b.node_id, b.endpoint) for b in report.brokers} == {(n.id, f"{n.host}:{n.port}") for n in told.nodes}
     assert {broker.version for broker in report.brokers} == {"4.4"}
-    assert report.mode is Mode.KRAFT
+    assert report.mode is MetadataMode.KRAFT
     assert report.quorum is not None
     assert (report.quorum.leader_id, report.quorum.leader_epoch) == leader
     assert report.controller == leader[0]

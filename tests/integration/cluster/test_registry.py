@@ -18,7 +18,7 @@ from isthmus.control.clusters.administration import Administration
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
-from isthmus.model.description import Mode
+from isthmus.model.description import MetadataMode
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.partitions import Condition
 from isthmus.model.registry import Registry, changes
@@ -72,7 +72,7 @@ def test_tree_is_what_zookeeper_holds(old: ZooKeeperModeCluster, keeper: KazooCl
     for path in ("/cluster/id", "/brokers/ids/1", "/controller", "/controller_epoch", state):
         assert by_path[path].text == keeper.get(path)[0].decode()
     described = known(old).describe()
-    assert (described.mode, described.controller) == (Mode.ZOOKEEPER, report.registry.controller)
+    assert (described.mode, described.controller) == (MetadataMode.ZOOKEEPER, report.registry.controller)
     assert described.cluster_id == report.registry.cluster_id
     assert [broker.version for broker in described.brokers] == ["3.9", "3.9"]
 
@@ -108,7 +108,7 @@ def test_kraft_cluster_has_no_zookeeper(east: LocalCluster) -> None:
     """It says so, and tells the same registry from its own metadata."""
     report = Administration(replace(east.cluster(), zookeeper="127.0.0.1:1")).registry()
 
-    assert report.mode is Mode.KRAFT
+    assert report.mode is MetadataMode.KRAFT
     assert "has no ZooKeeper" in report.statement
     assert report.registry.cluster_id == Administration(east.cluster()).describe().cluster_id
     assert set(report.registry.brokers) == {1}

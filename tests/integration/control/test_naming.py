@@ -17,7 +17,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
-from isthmus.model.naming import MirrorMakerNaming, Naming, PrefixNaming, Template, TemplateNaming
+from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
@@ -36,7 +36,9 @@ Namer = Callable[[str], str]
         (PrefixNaming(source_prefix="local-", target_prefix="remote-"), "local-{}", "remote-{}"),
         (MirrorMakerNaming(source_alias="east", target_alias="west"), "{}", "east.{}"),
         (
-            TemplateNaming(source=Template.parse("{tenant}-live-{topic}"), target=Template.parse("{topic}.{tenant}")),
+            TemplateNaming(
+                source=NameTemplate.parse("{tenant}-live-{topic}"), target=NameTemplate.parse("{topic}.{tenant}")
+            ),
             "acme-live-{}",
             "{}.acme",
         ),
@@ -122,7 +124,7 @@ def test_what_names_make_impossible_is_refused(
         create(east, f"{stem}.{name}")
         produce(east, f"{stem}.{name}", records(5))
     link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
-    meeting = TemplateNaming(source=Template.parse("{t}.{x}-{env}"), target=Template.parse("{t}.{env}"))
+    meeting = TemplateNaming(source=NameTemplate.parse("{t}.{x}-{env}"), target=NameTemplate.parse("{t}.{env}"))
     link = replace(link, topics=replace(link.topics, naming=meeting))
     fabric = isthmus.open(configuration_of(link), spark=spark)
     outcome = fabric.run(until="caught-up")
@@ -134,7 +136,7 @@ def test_what_names_make_impossible_is_refused(
         f"{stem}.live": LaneState.REFUSED,
         f"{stem}.test": LaneState.STOPPED,
     }
-    other = TemplateNaming(source=Template.parse("{t}.b-{env}"), target=Template.parse("{t}.test"))
+    other = TemplateNaming(source=NameTemplate.parse("{t}.b-{env}"), target=NameTemplate.parse("{t}.test"))
     changed = replace(link, topics=replace(link.topics, naming=other))
     (planned,) = isthmus.open(configuration_of(changed)).plan().links[0].topics
     assert f"was made of {stem}.c-test" in planned.reasons[0].message

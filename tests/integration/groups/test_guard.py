@@ -11,7 +11,7 @@ from typing import Final, Literal
 import pytest
 
 from isthmus.cluster.groups import committed_offsets
-from isthmus.control.groups.committing import Committed, GroupCommit, GroupCommitter
+from isthmus.control.groups.committing import CommitOutcome, GroupCommit, GroupCommitter
 from isthmus.control.groups.transaction import GroupTransaction, Placed, commit_outside
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model import group as model
@@ -45,7 +45,7 @@ class Interrupted(GroupCommitter):
         return await super()._place(transaction, commits)
 
     async def _changed(
-        self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: Committed, producer_id: int
+        self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: CommitOutcome, producer_id: int
     ) -> set[str]:
         await self._at("placed")
         return await super()._changed(commits, groups, outcome, producer_id)

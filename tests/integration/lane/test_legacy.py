@@ -13,7 +13,7 @@ from isthmus.control.clusters.administration import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.cluster import Cluster
-from isthmus.model.description import Mode
+from isthmus.model.description import MetadataMode
 from isthmus.model.transactions import TransactionState
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
@@ -113,6 +113,6 @@ def test_what_an_old_broker_cannot_tell_is_said(old: LocalCluster, topic: TopicN
     assert report.findings == ()
     assert "not told by this broker version" in report.not_told["transactions"]
     described = known.describe()
-    assert (described.mode, described.controller, described.quorum) == (Mode.ZOOKEEPER, 0, None)
+    assert (described.mode, described.controller, described.quorum) == (MetadataMode.ZOOKEEPER, 0, None)
     assert [broker.version for broker in described.brokers] == ["2.8"]
     producer.end(commit=True)

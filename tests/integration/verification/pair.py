@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
-from isthmus.spark.verification import Kind, TopicVerdict, verify
+from isthmus.spark.verification import DiscrepancyKind, TopicVerdict, verify
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
 from tests.integration.verification.forgery import MARKER, Record, Tamper, append, forge, honest
@@ -88,7 +88,7 @@ class Pair:
         return {topic.source_topic: topic for topic in verdict.topics}
 
 
-def found(verdict: TopicVerdict, partition: int = 0) -> list[tuple[Kind, int, int]]:
+def found(verdict: TopicVerdict, partition: int = 0) -> list[tuple[DiscrepancyKind, int, int]]:
     """The findings of a partition without their details."""
     findings = verdict.partitions[partition].findings
     return [(one.kind, one.offset_begin, one.offset_end) for one in findings]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
-from isthmus.spark.verification.verdict import Kind
+from isthmus.spark.verification.verdict import DiscrepancyKind
 
 pytestmark = pytest.mark.integration
 
@@ -62,12 +62,16 @@ def damaged(chance: random.Random, log: Log) -> Log:
     return log
 
 
-def differences(source: Log, target: Log) -> dict[int, Kind]:
+def differences(source: Log, target: Log) -> dict[int, DiscrepancyKind]:
     """What `comparison.differences` is to find, counted record by record."""
     missing, extra = Counter(source) - Counter(target), Counter(target) - Counter(source)
-    kinds: dict[int, Kind] = {row.offset: Kind.MISSING for row in missing}
+    kinds: dict[int, DiscrepancyKind] = {row.offset: DiscrepancyKind.MISSING for row in missing}
     for row in extra:
-        kinds[row.offset] = Kind.DIFFERENT if row.offset in kinds and kinds[row.offset] != Kind.EXTRA else Kind.EXTRA
+        kinds[row.offset] = (
+            DiscrepancyKind.DIFFERENT
+            if row.offset in kinds and kinds[row.offset] != DiscrepancyKind.EXTRA
+            else DiscrepancyKind.EXTRA
+        )
     return kinds
 
 
@@ -75,7 +79,7 @@ def without_cleaned(source: Log, target: Log) -> dict[int, str]:
     """What `comparison.differences_of_keys` is to find: a record alone at its offset may be obsolete."""
     found: dict[int, str] = dict(differences(source, target))
     for offset, kind in found.items():
-        lacking = target if kind == Kind.MISSING else source
+        lacking = target if kind == DiscrepancyKind.MISSING else source
         rows = [row for row in source + target if row.offset == offset]
         if len(rows) == 1 and obsolete(rows[0], lacking):
             found[offset] = CLEANED
@@ -143,17 +147,21 @@ def test_differences_of_compacted_topics(spark: SparkSession, logs: list[tuple[L
 
 def test_findings_are_runs(spark: SparkSession) -> None:
     """Offsets of a kind that follow one another are one run; only the first runs are kept, all offsets counted."""
-    offsets = {(0, Kind.MISSING): [1, 2, 3, 7, 9, 10], (0, Kind.EXTRA): [4], (1, Kind.MISSING): [5]}
+    offsets = {
+        (0, DiscrepancyKind.MISSING): [1, 2, 3, 7, 9, 10],
+        (0, DiscrepancyKind.EXTRA): [4],
+        (1, DiscrepancyKind.MISSING): [5],
+    }
     rows = [(number, offset, kind) for (number, kind), some in offsets.items() for offset in some]
     differing = spark.createDataFrame(rows, "slice INT, offset BIGINT, kind STRING")
 
     found = comparison.findings(differing, 2).collect()
 
     assert sorted(tuple(row) for row in found) == [
-        (0, Kind.EXTRA, 4, 5, 1),
-        (0, Kind.MISSING, 1, 4, 6),
-        (0, Kind.MISSING, 7, 8, 6),
-        (1, Kind.MISSING, 5, 6, 1),
+        (0, DiscrepancyKind.EXTRA, 4, 5, 1),
+        (0, DiscrepancyKind.MISSING, 1, 4, 6),
+        (0, DiscrepancyKind.MISSING, 7, 8, 6),
+        (1, DiscrepancyKind.MISSING, 5, 6, 1),
     ]
 
 
@@ -168,7 +176,7 @@ def test_aborted_records_of_compacted_topics_are_left_out_first(
         plain = differences(source, target)
         for offset, kind in without_cleaned(source, target).items():
             is_aborted = all(row.is_aborted for row in source + target if row.offset == offset)
-            is_left_out = is_aborted and plain[offset] == Kind.MISSING and (number or offset < 6)
+            is_left_out = is_aborted and plain[offset] == DiscrepancyKind.MISSING and (number or offset < 6)
             expected[number, offset] = LEFT_OUT if is_left_out else kind
     assert {(row.slice, row.offset): row.kind for row in found} == expected
 
@@ -190,10 +198,10 @@ def test_aborted_records_may_be_lacking(spark: SparkSession, may_lack_aborted: b
         spark.createDataFrame(records, comparison.RECORD_FIELDS), ends={2: 5} if may_lack_aborted else None
     ).collect()
     assert {row.offset: row.kind for row in found} == {
-        0: LEFT_OUT if may_lack_aborted else Kind.MISSING,
-        1: Kind.MISSING,
-        2: Kind.DIFFERENT,
-        3: Kind.EXTRA,
-        4: LEFT_OUT if may_lack_aborted else Kind.MISSING,
-        5: Kind.MISSING,
+        0: LEFT_OUT if may_lack_aborted else DiscrepancyKind.MISSING,
+        1: DiscrepancyKind.MISSING,
+        2: DiscrepancyKind.DIFFERENT,
+        3: DiscrepancyKind.EXTRA,
+        4: LEFT_OUT if may_lack_aborted else DiscrepancyKind.MISSING,
+        5: DiscrepancyKind.MISSING,
     }

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from isthmus.errors import BrokerRefused, ConfigError
-from isthmus.spark.verification import Kind, job
+from isthmus.spark.verification import DiscrepancyKind, job
 from isthmus.spark.verification.extent import ComparedSlice
 from isthmus.spark.verification.sides import Sides
 from tests.integration.lane import topics
@@ -33,9 +33,9 @@ def test_lag(pair: Pair) -> None:
     lenient = pair.verify(behind, amidst, allow_lag=True)
 
     for name in (behind, amidst):
-        assert found(strict[name]) == [(Kind.MISSING, HELD, RECORDS)]
+        assert found(strict[name]) == [(DiscrepancyKind.MISSING, HELD, RECORDS)]
         assert strict[name].records == RECORDS
-        assert strict[name].count(Kind.MISSING) == RECORDS - HELD
+        assert strict[name].count(DiscrepancyKind.MISSING) == RECORDS - HELD
         assert lenient[name].is_equal
     assert (lenient[behind].records, lenient[behind].lag) == (HELD, RECORDS - HELD)
     # A batch of which the target holds a part counts as lag whole.
@@ -67,14 +67,14 @@ def test_what_is_there_and_what_is_not(pair: Pair) -> None:
         (partition,) = verdicts[name].partitions
         assert partition.is_equal
         assert (partition.offset_begin, partition.offset_end, partition.records) == (CUT, RECORDS, RECORDS - CUT)
-    assert found(verdicts[foreign]) == [(Kind.EXTRA, RECORDS, RECORDS + 5)]
+    assert found(verdicts[foreign]) == [(DiscrepancyKind.EXTRA, RECORDS, RECORDS + 5)]
     assert found(verdicts[narrow]) == []
-    assert found(verdicts[narrow], 1) == [(Kind.MISSING, 0, RECORDS)]
+    assert found(verdicts[narrow], 1) == [(DiscrepancyKind.MISSING, 0, RECORDS)]
     assert "1 partition" in verdicts[narrow].problem
     assert verdicts[empty].is_equal
     assert verdicts[empty].records == 0
     assert "no topic" in verdicts[absent].problem
-    assert found(verdicts[absent]) == [(Kind.MISSING, 0, RECORDS)]
+    assert found(verdicts[absent]) == [(DiscrepancyKind.MISSING, 0, RECORDS)]
 
 
 def test_since_and_until(pair: Pair) -> None:
@@ -87,10 +87,10 @@ def test_since_and_until(pair: Pair) -> None:
     until = pair.verify(name, until_ms=topics.SEPTEMBER + 45 * SECOND_MS)[name]
     never = pair.verify(name, since_ms=topics.SEPTEMBER + RECORDS * SECOND_MS)[name]
 
-    assert found(since) == [(Kind.MISSING, 48, 49), (Kind.MISSING, 88, 89)]
+    assert found(since) == [(DiscrepancyKind.MISSING, 48, 49), (DiscrepancyKind.MISSING, 88, 89)]
     assert (since.partitions[0].offset_begin, since.records) == (45, 55)
     # The end is where a batch ends.
-    assert found(until) == [(Kind.MISSING, 12, 13)]
+    assert found(until) == [(DiscrepancyKind.MISSING, 12, 13)]
     assert (until.partitions[0].offset_end, until.records) == (40, 40)
     assert (never.is_equal, never.records) == (True, 0)
 
@@ -111,7 +111,7 @@ def test_retention_goes_on_meanwhile(pair: Pair, monkeypatch: pytest.MonkeyPatch
 
     verdict = pair.verify(name)[name]
 
-    assert found(verdict) == [(Kind.MISSING, 80, 81)]
+    assert found(verdict) == [(DiscrepancyKind.MISSING, 80, 81)]
 
 
 def test_unknown_source_topic_is_an_error(pair: Pair) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
-from isthmus.spark.verification import Finding, Kind, TopicVerdict, Verdict, verify
+from isthmus.spark.verification import Discrepancy, DiscrepancyKind, TopicVerdict, Verdict, verify
 from tests.integration.lane import topics
 from tests.integration.verification.forgery import MARKER, Record, Tamper, forge, honest
 
@@ -50,21 +50,23 @@ def swap(records: list[Record], place: int) -> list[Record]:
     return records
 
 
-def different(*fields: str, begin: int = AT, records: int = 1) -> Finding:
-    return Finding(kind=Kind.DIFFERENT, offset_begin=begin, offset_end=begin + records, records=records, fields=fields)
+def different(*fields: str, begin: int = AT, records: int = 1) -> Discrepancy:
+    return Discrepancy(
+        kind=DiscrepancyKind.DIFFERENT, offset_begin=begin, offset_end=begin + records, records=records, fields=fields
+    )
 
 
-def missing(begin: int, records: int = 1) -> Finding:
-    return Finding(kind=Kind.MISSING, offset_begin=begin, offset_end=begin + records, records=records)
+def missing(begin: int, records: int = 1) -> Discrepancy:
+    return Discrepancy(kind=DiscrepancyKind.MISSING, offset_begin=begin, offset_end=begin + records, records=records)
 
 
-def extra(begin: int, records: int = 1) -> Finding:
-    return Finding(kind=Kind.EXTRA, offset_begin=begin, offset_end=begin + records, records=records)
+def extra(begin: int, records: int = 1) -> Discrepancy:
+    return Discrepancy(kind=DiscrepancyKind.EXTRA, offset_begin=begin, offset_end=begin + records, records=records)
 
 
 ALL: Final = ("key", "value", "headers", "timestamp")
 # What is done to the target, and the findings that have to come of it.
-PLANTED: Final[dict[str, tuple[Tamper, list[Finding]]]] = {
+PLANTED: Final[dict[str, tuple[Tamper, list[Discrepancy]]]] = {
     "nothing": (honest, []),
     "hole": (around(lambda records, i: [*records[:i], MARKER, *records[i + 1 :]]), [missing(AT)]),
     "dropped": (

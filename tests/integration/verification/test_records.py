@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from isthmus.spark.verification import Kind
+from isthmus.spark.verification import DiscrepancyKind
 from isthmus.wire.records import encoded
 from tests.integration.lane import oracle, topics, transactions
 from tests.integration.lane.mirror import Mirror
@@ -42,13 +42,13 @@ def test_kinds_of_logs(pair: Pair) -> None:
 
     assert verdicts[anew].is_equal
     assert verdicts[kept].is_equal
-    assert found(verdicts[stamped]) == [(Kind.DIFFERENT, 0, RECORDS)]
+    assert found(verdicts[stamped]) == [(DiscrepancyKind.DIFFERENT, 0, RECORDS)]
     assert verdicts[stamped].partitions[0].findings[0].fields == ("timestamp",)
     # Offset 10 is the first marker, the aborted records follow it.
-    assert found(verdicts[leaked]) == [(Kind.DIFFERENT, 11, 21)]
+    assert found(verdicts[leaked]) == [(DiscrepancyKind.DIFFERENT, 11, 21)]
     assert verdicts[leaked].partitions[0].findings[0].fields == ("visibility",)
     assert verdicts[leaked].records == 30
-    assert found(verdicts[piled]) == [(Kind.MISSING, 1, RECORDS), (Kind.EXTRA, 0, 1)]
+    assert found(verdicts[piled]) == [(DiscrepancyKind.MISSING, 1, RECORDS), (DiscrepancyKind.EXTRA, 0, 1)]
 
 
 def test_cleaners_work_when_they_like(pair: Pair) -> None:
@@ -69,9 +69,9 @@ def test_cleaners_work_when_they_like(pair: Pair) -> None:
 
     assert verdicts[obsolete].is_equal
     assert verdicts[obsolete].cleaned == 4
-    assert found(verdicts[lost]) == [(Kind.MISSING, RECORDS - 2, RECORDS - 1)]
+    assert found(verdicts[lost]) == [(DiscrepancyKind.MISSING, RECORDS - 2, RECORDS - 1)]
     assert verdicts[lost].cleaned == 1
-    assert found(verdicts[plain]) == [(Kind.MISSING, 3, 4)]
+    assert found(verdicts[plain]) == [(DiscrepancyKind.MISSING, 3, 4)]
 
 
 def test_real_mirror_is_equal(pair: Pair, mirror: Mirror, chance: random.Random) -> None:
@@ -117,5 +117,5 @@ def test_header_keys_that_are_no_utf_8(pair: Pair, mirror: Mirror) -> None:
     pair.append(pair.source, name, encoded(single[:1]))
     other = b"\xff\xfe\x81".decode(errors="surrogateescape")
     pair.append(pair.target, name, encoded([(single[0][0], b"k", b"0", [(other, b"x"), ("h", None)])]))
-    assert found(pair.verify(name)[name]) == [(Kind.DIFFERENT, 30, 31)]
+    assert found(pair.verify(name)[name]) == [(DiscrepancyKind.DIFFERENT, 30, 31)]
     assert pair.verify(name)[name].partitions[0].findings[0].fields == ("headers",)

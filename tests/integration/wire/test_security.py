@@ -24,7 +24,7 @@ import trustme
 from isthmus.errors import AuthenticationFailed, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.model.cluster import Cluster, OAuth, Origin, SaslMechanism, Secret, Security, SecurityProtocol, Tls
+from isthmus.model.cluster import Cluster, OAuth, SaslMechanism, Secret, SecretOrigin, Security, SecurityProtocol, Tls
 from isthmus.model.reference import FileReference
 from isthmus.wire.client import Client
 from tests.integration.lane import oracle, topics
@@ -287,7 +287,7 @@ def test_a_token_that_is_refused(secured: LocalCluster, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("0ld")
     with token_endpoint(spoilt) as (url, forms):
         oauth = OAuth(token_endpoint_url=url, client_id="me", client_secret=Secret("0ld"))
-        origin = Origin(("oauth", "client_secret"), (FileReference(str(tmp_path / "secret")),))
+        origin = SecretOrigin(("oauth", "client_secret"), (FileReference(str(tmp_path / "secret")),))
         cluster = with_security(
             secured.cluster(), mechanism="OAUTHBEARER", oauth=oauth, password=None, origins=(origin,)
         )

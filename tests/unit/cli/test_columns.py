@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cli.columns import GAP, Cells, Column, Extent, fit
+from isthmus.cli.columns import GAP, Cells, Column, ColumnWidth, fit
 
 COLUMNS = (
     Column("topic", Cells.NAME),
@@ -17,11 +17,11 @@ COLUMNS = (
 )
 
 
-def extents(*cells: int) -> list[Extent]:
+def extents(*cells: int) -> list[ColumnWidth]:
     """What the columns above need, with cells of these lengths."""
     words = [max(map(len, column.heading.split())) for column in COLUMNS]
     return [
-        Extent(heading=len(column.heading), word=word, cell=cell)
+        ColumnWidth(heading=len(column.heading), word=word, cell=cell)
         for column, word, cell in zip(COLUMNS, words, cells, strict=True)
     ]
 

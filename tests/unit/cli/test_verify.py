@@ -9,12 +9,12 @@ import pytest
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.verify import Watcher, show_verdicts, verify
 from isthmus.errors import ConfigError
-from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
 
 Capture = pytest.CaptureFixture[str]
 
 
-def verdict(*findings: Finding, problem: str = "") -> Verdict:
+def verdict(*findings: Discrepancy, problem: str = "") -> Verdict:
     partition = PartitionVerdict(
         partition=3,
         offset_begin=0,
@@ -28,8 +28,8 @@ def verdict(*findings: Finding, problem: str = "") -> Verdict:
     return Verdict(source="east", target="west", topics=(topic,), read_bytes=10_000, elapsed_s=2.0)
 
 
-def missing(offset: int) -> Finding:
-    return Finding(kind=Kind.MISSING, offset_begin=offset, offset_end=offset + 1, records=1)
+def missing(offset: int) -> Discrepancy:
+    return Discrepancy(kind=DiscrepancyKind.MISSING, offset_begin=offset, offset_end=offset + 1, records=1)
 
 
 def test_an_empty_span_of_time_is_a_mistake() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.config.document import Document, dotted
+from isthmus.config.document import ConfigDocument, dotted
 from isthmus.errors import ConfigError
 
 TEXT = """\
@@ -23,7 +23,7 @@ links: []
 
 def test_values_are_plain() -> None:
     """Maps become dicts, lists tuples, and scalars what YAML says they are."""
-    document = Document.parse(TEXT, "isthmus.yaml")
+    document = ConfigDocument.parse(TEXT, "isthmus.yaml")
 
     assert document.root == {
         "clusters": {"east": {"bootstrap_servers": ("one:9092", "two:9092")}},
@@ -43,22 +43,22 @@ def test_values_are_plain() -> None:
 )
 def test_line_of_a_path(path: tuple[str | int, ...], line: int) -> None:
     """A value's line is its key's; what is not written is where its section begins."""
-    assert Document.parse(TEXT, "isthmus.yaml").line(path) == line
+    assert ConfigDocument.parse(TEXT, "isthmus.yaml").line(path) == line
 
 
 def test_keys_are_texts_as_written() -> None:
     """A cluster may be called `no` or `1` without becoming a truth value or a number."""
-    assert Document.parse("{no: a, 1: b}", "x").root == {"no": "a", "1": "b"}
+    assert ConfigDocument.parse("{no: a, 1: b}", "x").root == {"no": "a", "1": "b"}
 
 
 def test_empty_document_is_empty() -> None:
     """A file with comments only is an empty section, so that what is missing can be told."""
-    assert Document.parse("# nothing\n", "x").root == {}
+    assert ConfigDocument.parse("# nothing\n", "x").root == {}
 
 
 def test_alias_repeats_a_value() -> None:
     """Anchors are the YAML way to write one security section for two clusters."""
-    root = Document.parse("{a: &s {b: 1}, c: *s}", "x").root
+    root = ConfigDocument.parse("{a: &s {b: 1}, c: *s}", "x").root
 
     assert root == {"a": {"b": 1}, "c": {"b": 1}}
 
@@ -81,7 +81,7 @@ def test_alias_repeats_a_value() -> None:
 def test_broken_text_is_refused_with_its_line(text: str, line: int | None, says: str) -> None:
     """Whatever is wrong with the text, the error says what, where and what to do."""
     with pytest.raises(ConfigError, match=says) as caught:
-        Document.parse(text, "isthmus.yaml")
+        ConfigDocument.parse(text, "isthmus.yaml")
 
     assert caught.value.line == line
     assert caught.value.hint
@@ -90,7 +90,7 @@ def test_broken_text_is_refused_with_its_line(text: str, line: int | None, says:
 def test_broken_text_is_not_repeated() -> None:
     """An error in the line of a password does not show the password."""
     with pytest.raises(ConfigError) as caught:
-        Document.parse("password: hunter2: oops\n", "isthmus.yaml")
+        ConfigDocument.parse("password: hunter2: oops\n", "isthmus.yaml")
 
     assert "hunter2" not in str(caught.value)
 
@@ -99,7 +99,7 @@ def test_broken_text_is_not_repeated() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text whatsoever ends in anything but a document or a ConfigError."""
     with contextlib.suppress(ConfigError):
-        Document.parse(text, "x")
+        ConfigDocument.parse(text, "x")
 
 
 def test_dotted_path() -> None:

@@ -9,7 +9,7 @@ from isthmus.errors import ClusterError
 from isthmus.lane.distance import Distances
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Verdict
+from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from isthmus.wire.client import Client
 from tests.unit.lane.looks import NOWHERE, PRODUCER
@@ -18,7 +18,7 @@ from tests.unit.lane.looks import NOWHERE, PRODUCER
 class Heard:
     """Faults that are noted, in the state that tells them apart."""
 
-    def judged(self, run: LaneRun, verdict: Verdict, error_code: int, *_: Any) -> None:
+    def judged(self, run: LaneRun, verdict: AppendVerdict, error_code: int, *_: Any) -> None:
         run.fail(LaneState.BLOCKED, f"{verdict} {error_code}")
 
     def damaged(self, run: LaneRun, offset: int, what: str) -> None:
@@ -46,7 +46,7 @@ class Part:
         self.faults: Any = Heard()
         self.room: Any = Endless()
         self.target_distances = Distances(Routes(Client(NOWHERE)), with_replicas=True)
-        self.told: list[tuple[LaneRun, Verdict]] = []
+        self.told: list[tuple[LaneRun, AppendVerdict]] = []
         self.handed_over: list[LaneRun] = []
         self._allowed = list(allowed)
 

@@ -13,7 +13,7 @@ import pytest
 from isthmus.errors import Unreachable
 from isthmus.lane.appender import TargetAppender
 from isthmus.lane.run import LaneRun
-from isthmus.lane.writer import Verdict, Writer
+from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import LaneState
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
@@ -82,7 +82,7 @@ def test_what_is_acknowledged_is_told() -> None:
         future.set_result(Answers({run.answer_keys[0]: Appended(codes.NONE, 0, None)}, 0))
 
     appended(run, engine, led, well)
-    assert engine.told == [(run, Verdict.ADVANCED)]
+    assert engine.told == [(run, AppendVerdict.ADVANCED)]
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (5, False, False)
 
 

@@ -12,7 +12,7 @@ import pytest
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.run import LaneRun, TailCheck
-from isthmus.lane.writer import Verdict, Writer
+from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -41,7 +41,7 @@ def judged(error_code: int, message: str | None = None) -> tuple[LaneRun, float]
             engine = Engine(source=client, target=client, producer=producer, link="link")
             run = LaneRun(LANE, Writer(abandoned=False), state=LaneState.ACTIVE)
             now = time.monotonic()
-            verdict = Verdict.RECREATED if error_code == codes.UNKNOWN_TOPIC_ID else Verdict.RESOLVE
+            verdict = AppendVerdict.RECREATED if error_code == codes.UNKNOWN_TOPIC_ID else AppendVerdict.RESOLVE
             engine.faults.judged(run, verdict, error_code, message)
             return run, engine._resolver._due[run] - now
 

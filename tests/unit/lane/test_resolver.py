@@ -14,7 +14,7 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Leader, Routes
 from isthmus.lane.run import LaneRun, TailCheck
-from isthmus.lane.writer import Look, Writer
+from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -82,7 +82,7 @@ class Counted(asyncio.Event):
 
 def look(run: LaneRun, resolver: Resolver, end: int) -> None:
     """The target's log ends there."""
-    assert resolver._looked(run, Look(end, end, None))
+    assert resolver._looked(run, LogLook(end, end, None))
 
 
 def test_what_is_believed_of_the_end_of_the_log() -> None:
@@ -152,8 +152,8 @@ def test_the_settling_time_counts_from_the_last_look_that_asked_for_it() -> None
     def work(resolver: Resolver) -> None:
         look(run, resolver, 5)
         run.writer.abandon()
-        assert not resolver._looked(run, Look(5, 5, None))
-        assert not resolver._looked(run, Look(5, 5, None))
+        assert not resolver._looked(run, LogLook(5, 5, None))
+        assert not resolver._looked(run, LogLook(5, 5, None))
         resolver._looked_at[run] -= 60.0
         look(run, resolver, 5)
         assert not run.writer.abandoned
@@ -168,7 +168,7 @@ def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() ->
         for abandoned, check in ((False, TailCheck.PRODUCER), (True, TailCheck.CONTENT)):
             run = LaneRun(LANE, Writer(abandoned=abandoned))
             run.left = LaneMark(*LANE.key, 100, 7)
-            resolver._looked(run, Look(100, 100, None))
+            resolver._looked(run, LogLook(100, 100, None))
             if abandoned:
                 look(run, resolver, 100)
             assert run.tail_check is check

@@ -7,7 +7,7 @@ from typing import Final
 
 from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun, TailCheck
-from isthmus.lane.writer import Look, Writer
+from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.naming import SourceTopic, TargetTopic
 from tests.unit.wire.stored import PLAIN, one, stored
@@ -29,7 +29,7 @@ def read(run: LaneRun, offset: int, *, leader_epoch: int) -> None:
 def run_at(offset: int, epoch: int = -1) -> LaneRun:
     """A lane placed there."""
     run = LaneRun(LANE, Writer(abandoned=False))
-    run.writer.looked(Look(offset, offset, None), settled=False)
+    run.writer.looked(LogLook(offset, offset, None), settled=False)
     run.read_from(offset, epoch)
     run.tail_check = TailCheck.DONE
     return run

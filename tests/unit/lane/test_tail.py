@@ -17,7 +17,7 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds
-from isthmus.lane.tail import Found, Judged, Look, Read, Tails, batches_at, found_in
+from isthmus.lane.tail import Found, Judged, Read, TailLook, Tails, batches_at, found_in
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -37,7 +37,7 @@ LANE: Final = Lane(
     target_topic_id=uuid.uuid4(),
     partition=0,
 )
-LOOK: Final = Look(LANE, Sight(key=LANE.key, target=NOWHERE, position=16, source=Bounds(0, 100)), TailCheck.CONTENT)
+LOOK: Final = TailLook(LANE, Sight(key=LANE.key, target=NOWHERE, position=16, source=Bounds(0, 100)), TailCheck.CONTENT)
 """Offset 15 is the last at the target."""
 OUTSIDE: Final = codes.error_for(codes.OFFSET_OUT_OF_RANGE, "reading orders-0 at offset 15", on_topic("READ", "orders"))
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from isthmus.lane.writer import DEPTH, Look, Place, ProducerState, Verdict, Writer
+from isthmus.lane.writer import DEPTH, AppendVerdict, LogLook, Placement, ProducerState, Writer
 from isthmus.wire import codes
 from isthmus.wire.batch import SEQUENCE_MASK
 
@@ -86,9 +86,9 @@ class Leader:
         self.remembered = [batch for batch in self.remembered if batch[2] < self.high_watermark]
         self.is_fresh = False
 
-    def look(self) -> Look:
+    def look(self) -> LogLook:
         state = ProducerState(0, self.remembered[-1][1]) if self.remembered else None
-        return Look(self.end, self.high_watermark, state)
+        return LogLook(self.end, self.high_watermark, state)
 
 
 class Lane(RuleBasedStateMachine):
@@ -122,9 +122,9 @@ class Lane(RuleBasedStateMachine):
             self.leader.high_watermark = self.leader.end
         self.has_settled = self.has_settled or (waited and self.settles)
         place = self.writer.looked(self.leader.look(), settled=self.has_settled)
-        self.is_placed = place is Place.READY
-        if place is not Place.WAIT:
-            self.settles, self.has_settled = place is Place.SETTLE, False
+        self.is_placed = place is Placement.READY
+        if place is not Placement.WAIT:
+            self.settles, self.has_settled = place is Placement.SETTLE, False
 
     @precondition(lambda self: self.is_placed)
     @rule(
@@ -164,8 +164,8 @@ class Lane(RuleBasedStateMachine):
             self.writer.advanced_unsequenced(request.size)
         else:
             verdict = self.writer.answered(code, base)
-            assert verdict is not Verdict.BROKEN
-            self.is_placed = verdict is Verdict.ADVANCED
+            assert verdict is not AppendVerdict.BROKEN
+            self.is_placed = verdict is AppendVerdict.ADVANCED
 
     @rule()
     def release(self) -> None:
@@ -287,7 +287,7 @@ def test_model_is_not_blind() -> None:
 def placed(*, expiration_ms: int = 0, producer: ProducerState | None = None) -> Writer:
     """A writer in its place, at offset 10, which has sent nothing yet."""
     writer = Writer(abandoned=False, expiration_ms=expiration_ms)
-    assert writer.looked(Look(10, 10, producer), settled=False) is Place.READY
+    assert writer.looked(LogLook(10, 10, producer), settled=False) is Placement.READY
     return writer
 
 
@@ -295,28 +295,28 @@ def known() -> Writer:
     """A writer at offset 15 whose last batch was acknowledged and is fresh: the leader knows it."""
     writer = placed(expiration_ms=EXPIRATION_MS)
     writer.sent(5, NOW)
-    assert writer.answered(codes.NONE, 10) is Verdict.ADVANCED
+    assert writer.answered(codes.NONE, 10) is AppendVerdict.ADVANCED
     return writer
 
 
 @pytest.mark.parametrize(
     ("code", "verdict"),
     [
-        (codes.MESSAGE_TOO_LARGE, Verdict.TOO_LARGE),
-        (codes.TOPIC_AUTHORIZATION_FAILED, Verdict.DENIED),
-        (codes.INVALID_TIMESTAMP, Verdict.REFUSED),
-        (codes.UNKNOWN_TOPIC_ID, Verdict.RECREATED),
-        (codes.OUT_OF_ORDER_SEQUENCE_NUMBER, Verdict.RESOLVE),
-        (codes.NOT_LEADER_OR_FOLLOWER, Verdict.RESOLVE),
-        (codes.REQUEST_TIMED_OUT, Verdict.RESOLVE),
-        (codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Verdict.RESOLVE),
-        (12345, Verdict.RESOLVE),
+        (codes.MESSAGE_TOO_LARGE, AppendVerdict.TOO_LARGE),
+        (codes.TOPIC_AUTHORIZATION_FAILED, AppendVerdict.DENIED),
+        (codes.INVALID_TIMESTAMP, AppendVerdict.REFUSED),
+        (codes.UNKNOWN_TOPIC_ID, AppendVerdict.RECREATED),
+        (codes.OUT_OF_ORDER_SEQUENCE_NUMBER, AppendVerdict.RESOLVE),
+        (codes.NOT_LEADER_OR_FOLLOWER, AppendVerdict.RESOLVE),
+        (codes.REQUEST_TIMED_OUT, AppendVerdict.RESOLVE),
+        (codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND, AppendVerdict.RESOLVE),
+        (12345, AppendVerdict.RESOLVE),
     ],
 )
-def test_errors_ask_for_something(code: int, verdict: Verdict) -> None:
+def test_errors_ask_for_something(code: int, verdict: AppendVerdict) -> None:
     """An error never moves the writer, and what is unknown asks the log."""
     writer = Writer(abandoned=False)
-    writer.looked(Look(10, 10, None), settled=False)
+    writer.looked(LogLook(10, 10, None), settled=False)
     writer.sent(5)
     assert writer.answered(code, 99) is verdict
     assert (writer.position, writer.in_flight) == (10, False)
@@ -327,41 +327,41 @@ def test_bytes_appended_elsewhere_break_the_lane(base_offset: int) -> None:
     """Success at another offset than expected, on either side of it, means that somebody else writes."""
     writer = placed()
     writer.sent(5)
-    assert writer.answered(codes.NONE, base_offset) is Verdict.BROKEN
+    assert writer.answered(codes.NONE, base_offset) is AppendVerdict.BROKEN
     assert writer.position == 10
 
 
 def test_truncated_targets_are_noticed() -> None:
     """A log that ends before what was acknowledged is written again from there."""
     writer = Writer(abandoned=False)
-    writer.looked(Look(10, 10, None), settled=False)
+    writer.looked(LogLook(10, 10, None), settled=False)
     writer.sent(5)
     writer.answered(codes.NONE, 10)
-    assert writer.looked(Look(12, 12, None), settled=False) is Place.READY
+    assert writer.looked(LogLook(12, 12, None), settled=False) is Placement.READY
     assert (writer.truncated_from, writer.position) == (15, 12)
-    assert writer.looked(Look(14, 14, None), settled=False) is Place.READY
+    assert writer.looked(LogLook(14, 14, None), settled=False) is Placement.READY
     assert writer.truncated_from is None
 
 
 def test_the_end_has_to_stand_still_for_the_whole_settling_time() -> None:
     """Whenever it moved the time begins anew, also if what moved it is not replicated yet."""
     writer = Writer(abandoned=True)
-    assert writer.looked(Look(10, 10, None), settled=False) is Place.SETTLE
-    assert writer.looked(Look(12, 10, None), settled=True) is Place.SETTLE
-    assert writer.looked(Look(12, 10, None), settled=True) is Place.WAIT
-    assert writer.looked(Look(13, 12, None), settled=True) is Place.SETTLE
-    assert writer.looked(Look(13, 13, None), settled=False) is Place.SETTLE
-    assert writer.looked(Look(13, 13, None), settled=True) is Place.READY
+    assert writer.looked(LogLook(10, 10, None), settled=False) is Placement.SETTLE
+    assert writer.looked(LogLook(12, 10, None), settled=True) is Placement.SETTLE
+    assert writer.looked(LogLook(12, 10, None), settled=True) is Placement.WAIT
+    assert writer.looked(LogLook(13, 12, None), settled=True) is Placement.SETTLE
+    assert writer.looked(LogLook(13, 13, None), settled=False) is Placement.SETTLE
+    assert writer.looked(LogLook(13, 13, None), settled=True) is Placement.READY
     assert writer.position == 13
 
 
 def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
     """Several are in flight only if the acknowledged one and all of them have fresh records, and none failed."""
     writer = Writer(abandoned=False, expiration_ms=EXPIRATION_MS)
-    writer.looked(Look(10, 10, None), settled=False)
+    writer.looked(LogLook(10, 10, None), settled=False)
     for max_timestamp, is_live in ((NOW - EXPIRATION_MS, False), (NOW, True), (NOW - EXPIRATION_MS, False)):
         writer.sent(5, max_timestamp)
-        assert writer.answered(codes.NONE, writer.position) is Verdict.ADVANCED
+        assert writer.answered(codes.NONE, writer.position) is AppendVerdict.ADVANCED
         assert writer.may_send(NOW)
         writer.sent(5, max_timestamp)
         assert writer.may_send(NOW) is is_live
@@ -380,10 +380,10 @@ def test_nothing_is_sent_behind_a_request_a_leader_may_not_know() -> None:
         assert writer.may_send(NOW)
         writer.sent(5, NOW)
     assert not writer.may_send(NOW)
-    assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is Verdict.RESOLVE
+    assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is AppendVerdict.RESOLVE
     assert not writer.may_send(NOW)
     for _ in range(DEPTH - 1):
-        assert writer.answered(codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is Verdict.RESOLVE
+        assert writer.answered(codes.OUT_OF_ORDER_SEQUENCE_NUMBER, -1) is AppendVerdict.RESOLVE
     assert (writer.position, writer.in_flight) == (60, False)
 
 
@@ -398,9 +398,9 @@ def test_a_new_writer_has_no_place() -> None:
 def test_what_is_not_replicated_is_waited_for() -> None:
     """A log whose end could still be lost is no place; a mark beyond the end, of an earlier leader, is no reason."""
     writer = Writer(abandoned=False)
-    assert writer.looked(Look(12, 11, None), settled=True) is Place.WAIT
+    assert writer.looked(LogLook(12, 11, None), settled=True) is Placement.WAIT
     assert writer.position == -1
-    assert writer.looked(Look(12, 13, None), settled=True) is Place.READY
+    assert writer.looked(LogLook(12, 13, None), settled=True) is Placement.READY
     assert writer.position == 12
 
 
@@ -410,16 +410,16 @@ def test_what_was_abandoned_is_settled_first() -> None:
     writer.sent(5)
     writer.abandon()
     assert (writer.in_flight, writer.abandoned) == (False, True)
-    assert writer.looked(Look(10, 10, None), settled=False) is Place.SETTLE
-    assert writer.looked(Look(15, 15, None), settled=True) is Place.SETTLE
+    assert writer.looked(LogLook(10, 10, None), settled=False) is Placement.SETTLE
+    assert writer.looked(LogLook(15, 15, None), settled=True) is Placement.SETTLE
     assert (writer.position, writer.abandoned) == (10, True)
-    assert writer.looked(Look(15, 15, None), settled=True) is Place.READY
+    assert writer.looked(LogLook(15, 15, None), settled=True) is Placement.READY
     assert (writer.position, writer.abandoned) == (15, False)
 
 
 def test_the_first_look_at_an_empty_log_settles_too() -> None:
     """An end of 0 is not the end that was seen before: nothing was."""
-    assert Writer(abandoned=True).looked(Look(0, 0, None), settled=True) is Place.SETTLE
+    assert Writer(abandoned=True).looked(LogLook(0, 0, None), settled=True) is Placement.SETTLE
 
 
 @pytest.mark.parametrize("code", [codes.NONE, codes.MESSAGE_TOO_LARGE, codes.TOPIC_AUTHORIZATION_FAILED])
@@ -428,8 +428,8 @@ def test_behind_a_failure_only_the_log_counts(code: int) -> None:
     writer = known()
     writer.sent(5, NOW)
     writer.sent(5, NOW)
-    assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is Verdict.RESOLVE
-    assert writer.answered(code, 20 if code == codes.NONE else -1) is Verdict.RESOLVE
+    assert writer.answered(codes.NOT_ENOUGH_REPLICAS, -1) is AppendVerdict.RESOLVE
+    assert writer.answered(code, 20 if code == codes.NONE else -1) is AppendVerdict.RESOLVE
     assert (writer.position, writer.in_flight) == (15, False)
 
 
@@ -454,16 +454,16 @@ def test_sequences_follow_from_what_the_leader_remembers() -> None:
     assert writer.takes(12, 7, NOW)
     assert placed(producer=ProducerState(epoch=0, last_sequence=0)).sequence == 1
     for unknown in (None, ProducerState(epoch=0, last_sequence=-1)):
-        assert writer.looked(Look(12, 12, unknown), settled=False) is Place.READY
+        assert writer.looked(LogLook(12, 12, unknown), settled=False) is Placement.READY
         assert (writer.unsequenced, writer.sequence) == (0, 12)
 
 
 def test_sequences_wrap_behind_their_last() -> None:
     """Behind 2^31 - 1 comes 0, on the way up and on the way back."""
     writer = Writer(abandoned=False)
-    writer.looked(Look(SEQUENCE_MASK + 2, SEQUENCE_MASK + 2, ProducerState(0, SEQUENCE_MASK)), settled=False)
+    writer.looked(LogLook(SEQUENCE_MASK + 2, SEQUENCE_MASK + 2, ProducerState(0, SEQUENCE_MASK)), settled=False)
     assert (writer.unsequenced, writer.sequence) == (1, 0)
-    writer.looked(Look(2, 2, ProducerState(0, SEQUENCE_MASK)), settled=False)
+    writer.looked(LogLook(2, 2, ProducerState(0, SEQUENCE_MASK)), settled=False)
     assert (writer.unsequenced, writer.sequence) == (2, 0)
     assert writer.takes(2, 0, NOW)
 
@@ -472,7 +472,7 @@ def test_nothing_is_sent_behind_what_was_never_answered() -> None:
     """A look says nothing of how long the leader remembers, so the first request is alone again."""
     writer = known()
     assert writer.may_send(NOW)
-    writer.looked(Look(15, 15, ProducerState(0, 14)), settled=False)
+    writer.looked(LogLook(15, 15, ProducerState(0, 14)), settled=False)
     writer.sent(5, NOW)
     assert not writer.may_send(NOW)
 
@@ -504,12 +504,12 @@ def test_requests_without_records_take_no_room() -> None:
     writer = placed()
     writer.sent()
     assert (writer.in_flight, writer.next_offset) == (True, 10)
-    assert writer.answered(codes.NONE, 10) is Verdict.ADVANCED
+    assert writer.answered(codes.NONE, 10) is AppendVerdict.ADVANCED
     assert writer.position == 10
 
 
 def test_a_log_that_ends_where_it_did_was_not_truncated() -> None:
     """Only one that ends before what was acknowledged was."""
     writer = placed()
-    writer.looked(Look(10, 10, None), settled=False)
+    writer.looked(LogLook(10, 10, None), settled=False)
     assert writer.truncated_from is None

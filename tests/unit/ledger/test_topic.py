@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pytest
 
 from isthmus.errors import BrokerRefused, Unreachable
-from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, Place, is_missing, locate
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, is_missing, locate
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -40,10 +40,10 @@ class Brokers(Client):
         return Metadata(None, 1, brokers, {LEDGER_TOPIC: topic})
 
 
-def located(client: Client) -> Place:
+def located(client: Client) -> LedgerPlace:
     """Where the ledger is."""
 
-    async def scenario() -> Place:
+    async def scenario() -> LedgerPlace:
         async with client:
             return await locate(client)
 
@@ -53,7 +53,7 @@ def located(client: Client) -> Place:
 @pytest.mark.parametrize("silent", [(), (2,)])
 def test_a_broker_that_has_not_heard_of_the_ledger(silent: tuple[int, ...]) -> None:
     """Another one has: who took the first one's word would take over a link that somebody runs."""
-    assert located(Brokers(knowing=[3], silent=silent)) == Place(TOPIC_ID, LEADER)
+    assert located(Brokers(knowing=[3], silent=silent)) == LedgerPlace(TOPIC_ID, LEADER)
 
 
 @pytest.mark.parametrize("silent", [(), (2, 3)])

@@ -13,12 +13,12 @@ from isthmus.errors import ConfigError
 from isthmus.model.naming import (
     IDENTITY,
     MirrorMakerNaming,
+    NameTemplate,
     Naming,
     PrefixNaming,
     PythonNaming,
     SourceTopic,
     TargetTopic,
-    Template,
     TemplateNaming,
     named,
 )
@@ -31,7 +31,7 @@ EAST_WEST = MirrorMakerNaming(source_alias="east", target_alias="west")
 
 def templates(source: str, target: str) -> TemplateNaming:
     """A naming by templates as they are written."""
-    return TemplateNaming(source=Template.parse(source), target=Template.parse(target))
+    return TemplateNaming(source=NameTemplate.parse(source), target=NameTemplate.parse(target))
 
 
 def sources_of(naming: Naming, *topics: str) -> dict[str, str]:
@@ -135,7 +135,7 @@ def test_a_class_of_ones_own() -> None:
 def test_templates_that_say_nothing(text: str) -> None:
     """They are refused with how to write one."""
     with pytest.raises(ConfigError) as refused:
-        Template.parse(text)
+        NameTemplate.parse(text)
     assert "{tenant}-{env}-{topic}" in refused.value.hint
 
 

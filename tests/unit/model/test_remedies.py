@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from isthmus.model.cluster import Cluster, Security
-from isthmus.model.remedies import Extent, console_consumer, keep_or_delete, keep_or_delete_unknown, recreated
+from isthmus.model.remedies import HeldOffsets, console_consumer, keep_or_delete, keep_or_delete_unknown, recreated
 
 WEST = Cluster(alias="west", bootstrap_servers=("w1:9092", "w2:9092"))
 
 
 def test_what_is_lost_is_counted() -> None:
     """Every stretch is named, all together are counted, and both ways out are there."""
-    told = keep_or_delete("orders", WEST, [Extent(0, 10, 15), Extent(2, 0, 1000)])
+    told = keep_or_delete("orders", WEST, [HeldOffsets(0, 10, 15), HeldOffsets(2, 0, 1000)])
     assert "offsets [10, 15) of orders-0, offsets [0, 1000) of orders-2, at most 1,005 records" in told
     assert "exclude orders from the link (topics.exclude), which leaves the target topic as it is" in told
     assert "--partition 0 --offset 10 --max-messages 5" in told
     assert "likewise for the others" in told
     assert told.endswith("then delete the target topic and run again.")
-    assert "at most 1 record." in keep_or_delete("orders", WEST, [Extent(0, 10, 11)])
+    assert "at most 1 record." in keep_or_delete("orders", WEST, [HeldOffsets(0, 10, 11)])
 
 
 def test_nothing_to_lose() -> None:
     """Where the target has nothing of its own nobody is sent to copy it first."""
-    told = keep_or_delete("orders", WEST, [Extent(1, 5, 5)])
+    told = keep_or_delete("orders", WEST, [HeldOffsets(1, 5, 5)])
     assert told == "Delete the target topic orders and run again: its partition 1 has no record that the source lacks."
     assert "console-consumer" not in keep_or_delete("orders", WEST, [])
 
 
 def test_many_stretches_are_not_all_named() -> None:
     """A long list is cut short, the count is of all."""
-    told = keep_or_delete("orders", WEST, [Extent(partition, 0, 10) for partition in range(40)])
+    told = keep_or_delete("orders", WEST, [HeldOffsets(partition, 0, 10) for partition in range(40)])
     assert "orders-4 and 35 more partitions, at most 400 records" in told
     assert "orders-5," not in told
 
@@ -42,14 +42,14 @@ def test_unknown_extent() -> None:
 
 def test_unknown_end() -> None:
     """A log whose end was not seen is to be kept to its end, whatever that is."""
-    told = recreated("orders", WEST, [Extent(0, 7, -1)])
+    told = recreated("orders", WEST, [HeldOffsets(0, 7, -1)])
     assert "orders-0 from offset 7 on, however many records that are" in told
     assert "--offset 7 --timeout-ms" in told
 
 
 def test_command_reads_a_log_from_its_beginning() -> None:
     """Offset 0 may be gone: a consumer that asks for it would begin at the end and keep nothing."""
-    command = console_consumer("orders", WEST, Extent(0, 0, 9))
+    command = console_consumer("orders", WEST, HeldOffsets(0, 0, 9))
     assert (
         "--bootstrap-server w1:9092,w2:9092 --topic orders --partition 0 --offset earliest --max-messages 9" in command
     )
@@ -59,4 +59,4 @@ def test_command_reads_a_log_from_its_beginning() -> None:
 def test_command_for_a_cluster_with_a_login() -> None:
     """Where a login is needed its file is named, and no secret is told."""
     secured = Cluster(alias="west", bootstrap_servers=("w:9093",), security=Security(protocol="SASL_SSL"))
-    assert "--consumer.config CLIENT_PROPERTIES" in console_consumer("orders", secured, Extent(0, 3, 9))
+    assert "--consumer.config CLIENT_PROPERTIES" in console_consumer("orders", secured, HeldOffsets(0, 3, 9))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.model.cluster import Cluster, Origin, Secret, Security
+from isthmus.model.cluster import Cluster, Secret, SecretOrigin, Security
 from isthmus.model.link import Limits
 from isthmus.model.reference import FileReference
 from isthmus.spark.lease import LinkContext
@@ -16,7 +16,7 @@ def test_credentials_of_the_day(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("new")
     security = Security(
-        password=Secret("old"), origins=(Origin(field=("password",), parts=(FileReference(str(file)),)),)
+        password=Secret("old"), origins=(SecretOrigin(field=("password",), parts=(FileReference(str(file)),)),)
     )
     cluster = Cluster(alias="east", bootstrap_servers=("127.0.0.1:9192",), security=security)
     producer = ProducerIdentity(producer_id=1, marker_producer_id=2)

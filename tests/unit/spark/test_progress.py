@@ -6,7 +6,7 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.spark.progress import Place, Progress
+from isthmus.spark.progress import LanePlace, RunProgress
 
 KEY = LaneKey(TargetTopic("orders"), 0)
 
@@ -32,7 +32,7 @@ def histogram(count: int) -> list[int]:
 
 def test_counts_add_up_over_leases() -> None:
     """A lease counts from its own beginning; of one that died its last word counts."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], histogram(10), 0.0)
     progress.close(0, 1, [report(15, 15, state=LaneState.STOPPED)], histogram(15), 1.0)
     progress.take(0, 2, [report(40, 25)], histogram(25), 2.0)
@@ -45,7 +45,7 @@ def test_counts_add_up_over_leases() -> None:
 
 def test_the_end_of_a_lease_is_not_the_end_of_its_lanes() -> None:
     """The next lease goes on, so the lane is shown as it was."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     progress.close(0, 1, [report(15, 15, state=LaneState.STOPPED)], [], 1.0)
 
@@ -55,18 +55,18 @@ def test_the_end_of_a_lease_is_not_the_end_of_its_lanes() -> None:
 
 def test_where_a_lane_was_last_outlives_what_knows_no_place() -> None:
     """A lane that looks for its place has none, in whichever session; where it was before is remembered."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     progress.begin()
     progress.take(0, 2, [report(-1, 0, state=LaneState.STARTING)], [], 1.0)
 
     assert [r.position for r in progress.reports()] == [-1]
-    assert progress.places == {KEY: Place(10, 100)}
+    assert progress.places == {KEY: LanePlace(10, 100)}
 
 
 def test_a_lane_that_ended_for_good_says_so() -> None:
     """Its state is not covered by the end of the lease."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     progress.close(0, 1, [report(10, 10, state=LaneState.DATA_GAP)], [], 1.0)
 
@@ -75,7 +75,7 @@ def test_a_lane_that_ended_for_good_says_so() -> None:
 
 def test_loads_are_measured_over_some_seconds() -> None:
     """The first second of a lease says little; the newest lease that ran longer says it."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     assert progress.load(KEY) == 0.0
     progress.take(0, 1, [report(50, 50)], [], 10.0)
@@ -84,7 +84,7 @@ def test_loads_are_measured_over_some_seconds() -> None:
 
 def test_forgotten_lanes_are_not_reported() -> None:
     """They were left out of the assignment."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     progress.forget([KEY])
     assert progress.reports() == []
@@ -92,7 +92,7 @@ def test_forgotten_lanes_are_not_reported() -> None:
 
 def test_what_forgotten_lanes_copied_counts_all_the_same() -> None:
     """They were paused, or their topic is gone: what their lease says of them at last is counted and not shown."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], [], 0.0)
     progress.forget([KEY])
     progress.take(0, 1, [report(15, 15, state=LaneState.STOPPED)], [], 1.0)
@@ -103,7 +103,7 @@ def test_what_forgotten_lanes_copied_counts_all_the_same() -> None:
 
 def test_a_session_that_begins_anew_goes_on_counting() -> None:
     """Nothing is known of its lanes, whose leases are told apart anew; all that was copied before still counts."""
-    progress = Progress()
+    progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], histogram(10), 0.0)
     progress.begin()
     assert progress.reports() == []

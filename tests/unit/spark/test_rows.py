@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch, modern
 from isthmus.errors import BrokerRefused
-from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, Origin, Rows, batch_digest
+from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowOrigin, Rows, batch_digest
 from isthmus.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, Batch, scan, stamp
 
 Fields = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -38,7 +38,7 @@ def rows_of(
     batches: Sequence[Batch], names: Sequence[str], *, begin: int = 0, end: int = 1000, by_record: bool = True
 ) -> list[dict[str, Any]]:
     """The rows of a range, with these columns."""
-    origin = Origin("east", 5, OffsetRange("orders", 3, begin, end))
+    origin = RowOrigin("east", 5, OffsetRange("orders", 3, begin, end))
     found = [StoredBatch(batch, False) for batch in batches]
     rows = Rows(RECORD_COLUMNS if by_record else BATCH_COLUMNS, names)
     made = rows.of_records(found, origin) if by_record else rows.of_batches(found, origin)
@@ -141,7 +141,7 @@ def test_records_of_old_message_sets(magic: int) -> None:
 
 def test_many_rows_come_in_parts() -> None:
     """What one Arrow batch holds is bounded, whatever a broker sends at once."""
-    origin = Origin("east", 0, OffsetRange("orders", 0, 0, 100_000))
+    origin = RowOrigin("east", 0, OffsetRange("orders", 0, 0, 100_000))
     found = [StoredBatch(batch_of([NONE] * 4000, base=base), False) for base in range(0, 40_000, 4000)]
 
     parts = list(Rows(RECORD_COLUMNS, ["offset"]).of_records(found, origin))

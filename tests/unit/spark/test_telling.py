@@ -20,7 +20,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.spark.progress import Progress
+from isthmus.spark.progress import RunProgress
 from isthmus.spark.telling import Telling
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -120,7 +120,7 @@ class World:
     """A link's leases, the lanes they have, and its progress as the driver knows it."""
 
     def __init__(self, make: Callable[[], Engine]) -> None:
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.copied = 0
         self._make = make
         self._generation = 0

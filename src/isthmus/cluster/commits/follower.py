@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from isthmus.cluster.commits.poller import Survey
+from isthmus.cluster.commits.poller import GroupSurvey
 from isthmus.cluster.commits.table import CommitTable, Transacted
 from isthmus.cluster.groups import OFFSETS_TOPIC, Positions
 from isthmus.cluster.offsets import leaders_of, log_ranges, may_pass
@@ -56,7 +56,7 @@ class CommitFollower:
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
         self._client = client
         self._wanted = wanted
-        self._survey = Survey(client, wanted, literals)
+        self._survey = GroupSurvey(client, wanted, literals)
         self._table = CommitTable(wanted)
         self._offsets: dict[int, int] = {}
         self._epochs: dict[int, int] = {}

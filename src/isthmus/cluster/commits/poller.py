@@ -21,7 +21,7 @@ CARRIED_TYPES: Final = frozenset({GroupType.CLASSIC, GroupType.CONSUMER, GroupTy
 """The types whose progress is committed offsets; share groups keep it record by record, elsewhere."""
 
 
-class Survey:
+class GroupSurvey:
     """One look at all groups that are wanted: which there are, and what they have committed.
 
     `literals` are asked about even when they are not listed, so that a missing right shows.
@@ -61,7 +61,7 @@ class CommitPoller:
     """The positions of all groups that are wanted, at most `INTERVAL_S` old. The same face as `CommitFollower`."""
 
     def __init__(self, client: Client, wanted: Callable[[str], bool], literals: Collection[str] = ()) -> None:
-        self._survey = Survey(client, wanted, literals)
+        self._survey = GroupSurvey(client, wanted, literals)
         self._due = 0.0
 
     @property

@@ -16,7 +16,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
-Way = Literal["log", "polling"]
+CommitWay = Literal["log", "polling"]
 _AGAIN_S: Final = 60.0
 
 
@@ -35,7 +35,7 @@ class CommitSource:
         self.reason = ""
 
     @property
-    def way(self) -> Way:
+    def way(self) -> CommitWay:
         return "log" if self._follower is not None else "polling"
 
     @property

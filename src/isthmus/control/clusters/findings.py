@@ -15,7 +15,7 @@ from isthmus.cluster.transactions import open_transactions
 from isthmus.control.clusters.registry import compared
 from isthmus.errors import ClusterError, HostError, IsthmusError
 from isthmus.model import health
-from isthmus.model.description import BrokerDescription, Mode
+from isthmus.model.description import BrokerDescription, MetadataMode
 from isthmus.model.findings import Finding, Level
 from isthmus.model.partitions import broker_loads
 from isthmus.model.wording import counted
@@ -35,7 +35,7 @@ async def cluster_findings(client: Client, cluster: ClusterDescription) -> list[
     except ClusterError as error:
         return [*findings, _unexamined(alias, "brokers", error)]
     findings.extend(health.skew_findings(alias, broker_loads(partitions, cluster.brokers)))
-    findings.extend(await (_quorum(client) if mode is Mode.KRAFT else _zookeeper(client)))
+    findings.extend(await (_quorum(client) if mode is MetadataMode.KRAFT else _zookeeper(client)))
     return findings
 
 

@@ -14,7 +14,7 @@ from isthmus.cluster.zookeeper.reading import kept_registry
 from isthmus.cluster.zookeeper.watching import watched_registry
 from isthmus.control.blocking import in_loop
 from isthmus.model.cluster import Cluster
-from isthmus.model.description import Mode
+from isthmus.model.description import MetadataMode
 from isthmus.model.findings import Finding
 from isthmus.model.registry import Registry, disagreements
 from isthmus.wire.client import Client
@@ -29,7 +29,7 @@ class RegistryReport:
     """The registry, where it was read (`statement`), and where ZooKeeper and the brokers disagree."""
 
     cluster: str
-    mode: Mode
+    mode: MetadataMode
     is_from_zookeeper: bool
     statement: str
     registry: Registry
@@ -55,7 +55,7 @@ async def read_report(cluster: Cluster) -> RegistryReport:
     """
     async with Client(cluster) as client:
         mode = await metadata_mode(client)
-        is_kept = mode is Mode.ZOOKEEPER and cluster.zookeeper is not None
+        is_kept = mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None
         registry, findings = (
             await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
         )
@@ -85,7 +85,7 @@ async def compared(client: Client, subject: str) -> tuple[Registry, tuple[Findin
 
 async def _look(client: Client, subject: str) -> tuple[Registry, tuple[Finding, ...]]:
     kept, told = await asyncio.gather(
-        asyncio.to_thread(kept_registry, client.cluster), told_registry(client, Mode.ZOOKEEPER)
+        asyncio.to_thread(kept_registry, client.cluster), told_registry(client, MetadataMode.ZOOKEEPER)
     )
     return kept, tuple(disagreements(subject, kept, told))
 
@@ -99,7 +99,7 @@ def watch(cluster: Cluster) -> Iterator[Registry]:
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
     """
     mode = in_loop(_mode(cluster))
-    if mode is Mode.ZOOKEEPER and cluster.zookeeper is not None:
+    if mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None:
         yield from watched_registry(cluster)
         return
     before: Registry | None = None
@@ -111,18 +111,18 @@ def watch(cluster: Cluster) -> Iterator[Registry]:
         time.sleep(_POLL_S)
 
 
-async def _mode(cluster: Cluster) -> Mode:
+async def _mode(cluster: Cluster) -> MetadataMode:
     async with Client(cluster) as client:
         return await metadata_mode(client)
 
 
-async def _told(cluster: Cluster, mode: Mode) -> Registry:
+async def _told(cluster: Cluster, mode: MetadataMode) -> Registry:
     async with Client(cluster) as client:
         return await told_registry(client, mode)
 
 
-def _statement(cluster: Cluster, mode: Mode) -> str:
-    if mode is Mode.KRAFT:
+def _statement(cluster: Cluster, mode: MetadataMode) -> str:
+    if mode is MetadataMode.KRAFT:
         return f"{cluster.alias} keeps its registry in KRaft and has no ZooKeeper: this is what its brokers tell."
     if cluster.zookeeper is None:
         return (

@@ -13,7 +13,7 @@ from isthmus.errors import ClusterError, NotAuthorized, Unreachable, Unsupported
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
-Guard = Literal["transaction", "membership"]
+CommitGuard = Literal["transaction", "membership"]
 _ROUNDS: Final = 4
 
 
@@ -26,7 +26,7 @@ class GroupCommit:
 
 
 @dataclass(slots=True)
-class Committed:
+class CommitOutcome:
     """What became of commits, by group. `changed` are those whose target was not as it had been; nothing was written.
 
     `uncertain` are those of which it is not known whether they were committed: look at the target.
@@ -47,18 +47,18 @@ class GroupCommitter:
     """
 
     def __init__(self, client: Client, link: str) -> None:
-        self.guard: Guard = "transaction"
+        self.guard: CommitGuard = "transaction"
         self.reason = ""
         self._client = client
         self._link = link
         self._transaction: GroupTransaction | None = None
 
-    async def commit(self, commits: Mapping[str, GroupCommit]) -> Committed:
+    async def commit(self, commits: Mapping[str, GroupCommit]) -> CommitOutcome:
         """Commit what still may be. The fate of each group is its own.
 
         :raises ClusterError: The target as a whole did not answer; nothing was committed.
         """
-        outcome = Committed()
+        outcome = CommitOutcome()
         remaining = dict(commits)
         for _ in range(_ROUNDS):
             if not remaining:
@@ -89,7 +89,7 @@ class GroupCommitter:
         return self._transaction
 
     async def _round(
-        self, transaction: GroupTransaction, commits: Mapping[str, GroupCommit], outcome: Committed
+        self, transaction: GroupTransaction, commits: Mapping[str, GroupCommit], outcome: CommitOutcome
     ) -> dict[str, GroupCommit]:
         """One transaction over all groups; those to be tried again without the ones that were in the way."""
         placed = await self._place(transaction, commits)
@@ -117,7 +117,7 @@ class GroupCommitter:
         await transaction.end(commit=commit)
 
     async def _changed(
-        self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: Committed, producer_id: int
+        self, commits: Mapping[str, GroupCommit], groups: Collection[str], outcome: CommitOutcome, producer_id: int
     ) -> set[str]:
         """The groups that are not as they were when it was decided, or cannot be looked at."""
         if not groups:
@@ -138,7 +138,7 @@ class GroupCommitter:
             or _differs(commits[group], positions.values[group])
         }
 
-    async def _commit_outside(self, commits: Mapping[str, GroupCommit], outcome: Committed) -> None:
+    async def _commit_outside(self, commits: Mapping[str, GroupCommit], outcome: CommitOutcome) -> None:
         changed = await self._changed(commits, commits.keys(), outcome, -1)
         outcome.changed |= changed
         left = {group: commit.positions for group, commit in commits.items() if group not in changed}

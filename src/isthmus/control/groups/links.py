@@ -94,7 +94,7 @@ class Groups:
         except ClusterError as error:
             return replace(plan, problem=problem_of(error), groups=await _last_known(link, group))
 
-    async def _remember(self, look: Look) -> None:
+    async def _remember(self, look: GroupsLook) -> None:
         writer = LedgerWriter(look.target)
         try:
             while changes := look.memory.changes(_DOCUMENTS_MAX):
@@ -114,7 +114,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupsLook:
     """A link's groups at one moment."""
 
     source: Client
@@ -124,7 +124,7 @@ class Look:
 
 
 @asynccontextmanager
-async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
+async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
     """Look at all groups of a link, or at one.
 
     :raises ClusterError: A cluster as a whole did not answer.
@@ -144,7 +144,7 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[Look]:
         planner = GroupPlanner(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
         plans = await planner.plan(commits, commits.positions.keys() | known)
-        yield Look(source, target, memory, sorted(plans, key=lambda plan: plan.group))
+        yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group))
 
 
 def _is_wanted(link: Link, group: str | None, name: str) -> bool:

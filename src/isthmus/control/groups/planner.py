@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from isthmus.cluster.commits.poller import CARRIED_TYPES
-from isthmus.cluster.commits.source import Way
+from isthmus.cluster.commits.source import CommitWay
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.counterparts import Counterparts
@@ -23,11 +23,11 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 
-class Commits(Protocol):
+class KnownCommits(Protocol):
     """What is known of the groups at the source."""
 
     @property
-    def way(self) -> Way: ...
+    def way(self) -> CommitWay: ...
     @property
     def listings(self) -> Mapping[str, GroupListing]: ...
     @property
@@ -57,7 +57,7 @@ class GroupPlanner:
         """
         self._mirrored = await mirrored_topics(self._link, self._documents, self._source, self._target)
 
-    async def plan(self, commits: Commits, due: Collection[str]) -> list[GroupPlan]:
+    async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
         """What to do with the groups that are due, and with all that cannot be carried.
 
         :raises ClusterError: A cluster as a whole did not answer.
@@ -101,7 +101,7 @@ class GroupPlanner:
             }
         return {}
 
-    async def _others(self, commits: Commits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
+    async def _others(self, commits: KnownCommits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
         """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""
         found = []
         settings = self._link.groups
@@ -134,7 +134,7 @@ class GroupPlanner:
         return found
 
 
-def _is_denied(commits: Commits, group: str) -> bool:
+def _is_denied(commits: KnownCommits, group: str) -> bool:
     """Whether we may not see the group: what the log tells of it is none of our business."""
     return isinstance(commits.errors.get(group), NotAuthorized)
 

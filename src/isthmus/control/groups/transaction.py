@@ -44,7 +44,7 @@ _OFFSET_COMMIT_BY_NAME: Final = 9
 PATIENCE_S: Final = 1.0
 _ANSWER_S: Final = 10.0
 
-Commits = Mapping[str, Positions]
+GroupPositions = Mapping[str, Positions]
 """What to commit, by group."""
 
 
@@ -66,7 +66,7 @@ class GroupTransaction(Transaction):
     def __init__(self, client: Client, link: str) -> None:
         super().__init__(client, _transactional_id(link), timeout_ms=TIMEOUT_MS)
 
-    async def place(self, commits: Commits) -> Placed:
+    async def place(self, commits: GroupPositions) -> Placed:
         """Step 1: give all commits their place.
 
         :raises ClusterError: The transaction itself cannot be begun.
@@ -154,7 +154,7 @@ def _transactional_id(link: str) -> str:
     return f"isthmus.{link}.groups"
 
 
-async def commit_outside(client: Client, commits: Commits) -> Outcomes[str, bool]:
+async def commit_outside(client: Client, commits: GroupPositions) -> Outcomes[str, bool]:
     """Commit without a transaction: a group that has members is refused, but one that had some meanwhile is not."""
     return await commit_at_coordinators(client, commits, _offset_commit)
 
@@ -187,7 +187,7 @@ def _topics(positions: Positions, topic_class: Any, partition_class: Any) -> lis
 
 
 async def commit_at_coordinators(
-    client: Client, commits: Commits, request_for: Callable[[str, Positions], Any]
+    client: Client, commits: GroupPositions, request_for: Callable[[str, Positions], Any]
 ) -> Outcomes[str, bool]:
     """Send each group's commit to its coordinator; `request_for(group, positions)` builds it."""
 

@@ -17,11 +17,11 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.problem import Problem
-from isthmus.model.remedies import Extent, keep_or_delete
+from isthmus.model.remedies import HeldOffsets, keep_or_delete
 from isthmus.wire.offsets import PartitionKey
 
 
-class Told(NamedTuple):
+class LaneWord(NamedTuple):
     """What a lane reported last. Its task had heard the controller's `beat` by then; -1 where that is not known."""
 
     report: LaneReport
@@ -64,7 +64,7 @@ class Audit:
         self._doubts: Counter[LaneKey] = Counter()
 
     def look(
-        self, lanes: Iterable[Lane], logs: Mapping[PartitionKey, LogRange], told: Mapping[LaneKey, Told], beat: int
+        self, lanes: Iterable[Lane], logs: Mapping[PartitionKey, LogRange], told: Mapping[LaneKey, LaneWord], beat: int
     ) -> None:
         """Hold what was told by now against logs read before; `beat` is the last that was made by now."""
         suspected: dict[LaneKey, _Suspicion] = {}
@@ -85,7 +85,7 @@ class Audit:
                 self.found[key] = Find(lane.target_topic_id, end, _problem(key, self._target, position, log.end))
         self._suspected = {key: each for key, each in suspected.items() if told[key].report.position < each.end}
 
-    def review(self, lanes: Iterable[Lane], told: Mapping[LaneKey, Told]) -> None:
+    def review(self, lanes: Iterable[Lane], told: Mapping[LaneKey, LaneWord]) -> None:
         """Take back what lanes have explained since: they are at the end that was seen, or their topic is another."""
         running = {lane.key: lane for lane in lanes}
         for key, find in list(self.found.items()):
@@ -106,5 +106,5 @@ def _problem(lane: LaneKey, target: Cluster, position: int, end: int) -> Problem
         f"somebody else wrote to the target partition: Isthmus wrote up to offset {position}, "
         f"and the log ends at {end}",
         "Deny WRITE on the target topic to all but Isthmus. Kafka cannot take records back. "
-        + keep_or_delete(lane.topic, target, [Extent(lane.partition, position, end)]),
+        + keep_or_delete(lane.topic, target, [HeldOffsets(lane.partition, position, end)]),
     )

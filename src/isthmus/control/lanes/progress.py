@@ -12,7 +12,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, lane_state
-from isthmus.spark.progress import Count, Place
+from isthmus.spark.progress import Count, LanePlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class LanesView:
     counts: Mapping[LaneKey, Count]
     ages_s: Mapping[LaneKey, float]
     paused: frozenset[TargetTopic | None] = frozenset()
-    places: Mapping[LaneKey, Place] = field(default_factory=dict)
+    places: Mapping[LaneKey, LanePlace] = field(default_factory=dict)
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:

@@ -28,7 +28,7 @@ from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress
 from isthmus.model.state import ControllerState, LinkEvidence, link_state
 from isthmus.spark.lease import LinkContext
-from isthmus.spark.progress import Progress
+from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class LinkRun:
         self._started_ms = now_ms()
         self._session: Session | None = None
         self._is_at_work = False
-        self._progress = Progress()
+        self._progress = RunProgress()
         self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
 

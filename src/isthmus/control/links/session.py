@@ -11,7 +11,7 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.loop import GroupLoop
-from isthmus.control.lanes.audit import Audit, Told
+from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.catchup import Arrival, CatchUp
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.memory import paused_topics, recorded_topics
@@ -37,7 +37,7 @@ from isthmus.model.progress import GroupProgress
 from isthmus.model.topic import TopicIds
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
-from isthmus.spark.progress import Progress
+from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
 AUDIT_S: Final = 20.0
@@ -66,7 +66,7 @@ class Session:
         ledger: LinkLedger,
         claims: Claims,
         has_claimed: asyncio.Event,
-        progress: Progress,
+        progress: RunProgress,
     ) -> None:
         self._away: Problem | None = None
         self._context = context
@@ -311,9 +311,9 @@ class Session:
             # The logs first: what is told by now, and what is said from now on, is later.
             self._audit.look(lanes, ranges.values, self._told(), self._ledger.beat)
 
-    def _told(self) -> dict[LaneKey, Told]:
+    def _told(self) -> dict[LaneKey, LaneWord]:
         beats = self._progress.beats
-        return {key: Told(report, beats.get(key, -1)) for key, report in self._heard().items()}
+        return {key: LaneWord(report, beats.get(key, -1)) for key, report in self._heard().items()}
 
     # The ledger
 

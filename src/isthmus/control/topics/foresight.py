@@ -37,7 +37,7 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import DOUBT_S
 from isthmus.lane.routes import Routes
 from isthmus.lane.source import Bounds
-from isthmus.lane.tail import Look, Tails
+from isthmus.lane.tail import TailLook, Tails
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents
@@ -180,9 +180,9 @@ class _Scout:
             )
         return seen
 
-    def _doubt(self, lane: Lane, sight: Sight) -> Look:
+    def _doubt(self, lane: Lane, sight: Sight) -> TailLook:
         left = self._left.get(lane.key)
-        return Look(lane, sight, first_check(left, sight.position, is_in_order=self._is_in_order))
+        return TailLook(lane, sight, first_check(left, sight.position, is_in_order=self._is_in_order))
 
     def _sight(self, lane: Lane, target: LogRange, source: LogRange) -> Sight:
         return Sight(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.cluster.changes import NewTopic
-from isthmus.control.topics.preflight import Mode, PartitionDecision
+from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -50,8 +50,8 @@ class TopicPlan:
     lanes: tuple[Lane, ...] = ()
 
     @property
-    def mode(self) -> Mode:
-        return Mode.REFUSED if self.action is Action.REFUSE else Mode.IDENTITY
+    def mode(self) -> TopicMode:
+        return TopicMode.REFUSED if self.action is Action.REFUSE else TopicMode.IDENTITY
 
     @property
     def refused(self) -> tuple[PartitionDecision, ...]:

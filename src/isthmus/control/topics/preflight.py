@@ -18,7 +18,7 @@ from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
-from isthmus.model.remedies import Extent, keep_or_delete
+from isthmus.model.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.topic import TopicDescription
 from isthmus.model.wording import counted
 
@@ -30,7 +30,7 @@ _PREFIX_OFFSETS_PER_S: Final = 9_000_000
 _BATCH_BYTES_DEFAULT: Final = 1_048_588
 
 
-class Mode(enum.StrEnum):
+class TopicMode(enum.StrEnum):
     """How a topic is mirrored."""
 
     IDENTITY = "identity"
@@ -109,8 +109,8 @@ class TopicDecision:
     is_compacted: bool
 
     @property
-    def mode(self) -> Mode:
-        return Mode.REFUSED if self.refusals else Mode.IDENTITY
+    def mode(self) -> TopicMode:
+        return TopicMode.REFUSED if self.refusals else TopicMode.IDENTITY
 
     @property
     def copies_something(self) -> bool:
@@ -262,19 +262,19 @@ def _refusals(
         )
 
 
-def only_at_target(pair: TopicPair, *, from_partition: int = 0) -> list[Extent]:
+def only_at_target(pair: TopicPair, *, from_partition: int = 0) -> list[HeldOffsets]:
     """All that the target holds, from a partition on, for whoever has nothing to compare it with."""
     return [
-        Extent(partition, log.start, log.end)
+        HeldOffsets(partition, log.start, log.end)
         for partition, log in sorted(pair.target_ranges.items())
         if partition >= from_partition
     ]
 
 
-def deleted_at_source(pair: TopicPair) -> list[Extent]:
+def deleted_at_source(pair: TopicPair) -> list[HeldOffsets]:
     """What the target still holds of what the source has deleted."""
     return [
-        Extent(partition, log.start, min(log.end, pair.source_ranges[partition].start))
+        HeldOffsets(partition, log.start, min(log.end, pair.source_ranges[partition].start))
         for partition, log in sorted(pair.target_ranges.items())
         if partition in pair.source_ranges
     ]

@@ -20,7 +20,7 @@ from isthmus.wire.metadata import Metadata
 _log = logging.getLogger(__name__)
 _NAMED_MAX: Final = 3
 
-Kind = Literal["topic", "group"]
+PatternKind = Literal["topic", "group"]
 
 
 def unmatched_topic_patterns(link: Link, found: Metadata) -> tuple[TopicPattern, ...]:
@@ -63,7 +63,9 @@ async def unmatched_groups(link: Link, source: Client) -> tuple[Problem, ...]:
     return warnings(link, "group", patterns, names)
 
 
-def warnings(link: Link, kind: Kind, patterns: Sequence[NamePattern], names: Collection[str]) -> tuple[Problem, ...]:
+def warnings(
+    link: Link, kind: PatternKind, patterns: Sequence[NamePattern], names: Collection[str]
+) -> tuple[Problem, ...]:
     """One sentence for each pattern that matches nothing, and what it may have been meant for; `names` are all."""
     return tuple(
         Problem(
@@ -90,7 +92,7 @@ def missing(name: str, link: Link, names: Collection[str]) -> Problem:
     )
 
 
-def _suggestion(kind: Kind, pattern: NamePattern, names: Collection[str]) -> str:
+def _suggestion(kind: PatternKind, pattern: NamePattern, names: Collection[str]) -> str:
     excluded = sorted(name for name in names if pattern.matches(name))
     if excluded:
         more = f" and {len(excluded) - _NAMED_MAX} more" if len(excluded) > _NAMED_MAX else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isthmus.spark.verification.job import verify
-from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, TopicVerdict, Verdict
-from isthmus.spark.verification.watch import Progress
+from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict, Verdict
+from isthmus.spark.verification.watch import OnVerified
 
-__all__ = ["Finding", "Kind", "PartitionVerdict", "Progress", "TopicVerdict", "Verdict", "verify"]
+__all__ = ["Discrepancy", "DiscrepancyKind", "OnVerified", "PartitionVerdict", "TopicVerdict", "Verdict", "verify"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from isthmus.spark.verification.extent import ComparedSlice, Extent
-from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, TopicVerdict
+from isthmus.spark.verification.extent import ComparedRange, ComparedSlice
+from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict
 
 CLEANED: Final = "cleaned"
 """The kind of a record that only one side has because the other side's log cleaner has removed it."""
@@ -32,13 +32,13 @@ class SliceTotals(NamedTuple):
 class SliceFindings:
     """What comparing the records of a slice told: the first findings of each kind, and how many records of it are."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Discrepancy, ...] = ()
     records: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_one_sided(self) -> bool:
         """Whether there are records that only one side has."""
-        return bool(self.records.get(Kind.MISSING) or self.records.get(Kind.EXTRA))
+        return bool(self.records.get(DiscrepancyKind.MISSING) or self.records.get(DiscrepancyKind.EXTRA))
 
 
 def one_sided(part: ComparedSlice, totals: SliceTotals) -> SliceFindings | None:
@@ -46,13 +46,13 @@ def one_sided(part: ComparedSlice, totals: SliceTotals) -> SliceFindings | None:
     if part.source.is_empty == part.target.is_empty:
         return None
     kind, span, records = (
-        (Kind.EXTRA, part.target, totals.target_records)
+        (DiscrepancyKind.EXTRA, part.target, totals.target_records)
         if part.source.is_empty
-        else (Kind.MISSING, part.source, totals.source_records)
+        else (DiscrepancyKind.MISSING, part.source, totals.source_records)
     )
     if not records:
         return SliceFindings()
-    finding = Finding(kind=kind, offset_begin=span.offset_begin, offset_end=span.offset_end, records=records)
+    finding = Discrepancy(kind=kind, offset_begin=span.offset_begin, offset_end=span.offset_end, records=records)
     return SliceFindings((finding,), {kind: records})
 
 
@@ -63,7 +63,9 @@ def slice_findings(rows: Iterable[Sequence[Any]]) -> dict[int, SliceFindings]:
         one = found.get(number, SliceFindings())
         findings = one.findings
         if kind not in (CLEANED, LEFT_OUT):
-            findings += (Finding(kind=Kind(kind), offset_begin=begin, offset_end=end, records=end - begin),)
+            findings += (
+                Discrepancy(kind=DiscrepancyKind(kind), offset_begin=begin, offset_end=end, records=end - begin),
+            )
         found[number] = SliceFindings(findings, {**one.records, kind: total})
     return found
 
@@ -72,11 +74,11 @@ def topic_verdicts(
     slices: Mapping[int, ComparedSlice],
     totals: Mapping[int, SliceTotals],
     found: Mapping[int, SliceFindings],
-    extents: Sequence[Extent],
+    extents: Sequence[ComparedRange],
     problems: Mapping[str, str],
 ) -> tuple[TopicVerdict, ...]:
     """The verdicts of all topics, from totals and findings by the numbers of slices."""
-    of_extent: dict[Extent, list[int]] = {extent: [] for extent in extents}
+    of_extent: dict[ComparedRange, list[int]] = {extent: [] for extent in extents}
     for number, part in slices.items():
         of_extent[part.extent].append(number)
     topics: dict[tuple[str, str], list[PartitionVerdict]] = {}
@@ -98,7 +100,9 @@ def topic_verdicts(
     )
 
 
-def _partition(extent: Extent, totals: Sequence[SliceTotals], found: Sequence[SliceFindings]) -> PartitionVerdict:
+def _partition(
+    extent: ComparedRange, totals: Sequence[SliceTotals], found: Sequence[SliceFindings]
+) -> PartitionVerdict:
     findings = [finding for one in found for finding in one.findings]
     return PartitionVerdict(
         partition=extent.partition,
@@ -106,13 +110,13 @@ def _partition(extent: Extent, totals: Sequence[SliceTotals], found: Sequence[Sl
         offset_end=extent.offset_end,
         records=sum(one.source_records for one in totals),
         size_bytes=sum(one.source_bytes for one in totals),
-        missing=_count(found, Kind.MISSING),
-        extra=_count(found, Kind.EXTRA),
-        different=_count(found, Kind.DIFFERENT),
+        missing=_count(found, DiscrepancyKind.MISSING),
+        extra=_count(found, DiscrepancyKind.EXTRA),
+        different=_count(found, DiscrepancyKind.DIFFERENT),
         cleaned=_count(found, CLEANED),
         left_out=_count(found, LEFT_OUT) + sum(one.left_out for one in totals if one.is_equal),
         lag=extent.lag,
-        findings=tuple(finding for kind in Kind for finding in _first(kind, findings)),
+        findings=tuple(finding for kind in DiscrepancyKind for finding in _first(kind, findings)),
     )
 
 
@@ -120,14 +124,14 @@ def _count(found: Iterable[SliceFindings], kind: str) -> int:
     return sum(one.records.get(kind, 0) for one in found)
 
 
-def _first(kind: Kind, findings: Iterable[Finding]) -> list[Finding]:
+def _first(kind: DiscrepancyKind, findings: Iterable[Discrepancy]) -> list[Discrepancy]:
     of_kind = sorted((one for one in findings if one.kind is kind), key=lambda one: one.offset_begin)
     return list(_joined(of_kind))[:FINDINGS_MAX]
 
 
-def _joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _joined(findings: Iterable[Discrepancy]) -> Iterator[Discrepancy]:
     """Findings of one kind, in order, with those that touch made one: slices end where they like."""
-    last: Finding | None = None
+    last: Discrepancy | None = None
     for finding in findings:
         if last is not None and last.offset_end == finding.offset_begin:
             last = replace(last, offset_end=finding.offset_end, records=last.records + finding.records)

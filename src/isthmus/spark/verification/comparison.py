@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from isthmus.spark.verification.assembly import CLEANED, LEFT_OUT
-from isthmus.spark.verification.verdict import Kind
+from isthmus.spark.verification.verdict import DiscrepancyKind
 
 RECORD_FIELDS: Final = "range INT, offset BIGINT, timestamp_ms BIGINT, is_aborted BOOLEAN, digest BINARY"
 KEYED_RECORD_FIELDS: Final = f"{RECORD_FIELDS}, key_digest BINARY, is_tombstone BOOLEAN"
@@ -45,7 +45,7 @@ def differences_of_keys(records: DataFrame, held: DataFrame, *, ends: TargetEnds
     `CLEANED` when that side has a later record of the same key, when it deletes a key of which that side has nothing
     before it, or when it belongs to an aborted transaction. A cleaner never puts two records at one offset.
     """
-    one_sided = F.when(F.col("count") == 1, F.when(F.col("kind") == Kind.MISSING, -1).otherwise(1))
+    one_sided = F.when(F.col("count") == 1, F.when(F.col("kind") == DiscrepancyKind.MISSING, -1).otherwise(1))
     differing = (
         _alike(records, "key_digest", "is_tombstone")
         .groupBy("slice", "offset")
@@ -124,7 +124,7 @@ def _alike(records: DataFrame, *more: str) -> DataFrame:
 def _is_left_out(kind: Column, is_aborted: Column, ends: TargetEnds | None) -> Column:
     if ends is None:
         return F.lit(False)
-    is_left_out = is_aborted & (kind == Kind.MISSING)
+    is_left_out = is_aborted & (kind == DiscrepancyKind.MISSING)
     if not ends:
         return is_left_out
     end = F.try_element_at(F.create_map(*(F.lit(each) for pair in ends.items() for each in pair)), F.col("slice"))
@@ -135,5 +135,7 @@ def _kind() -> Column:
     more_at_source = F.bool_or(F.col("surplus") > 0)
     more_at_target = F.bool_or(F.col("surplus") < 0)
     return (
-        F.when(more_at_source & more_at_target, Kind.DIFFERENT).when(more_at_source, Kind.MISSING).otherwise(Kind.EXTRA)
+        F.when(more_at_source & more_at_target, DiscrepancyKind.DIFFERENT)
+        .when(more_at_source, DiscrepancyKind.MISSING)
+        .otherwise(DiscrepancyKind.EXTRA)
     )

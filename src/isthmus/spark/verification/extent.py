@@ -12,7 +12,7 @@ from isthmus.model.log import LogRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class ComparedRange:
     """One partition's comparison: the source's offsets `[offset_begin, offset_end)` with the target's.
 
     The target's log ends at `target_end`: before `offset_end` where it lags behind, after it where it holds more than
@@ -41,7 +41,7 @@ class Extent:
 class ComparedSlice(NamedTuple):
     """A part of an extent: what to read on either side, possibly nothing, and about how many bytes the source's is."""
 
-    extent: Extent
+    extent: ComparedRange
     source: OffsetRange
     target: OffsetRange
     size_bytes: int
@@ -92,7 +92,7 @@ def extent_of(
     since: int | None = None,
     until: int | None = None,
     allow_lag: bool = False,
-) -> Extent:
+) -> ComparedRange:
     """The extent of a partition: source topic, target topic, number; `None` stands for a log that does not exist.
 
     `since` and `until` are offsets. What retention or DeleteRecords has removed on either side is not compared.
@@ -106,7 +106,7 @@ def extent_of(
     lag = max(end - max(target_end, begin), 0) if allow_lag else 0
     end -= lag
     begin = min(begin, end)
-    return Extent(
+    return ComparedRange(
         source_topic=names[0],
         target_topic=names[1],
         partition=names[2],
@@ -117,7 +117,7 @@ def extent_of(
     )
 
 
-def compared_slices(extent: Extent, parts: Sequence[Slice]) -> Iterator[ComparedSlice]:
+def compared_slices(extent: ComparedRange, parts: Sequence[Slice]) -> Iterator[ComparedSlice]:
     """The extent in the slices its source part was cut into, with a last one for what only the target has."""
     for part in parts:
         end = max(min(part.span.offset_end, extent.target_end), part.span.offset_begin)

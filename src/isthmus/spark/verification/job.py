@@ -24,11 +24,11 @@ from isthmus.spark.verification.assembly import (
     topic_verdicts,
 )
 from isthmus.spark.verification.explanation import RECORD_PARTS, differing_fields
-from isthmus.spark.verification.extent import ComparedSlice, Extent
+from isthmus.spark.verification.extent import ComparedRange, ComparedSlice
 from isthmus.spark.verification.sides import Sides
-from isthmus.spark.verification.survey import Bounds, compacted_topics, log_starts, survey, whole_logs
-from isthmus.spark.verification.verdict import Kind, Verdict
-from isthmus.spark.verification.watch import Progress
+from isthmus.spark.verification.survey import ComparisonBounds, compacted_topics, log_starts, survey, whole_logs
+from isthmus.spark.verification.verdict import DiscrepancyKind, Verdict
+from isthmus.spark.verification.watch import OnVerified
 
 EXPLAINED_MAX: Final = 20
 """For how many findings it is read again what differs."""
@@ -50,7 +50,7 @@ def verify(
     until_ms: int | None = None,
     allow_lag: bool = False,
     may_lack_aborted: bool = False,
-    progress: Progress | None = None,
+    progress: OnVerified | None = None,
 ) -> Verdict:
     """Compare the logs of two clusters on Spark: every record's offset, timestamp, key, value, headers and visibility.
 
@@ -72,7 +72,7 @@ def verify(
         raise ConfigError(f"both clusters have the alias {source.alias}", hint="Give each its own.")
     sides = Sides(spark, source, target, progress, may_lack_aborted=may_lack_aborted)
     began = time.monotonic()
-    surveyed = sides.ask(survey, topics, Bounds(since_ms, until_ms, allow_lag))
+    surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag))
     slices = dict(enumerate(surveyed.slices))
     totals = _totals(sides, slices)
     told = {number: one_sided(part, totals[number]) for number, part in slices.items()}
@@ -134,7 +134,7 @@ def _compared(sides: Sides, suspects: Suspects) -> dict[int, SliceFindings]:
     return found | _without_cleaned(sides, suspects, found)
 
 
-def _extents(suspects: Suspects) -> set[Extent]:
+def _extents(suspects: Suspects) -> set[ComparedRange]:
     return {part.extent for parts in suspects.values() for part in parts}
 
 
@@ -181,7 +181,7 @@ def _explained(sides: Sides, slices: Slices, found: Findings) -> dict[int, Slice
         (number, at)
         for number, one in sorted(found.items())
         for at, finding in enumerate(one.findings)
-        if finding.kind is Kind.DIFFERENT
+        if finding.kind is DiscrepancyKind.DIFFERENT
     ][:EXPLAINED_MAX]
     if not places:
         return {}

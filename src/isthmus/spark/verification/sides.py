@@ -17,7 +17,7 @@ from isthmus.spark.tally import Pair
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.extent import ComparedSlice
 from isthmus.spark.verification.failure import our_errors
-from isthmus.spark.verification.watch import Progress, watched
+from isthmus.spark.verification.watch import OnVerified, watched
 from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Sides:
         spark: SparkSession,
         source: Cluster,
         target: Cluster,
-        progress: Progress | None,
+        progress: OnVerified | None,
         *,
         may_lack_aborted: bool = False,
     ) -> None:

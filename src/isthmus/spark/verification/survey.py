@@ -14,7 +14,7 @@ from isthmus.cluster.slices import slices
 from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
-from isthmus.spark.verification.extent import ComparedSlice, Extent, compared_slices, extent_of
+from isthmus.spark.verification.extent import ComparedRange, ComparedSlice, compared_slices, extent_of
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -25,7 +25,7 @@ _NO_LOG: Final = LogRange(0, 0, 0)
 _NOTHING: Final = OffsetRange("", 0, 0, 0)
 
 
-class Bounds(NamedTuple):
+class ComparisonBounds(NamedTuple):
     """What was asked for: times in ms since the epoch, and whether the target may lag behind."""
 
     since_ms: int | None = None
@@ -34,15 +34,17 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ComparisonSurvey:
     """What there is to compare. `problems` are sentences about topics as a whole, by the source topic's name."""
 
     slices: tuple[ComparedSlice, ...]
-    extents: tuple[Extent, ...]
+    extents: tuple[ComparedRange, ...]
     problems: Mapping[str, str]
 
 
-async def survey(source: Client, target: Client, topics: Mapping[str, str], bounds: Bounds) -> Survey:
+async def survey(
+    source: Client, target: Client, topics: Mapping[str, str], bounds: ComparisonBounds
+) -> ComparisonSurvey:
     """Decide what to compare. `topics` maps source topics to target topics.
 
     The source's last stable offsets are read before the target's, so what is written meanwhile is no difference.
@@ -63,7 +65,7 @@ async def survey(source: Client, target: Client, topics: Mapping[str, str], boun
     newer = await _logs(source, ahead)
     ends = {key: min(log.stable_end, target_logs[key].stable_end) for key, log in newer.items()}
     reader = LogReader(source)
-    extents: list[Extent] = []
+    extents: list[ComparedRange] = []
     for s, p in sorted(source_logs.keys() | target_logs.keys()):
         log = newer.get((s, p), source_logs.get((s, p)))
         found = extent_of(
@@ -77,10 +79,10 @@ async def survey(source: Client, target: Client, topics: Mapping[str, str], boun
         extents.append(await _aligned(reader, found, 0 if log is None else log.stable_end))
     cut = await slices(reader, [extent.source for extent in extents])
     parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
-    return Survey(tuple(parts), tuple(extents), _problems(at_source, at_target, topics, target.cluster.alias))
+    return ComparisonSurvey(tuple(parts), tuple(extents), _problems(at_source, at_target, topics, target.cluster.alias))
 
 
-async def log_starts(source: Client, target: Client, extents: Collection[Extent]) -> dict[Extent, int]:
+async def log_starts(source: Client, target: Client, extents: Collection[ComparedRange]) -> dict[ComparedRange, int]:
     """From which offset on both logs hold these partitions by now: retention may have gone on.
 
     :raises ClusterError: An answer did not come.
@@ -92,7 +94,7 @@ async def log_starts(source: Client, target: Client, extents: Collection[Extent]
     }
 
 
-async def compacted_topics(source: Client, target: Client, extents: Collection[Extent]) -> set[str]:
+async def compacted_topics(source: Client, target: Client, extents: Collection[ComparedRange]) -> set[str]:
     """The source topics that a log cleaner works on, at either side. Without DESCRIBE_CONFIGS it is not known."""
     at_source = await describe_topic_configs(source, {extent.source_topic for extent in extents})
     at_target = await describe_topic_configs(target, {extent.target_topic for extent in extents})
@@ -104,7 +106,7 @@ async def compacted_topics(source: Client, target: Client, extents: Collection[E
     }
 
 
-async def whole_logs(source: Client, target: Client, extents: Sequence[Extent]) -> list[ComparedSlice]:
+async def whole_logs(source: Client, target: Client, extents: Sequence[ComparedRange]) -> list[ComparedSlice]:
     """Everything both logs hold of these partitions by now, in slices that are read on one side each.
 
     :raises ClusterError: Something cannot be read.
@@ -147,7 +149,7 @@ async def _offsets_at(
     return offsets
 
 
-async def _aligned(reader: LogReader, extent: Extent, stable_end: int) -> Extent:
+async def _aligned(reader: LogReader, extent: ComparedRange, stable_end: int) -> ComparedRange:
     """The extent ending where a batch of the source ends, so that its batches can be counted whole."""
     if extent.offset_end >= stable_end or extent.offset_begin == extent.offset_end:
         return extent

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Kind(enum.StrEnum):
+class DiscrepancyKind(enum.StrEnum):
     """How records of the two logs fail to be equal at an offset."""
 
     MISSING = "missing"
@@ -20,14 +20,14 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Discrepancy:
     """Records of one kind within the offsets `[offset_begin, offset_end)`.
 
     `fields` names what differs in the first record, for a few findings of the kind DIFFERENT: `key`, `value`,
     `headers`, `timestamp`, or `visibility` (only one of the two is seen by consumers at read_committed).
     """
 
-    kind: Kind
+    kind: DiscrepancyKind
     offset_begin: int
     offset_end: int
     records: int
@@ -62,7 +62,7 @@ class PartitionVerdict:
     cleaned: int = 0
     left_out: int = 0
     lag: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Discrepancy, ...] = ()
 
     @property
     def is_equal(self) -> bool:
@@ -104,17 +104,17 @@ class TopicVerdict:
 
     @property
     def missing(self) -> int:
-        return self.count(Kind.MISSING)
+        return self.count(DiscrepancyKind.MISSING)
 
     @property
     def extra(self) -> int:
-        return self.count(Kind.EXTRA)
+        return self.count(DiscrepancyKind.EXTRA)
 
     @property
     def different(self) -> int:
-        return self.count(Kind.DIFFERENT)
+        return self.count(DiscrepancyKind.DIFFERENT)
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: DiscrepancyKind) -> int:
         """How many records of this kind were found."""
         return sum(getattr(partition, kind.value) for partition in self.partitions)
 

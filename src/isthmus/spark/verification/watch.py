@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from pyspark.sql import SparkSession
 
-Progress = Callable[[str, int, int], None]
+OnVerified = Callable[[str, int, int], None]
 """Called now and then, from a thread of its own, with what is being done, how many tasks of it are done, and how many
 are known; none while it is being planned."""
 
@@ -17,7 +17,7 @@ _INTERVAL_S: Final = 0.2
 ResultT = TypeVar("ResultT")
 
 
-def watched(spark: SparkSession, description: str, progress: Progress | None, work: Callable[[], ResultT]) -> ResultT:
+def watched(spark: SparkSession, description: str, progress: OnVerified | None, work: Callable[[], ResultT]) -> ResultT:
     """Do some work with Spark in a thread of its own; the Spark UI shows its jobs as "isthmus" with `description`.
 
     So an interruption reaches whoever waits here, and not the middle of a conversation with the JVM, which would be of
@@ -43,7 +43,7 @@ def watched(spark: SparkSession, description: str, progress: Progress | None, wo
     return future.result()
 
 
-def _tell(spark: SparkSession, group: str, description: str, progress: Progress, future: Future[ResultT]) -> None:
+def _tell(spark: SparkSession, group: str, description: str, progress: OnVerified, future: Future[ResultT]) -> None:
     tracker = spark.sparkContext.statusTracker()
     while wait([future], timeout=_INTERVAL_S).not_done:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]

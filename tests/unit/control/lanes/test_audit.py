@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from isthmus.control.lanes.audit import Audit, Told
+from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
@@ -33,9 +33,9 @@ LANE = Lane(
 WEST = Cluster(alias="west", bootstrap_servers=("127.0.0.1:1",))
 
 
-def told(position: int, beat: int, state: LaneState = LaneState.ACTIVE) -> dict[LaneKey, Told]:
+def told(position: int, beat: int, state: LaneState = LaneState.ACTIVE) -> dict[LaneKey, LaneWord]:
     """What a lane says of itself, having heard a beat."""
-    return {KEY: Told(LaneReport(key=KEY, state=state, position=position, source_end=position), beat)}
+    return {KEY: LaneWord(LaneReport(key=KEY, state=state, position=position, source_end=position), beat)}
 
 
 def looked(audit: Audit, *, end: int, position: int, heard: int, beat: int, **report: LaneState) -> bool:
@@ -147,7 +147,7 @@ class Link(RuleBasedStateMachine):
         self.beat = self.heard = 0
         self.looks_unanswered = 0
         self.beats: list[int] = []
-        self.reports: list[dict[LaneKey, Told]] = []
+        self.reports: list[dict[LaneKey, LaneWord]] = []
         self.known = told(0, 0)
 
     @rule()

@@ -16,7 +16,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
-from isthmus.spark.progress import Count, Place
+from isthmus.spark.progress import Count, LanePlace
 
 COUNTS = {LaneKey(TargetTopic("orders"), 0): Count(7, 70)}
 
@@ -79,12 +79,12 @@ def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
     arrived = report(0, LaneState.ACTIVE, 70)
     over = replace(searching, state=LaneState.DIVERGED)
     for told, last, lag in (
-        (searching, Place(40, 100), 60),
-        (searching, Place(40, 130), 90),
-        (searching, Place(-1, -1), 100),
-        (arrived, Place(40, 130), 30),
+        (searching, LanePlace(40, 100), 60),
+        (searching, LanePlace(40, 130), 90),
+        (searching, LanePlace(-1, -1), 100),
+        (arrived, LanePlace(40, 130), 30),
         # What it had copied is no copy of this source.
-        (over, Place(40, 130), 100),
+        (over, LanePlace(40, 130), 100),
     ):
         view = LanesView(
             controller=ControllerState.ALIVE, reports={key: told}, counts=COUNTS, ages_s={}, places={key: last}

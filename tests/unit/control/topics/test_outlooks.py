@@ -8,7 +8,7 @@ from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.planning import plan_link
-from isthmus.control.topics.preflight import Mode, TopicPair
+from isthmus.control.topics.preflight import TopicMode, TopicPair
 from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
@@ -54,7 +54,7 @@ def keyed(outlooks: dict[int, Outlook]) -> dict[LaneKey, Seen]:
 def test_some_partitions_refused() -> None:
     """What can be copied is planned and counted, what cannot is told, and the plan ends with 1."""
     plan = topic_of(with_seen(link({0: 0, 1: 5, 2: 5}), keyed({1: FOREIGN, 2: Outlook()})))
-    assert (plan.action, plan.mode, plan.lag_records) == (Action.COPY, Mode.IDENTITY, 15)
+    assert (plan.action, plan.mode, plan.lag_records) == (Action.COPY, TopicMode.IDENTITY, 15)
     assert plan.states == (LaneState.ACTIVE, LaneState.FOREIGN_WRITE, LaneState.ACTIVE)
     assert [lane.partition for lane in plan.lanes] == [0, 2]
     (told,) = plan.as_dict()["refused_partitions"]
@@ -65,7 +65,7 @@ def test_all_partitions_refused() -> None:
     """Where nothing of a topic can be copied it is refused, and no reason for a change."""
     seen = with_seen(link({0: 5, 1: 5}), keyed({0: FOREIGN, 1: FOREIGN}))
     plan = topic_of(seen)
-    assert (plan.action, plan.mode, plan.lag_records, plan.has_changes) == (Action.REFUSE, Mode.REFUSED, 0, False)
+    assert (plan.action, plan.mode, plan.lag_records, plan.has_changes) == (Action.REFUSE, TopicMode.REFUSED, 0, False)
     assert plan.lanes == ()
     assert Plan(links=(plan_of(seen),)).exit_code == 1
 

@@ -11,8 +11,8 @@ import pytest
 from isthmus.control.topics.preflight import (
     LONG_MAX,
     PREFIX_OFFSETS_MAX,
-    Mode,
     TopicDecision,
+    TopicMode,
     TopicPair,
     batch_bytes_max,
     preflight,
@@ -63,7 +63,7 @@ def test_new_topic_is_mirrored_with_same_offsets() -> None:
         source_ranges={0: LogRange(0, 90, 100), 1: LogRange(0, 0, 0)},
     )
     decision = decide(pair)
-    assert decision.mode is Mode.IDENTITY
+    assert decision.mode is TopicMode.IDENTITY
     assert [p.lag_records for p in decision.partitions] == [90, 0]
     assert decision.notes == ()
 
@@ -92,7 +92,7 @@ def test_target_ahead_of_source_refuses_that_partition_only() -> None:
         target_ranges={0: LogRange(0, 11, 11), 1: LogRange(0, 10, 10)},
     )
     decision = decide(pair)
-    assert decision.mode is Mode.IDENTITY
+    assert decision.mode is TopicMode.IDENTITY
     assert [p.state for p in decision.partitions] == [LaneState.DIVERGED, LaneState.ACTIVE]
     assert decision.partitions[0].refusal is not None
     assert decision.partitions[1].refusal is None
@@ -109,7 +109,7 @@ def test_target_ahead_of_source_refuses_that_partition_only() -> None:
 def test_existing_target_that_would_change_records_is_refused(own: dict[str, str], word: str) -> None:
     """A target that compresses anew, stamps its own time or drops records is refused with advice."""
     decision = decide(TopicPair(name=ORDERS, source=described(), target=described(own)))
-    assert decision.mode is Mode.REFUSED
+    assert decision.mode is TopicMode.REFUSED
     assert word in decision.refusals[0].message
     assert decision.refusals[0].hint
 
@@ -117,7 +117,7 @@ def test_existing_target_that_would_change_records_is_refused(own: dict[str, str
 def test_more_partitions_at_the_target_are_refused() -> None:
     """Kafka cannot take partitions away, so such a target is refused."""
     decision = decide(TopicPair(name=ORDERS, source=described(partitions=2), target=described(partitions=3)))
-    assert decision.mode is Mode.REFUSED
+    assert decision.mode is TopicMode.REFUSED
     assert "3 partitions" in decision.refusals[0].message
 
 
@@ -146,9 +146,9 @@ def test_prefix_needs_the_delete_policy() -> None:
     )
     assert "cleanup.policy" in decide(pair).refusals[0].message
     both = described({"cleanup.policy": "compact,delete"})
-    assert decide(replace(pair, target=both)).mode is Mode.IDENTITY
+    assert decide(replace(pair, target=both)).mode is TopicMode.IDENTITY
     past = replace(pair, target_ranges={0: LogRange(10, 15, 15)})
-    assert decide(past).mode is Mode.IDENTITY
+    assert decide(past).mode is TopicMode.IDENTITY
 
 
 def test_prefix_of_trillions_is_refused() -> None:
@@ -205,7 +205,7 @@ def test_smaller_limits_at_the_target_are_noted() -> None:
     """Batch sizes and timestamps the target would not take are told before the first byte."""
     source = described({"max.message.bytes": "5000000", "message.timestamp.after.max.ms": str(LONG_MAX)})
     decision = decide(TopicPair(name=ORDERS, source=source, target=described()))
-    assert decision.mode is Mode.IDENTITY
+    assert decision.mode is TopicMode.IDENTITY
     noted = " ".join(note.hint for note in decision.notes)
     assert "max.message.bytes=5000000" in noted
     assert "message.timestamp.after.max.ms" in noted

@@ -15,27 +15,27 @@ from isthmus.spark.verification.assembly import (
     slice_findings,
     topic_verdicts,
 )
-from isthmus.spark.verification.extent import ComparedSlice, Extent, extent_of
-from isthmus.spark.verification.verdict import Finding, Kind, PartitionVerdict, Verdict
+from isthmus.spark.verification.extent import ComparedRange, ComparedSlice, extent_of
+from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, Verdict
 
 
-def extent(partition: int = 0, source_end: int = 100, target_end: int = 100) -> Extent:
+def extent(partition: int = 0, source_end: int = 100, target_end: int = 100) -> ComparedRange:
     return extent_of(
         ("orders", "copy", partition), LogRange(0, source_end, source_end), LogRange(0, target_end, target_end)
     )
 
 
-def part_of(whole: Extent, source: tuple[int, int], target: tuple[int, int]) -> ComparedSlice:
+def part_of(whole: ComparedRange, source: tuple[int, int], target: tuple[int, int]) -> ComparedSlice:
     return ComparedSlice(
         whole, OffsetRange("orders", whole.partition, *source), OffsetRange("copy", whole.partition, *target), 0
     )
 
 
-def finding(kind: Kind, begin: int, end: int) -> Finding:
-    return Finding(kind=kind, offset_begin=begin, offset_end=end, records=end - begin)
+def finding(kind: DiscrepancyKind, begin: int, end: int) -> Discrepancy:
+    return Discrepancy(kind=kind, offset_begin=begin, offset_end=end, records=end - begin)
 
 
-def verdict_of(whole: Extent, *found: SliceFindings) -> PartitionVerdict:
+def verdict_of(whole: ComparedRange, *found: SliceFindings) -> PartitionVerdict:
     slices = {number: part_of(whole, (0, 10), (0, 10)) for number in range(len(found))}
     totals = {number: SliceTotals(10, 10, 100, 200, False) for number in slices}
     (topic,) = topic_verdicts(slices, totals, dict(enumerate(found)), [whole], {})
@@ -51,9 +51,9 @@ def test_findings_that_touch_are_one() -> None:
     )
 
     assert verdict.findings == (
-        finding(Kind.MISSING, 1, 2),
-        finding(Kind.MISSING, 5, 20),
-        finding(Kind.DIFFERENT, 20, 21),
+        finding(DiscrepancyKind.MISSING, 1, 2),
+        finding(DiscrepancyKind.MISSING, 5, 20),
+        finding(DiscrepancyKind.DIFFERENT, 20, 21),
     )
     assert (verdict.missing, verdict.different, verdict.extra, verdict.records) == (15, 1, 0, 20)
 
@@ -65,7 +65,7 @@ def test_counts_are_of_all_and_findings_the_first() -> None:
     verdict = verdict_of(extent(), slice_findings(rows)[0])
 
     assert verdict.extra == 1000
-    assert verdict.findings == tuple(finding(Kind.EXTRA, 2 * n, 2 * n + 1) for n in range(FINDINGS_MAX))
+    assert verdict.findings == tuple(finding(DiscrepancyKind.EXTRA, 2 * n, 2 * n + 1) for n in range(FINDINGS_MAX))
 
 
 def test_cleaned_records_are_counted_only() -> None:
@@ -84,10 +84,12 @@ def test_slices_read_on_one_side() -> None:
 
     assert told((0, 10), (0, 10), SliceTotals(10, 10, 1, 2, False)) is None
     assert told((10, 20), (10, 10), SliceTotals(7, 0, 1, 1, False)) == SliceFindings(
-        (Finding(kind=Kind.MISSING, offset_begin=10, offset_end=20, records=7),), {Kind.MISSING: 7}
+        (Discrepancy(kind=DiscrepancyKind.MISSING, offset_begin=10, offset_end=20, records=7),),
+        {DiscrepancyKind.MISSING: 7},
     )
     assert told((20, 20), (20, 25), SliceTotals(0, 5, 0, 1, False)) == SliceFindings(
-        (Finding(kind=Kind.EXTRA, offset_begin=20, offset_end=25, records=5),), {Kind.EXTRA: 5}
+        (Discrepancy(kind=DiscrepancyKind.EXTRA, offset_begin=20, offset_end=25, records=5),),
+        {DiscrepancyKind.EXTRA: 5},
     )
     # Nothing but control records behind the target's end: consumers miss nothing.
     assert told((10, 20), (10, 10), SliceTotals()) == SliceFindings()
@@ -108,7 +110,9 @@ def test_verdicts_of_topics() -> None:
 
 def test_findings_read_well() -> None:
     """A finding says in a few words what is where."""
-    assert str(finding(Kind.MISSING, 7, 8)) == "missing at offset 7"
-    assert str(finding(Kind.EXTRA, 7, 10)) == "extra at offsets 7 to 9"
-    one = Finding(kind=Kind.DIFFERENT, offset_begin=7, offset_end=8, records=1, fields=("value", "headers"))
+    assert str(finding(DiscrepancyKind.MISSING, 7, 8)) == "missing at offset 7"
+    assert str(finding(DiscrepancyKind.EXTRA, 7, 10)) == "extra at offsets 7 to 9"
+    one = Discrepancy(
+        kind=DiscrepancyKind.DIFFERENT, offset_begin=7, offset_end=8, records=1, fields=("value", "headers")
+    )
     assert str(one) == "different at offset 7 (value, headers)"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isthmus.cluster.slices import Slice
 from isthmus.model.log import LogRange
-from isthmus.spark.verification.extent import Extent, compared_slices, extent_of
+from isthmus.spark.verification.extent import ComparedRange, compared_slices, extent_of
 
 NAMES = ("orders", "copy", 3)
 offsets = st.integers(0, 20)
@@ -22,7 +22,7 @@ def log(start: int, end: int) -> LogRange:
 logs = st.tuples(offsets, offsets).map(lambda ends: log(min(ends), max(ends)))
 
 
-def numbers(extent: Extent) -> tuple[int, int, int, int]:
+def numbers(extent: ComparedRange) -> tuple[int, int, int, int]:
     return extent.offset_begin, extent.offset_end, extent.target_end, extent.lag
 
 
