@@ -21,6 +21,7 @@ from isthmus.cluster.brokers import (
 )
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.clock import ClockReading, controller_clock
+from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.certificates import certificate_findings
@@ -33,7 +34,6 @@ from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import number
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
 from isthmus.lane.producer import allocate_producer
-from isthmus.lane.transaction import Transaction
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local.java import find_java
 from isthmus.model.cluster import Cluster

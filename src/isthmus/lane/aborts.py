@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import Unreachable, UnsupportedByBroker
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.target import DESCRIBE_PRODUCERS, producer_states
-from isthmus.lane.transaction import Transaction
 from isthmus.lane.writer import ProducerState
 from isthmus.model.transactions import lone_producer_id
 from isthmus.wire import codes

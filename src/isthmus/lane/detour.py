@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import DeleteRecordsRequest
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError
 from isthmus.lane import rebatch
 from isthmus.lane.aborts import UNVERIFIED, Aborts, LoneTransaction
@@ -24,7 +25,6 @@ from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
-from isthmus.lane.transaction import Transaction
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from isthmus.model.rights import on_topic

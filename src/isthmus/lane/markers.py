@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
-from isthmus.lane.transaction import Transaction
 from isthmus.model.lane import LaneState
 from isthmus.model.remedies import keep_or_delete_unknown
 from isthmus.model.rights import on_cluster

@@ -10,8 +10,8 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.lane.filler import filler
-from isthmus.lane.transaction import Transaction
 from isthmus.local import LocalCluster
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp

@@ -11,8 +11,8 @@ from typing import Final
 from confluent_kafka import Producer
 from kafka.protocol.admin import DescribeTransactionsRequest
 
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import UnsupportedByBroker
-from isthmus.lane.transaction import Transaction
 from isthmus.local.probe import ask
 from isthmus.wire.client import Client
 from tests.integration.lane import topics

@@ -24,7 +24,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import MAX_WAIT_MS, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
-from isthmus.ledger.topic import LEDGER_TOPIC, ensure_topic, locate
+from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
@@ -188,7 +188,7 @@ def test_a_controller_alone_is_not_fenced_by_its_own_failures(west: LocalCluster
         generation = ledger.generation
         for _ in range(3):
             # What a lost answer leaves behind: an open transaction and nobody who knows whether it was written.
-            await ledger._writer._add_partition()
+            await ledger._writer._transaction.begin((LEDGER_TOPIC, PARTITION))
             ledger._writer._is_sound = False
             await ledger.write(link_document(link))
         assert ledger.generation == generation

@@ -28,8 +28,8 @@ from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitReque
 from isthmus.cluster.coordinators import Answer, ask_coordinators
 from isthmus.cluster.groups import Positions
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, NotAuthorized
-from isthmus.lane.transaction import Transaction
 from isthmus.model.group import NO_LEADER_EPOCH
 from isthmus.model.rights import Right, on_group, on_topic, on_transactional_id
 from isthmus.wire import codes

@@ -1,10 +1,9 @@
-"""Transactions of single target partitions, the way clients before KIP-890 drive them (KIP-98, "TV1").
+"""Transactions, the way clients before KIP-890 drive them (KIP-98, "TV1"), which every broker understands.
 
-Two uses: data of an aborted source transaction goes into an aborted transaction here, so that both isolation levels
-show the same; and an empty transaction leaves one control record where writing markers directly is not allowed.
-
-The transactional id is made from the link, the partition and the source's producer id. So a new owner of the lane finds
-a transaction its predecessor left open and carries it on, where InitProducerId would abort it and cost an offset.
+Lanes put data of an aborted source transaction into an aborted one of ours, and have empty ones leave a control record
+where writing markers directly is not allowed; the ledger is written in transactions; groups' positions are committed in
+them. Whoever owns a transactional id next finds what was left open (`find`) and carries it on, or fences whoever had it
+(`initialize`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
-_AGAIN: Final = frozenset(
+PASSING: Final = frozenset(
     {
         codes.CONCURRENT_TRANSACTIONS,
         codes.COORDINATOR_LOAD_IN_PROGRESS,
@@ -44,10 +43,10 @@ _AGAIN: Final = frozenset(
 
 
 class Transaction:
-    """One transactional id of ours. `is_open` says that the partition belongs to a transaction not yet ended.
+    """One transactional id of ours. `is_open` says that a transaction was begun and not yet ended.
 
     `sequence` is the next sequence of its producer in the partition. `may_send`, if given, is asked before anything
-    leaves that changes it.
+    leaves that changes it. A coordinator that answers one of the `passing` error codes is asked again for `patience_s`.
     """
 
     def __init__(
@@ -57,6 +56,8 @@ class Transaction:
         *,
         timeout_ms: int = _TIMEOUT_MS,
         may_send: Permission | None = None,
+        patience_s: float = _PATIENCE_S,
+        passing: frozenset[int] = PASSING,
     ) -> None:
         self.transactional_id = transactional_id
         self.producer_id = -1
@@ -66,6 +67,8 @@ class Transaction:
         self._client = client
         self._timeout_ms = timeout_ms
         self._may_send = may_send
+        self._patience_s = patience_s
+        self._passing = passing
 
     async def probe(self) -> None:
         """See whether we may use the transactional id. Whoever uses it now is not disturbed.
@@ -88,13 +91,13 @@ class Transaction:
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while True:
             answer = await self._client.coordinator("transaction", self.transactional_id, request)
             found = answer.transaction_states[0]
             if found.error_code == codes.TRANSACTIONAL_ID_NOT_FOUND:
                 return
-            if found.error_code in _AGAIN:
+            if found.error_code in self._passing:
                 self._client.forget_coordinator("transaction", self.transactional_id)
             elif found.error_code != codes.NONE:
                 right = on_transactional_id("DESCRIBE", self.transactional_id)
@@ -107,8 +110,10 @@ class Transaction:
         ):
             self.producer_id, self.epoch, self.is_open = found.producer_id, found.producer_epoch, True
 
-    async def initialize(self) -> None:
+    async def initialize(self, *, is_mine: bool = False) -> None:
         """Get a producer id and epoch. What an earlier owner left open and could not be found is aborted by this.
+
+        If it `is_mine` still, the epoch is raised, and only for whoever has had it last (KIP-360).
 
         :raises ClusterError: The coordinator does not answer or does not allow it.
         """
@@ -117,8 +122,8 @@ class Transaction:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=timeout_ms,
-                producer_id=-1,
-                producer_epoch=-1,
+                producer_id=self.producer_id if is_mine else -1,
+                producer_epoch=self.epoch if is_mine else -1,
                 max_version=4,
             )
             try:
@@ -178,7 +183,7 @@ class Transaction:
         await self.end(commit=commit)
 
     async def _ask(self, request: Any, code_of: Any, what: str, *rights: Right) -> Any:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while True:
             answer = await self._client.coordinator(
                 "transaction", self.transactional_id, request, may_send=self._may_send
@@ -186,7 +191,7 @@ class Transaction:
             code = code_of(answer)
             if code == codes.NONE:
                 return answer
-            if code not in _AGAIN:
+            if code not in self._passing:
                 raise self._refused(code, what, on_transactional_id("WRITE", self.transactional_id), *rights)
             if code != codes.CONCURRENT_TRANSACTIONS:
                 self._client.forget_coordinator("transaction", self.transactional_id)
