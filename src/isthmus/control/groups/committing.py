@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -75,6 +75,20 @@ class GroupCommitter:
                     raise
         outcome.changed.update(remaining)
         return outcome
+
+    async def clear(self, groups: Sequence[str]) -> None:
+        """End what a commit of ours that came too late has left pending for groups; see `GroupTransaction.clear`.
+
+        :raises ClusterError: The target did not answer.
+        """
+        transaction = await self._begun()
+        if transaction is not None:
+            try:
+                await transaction.clear(groups)
+            except ClusterError as error:
+                self._transaction = None
+                if not GroupTransaction.is_lost(error):
+                    raise
 
     async def _begun(self) -> GroupTransaction | None:
         """The transaction, ready for commits; `None` where we may not have one."""

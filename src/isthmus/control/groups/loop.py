@@ -14,6 +14,7 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.planner import GroupPlanner
+from isthmus.control.groups.transaction import TIMEOUT_MS
 from isthmus.control.links.memory import paused_topics
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
@@ -28,6 +29,8 @@ WAIT_S: Final = 0.25
 ALL_S: Final = 10.0
 """How often all groups are looked at, whether they committed or not."""
 OUTAGE_S: Final = 2.0
+UNSTABLE_S: Final = 2 * TIMEOUT_MS / 1000
+"""Whatever was begun in a transaction of ours is over by then: what is still pending came too late."""
 PATIENCE_S: Final = 10.0
 REMEMBER_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
@@ -134,6 +137,7 @@ class GroupLoop:
             # What cannot be carried now stays due.
             due = frozenset(self._changed)
             await self._carry(due)
+            await self._clear()
             self._changed -= due
         self._passes_ended = self._passes_begun
         if not self._has_told_unmatched:
@@ -149,6 +153,13 @@ class GroupLoop:
             self._groups[plan.group] = plan
         # Those that are gone on both sides are forgotten.
         self._groups = {group: plan for group, plan in self._groups.items() if group in self._memory.groups}
+
+    async def _clear(self) -> None:
+        """End what commits of ours that came too late have left pending."""
+        now = time.monotonic()
+        if stuck := [group for group, since in self._planner.unstable.items() if now - since > UNSTABLE_S]:
+            await self._committer.clear(stuck)
+            self._planner.unstable.update(dict.fromkeys(stuck, now))
 
     async def remember(self) -> None:
         """Write down what changed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -15,10 +16,11 @@ from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import ended_partitions, mirrored_topics, observe_groups
 from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
-from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
 from isthmus.model.link import Link
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -38,7 +40,11 @@ class KnownCommits(Protocol):
 
 
 class GroupPlanner:
-    """Plans for one link. `documents` are the ledger's, as they are at any moment."""
+    """Plans for one link. `documents` are the ledger's, as they are at any moment.
+
+    `unstable` are the groups at the target for which commits in a transaction were pending at the last look, and since
+    when (on the monotonic clock).
+    """
 
     def __init__(
         self, link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
@@ -49,6 +55,7 @@ class GroupPlanner:
         self._documents = documents
         self._counterparts = Counterparts(source, target)
         self._mirrored: Mapping[str, str] = {}
+        self.unstable: dict[str, float] = {}
 
     async def refresh(self) -> None:
         """Look which topics are mirrored.
@@ -75,6 +82,10 @@ class GroupPlanner:
         ended = ended_partitions(self._link, self._documents)
         view = await observe_groups(self._link, sure, echoes, self._mirrored, self._source, self._target, ended=ended)
         for group in view.groups:
+            if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
+                self.unstable.setdefault(group.target_group, time.monotonic())
+            else:
+                self.unstable.pop(group.target_group, None)
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)
             self._memory.echoed(view, group)

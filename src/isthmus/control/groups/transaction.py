@@ -120,6 +120,19 @@ class GroupTransaction(Transaction):
             max_version=_WITHOUT_KIP_890,
         )
 
+    async def clear(self, groups: Sequence[str]) -> None:
+        """End whatever of ours is pending for groups, by an empty transaction over the same partitions that is aborted.
+
+        A commit that a network delivers when its transaction is long over waits for an end that never comes, where
+        brokers do not verify transactions (KIP-890), and hides the group's positions from whoever reads stable ones.
+        The control records of a later transaction of the same producer end it.
+
+        :raises ClusterError: The transaction cannot be begun or ended.
+        """
+        await self._admit(groups)
+        if self.is_open:
+            await self.end(commit=False)
+
     @staticmethod
     def is_lost(error: ClusterError) -> bool:
         """Whether the transactional id is another's now, or its transaction ran out: `initialize` begins anew."""

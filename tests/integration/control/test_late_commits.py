@@ -1,0 +1,81 @@
+"""Commits of ours that a network delivers when their transaction is over: nobody waits for them for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from kafka.protocol.admin import DescribeTransactionsRequest
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.groups import committed_offsets
+from isthmus.control.groups import loop
+from isthmus.control.groups.transaction import GroupTransaction
+from isthmus.local import LocalCluster
+from isthmus.model.group import Committed
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from tests.integration.control.running import configuration_of, link_of, running
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane.topics import create, produce
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def trusting() -> Iterator[LocalCluster]:
+    """A cluster whose brokers do not ask whether a transaction is there, as all before Kafka 3.6."""
+    properties = {"transaction.partition.verification.enable": "false"}
+    with LocalCluster.start("trusting", brokers=1, heap_mb=256, properties=properties) as cluster:
+        yield cluster
+
+
+async def late(client: Client, link: str, group: str, name: str) -> None:
+    """Have a commit of the link's last transaction arrive now."""
+    transaction = GroupTransaction(client, link)
+    request = DescribeTransactionsRequest(transactional_ids=[transaction.transactional_id])
+    answer = await client.coordinator("transaction", transaction.transactional_id, request)
+    (state,) = answer.transaction_states
+    transaction.producer_id, transaction.epoch = state.producer_id, state.producer_epoch
+    commit = transaction._txn_offset_commit(group, {(name, 0): Committed(7)})
+    told = await client.coordinator("group", group, commit)
+    assert told.topics[0].partitions[0].error_code == codes.NONE
+    found = await committed_offsets(client, [group], require_stable=True, patience_s=0.5)
+    assert group in found.errors
+
+
+def test_a_commit_that_comes_late_is_ended(
+    east: LocalCluster,
+    trusting: LocalCluster,
+    topic: Callable[[str], str],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts for nothing, consumers see stable positions again, and the group is carried on."""
+    monkeypatch.setattr(loop, "UNSTABLE_S", 1.0)
+    name, group = topic("late"), topic("late")
+    create(east, name)
+    produce(east, name, records(50))
+    consumers.commit(east, {group: {(name, 0): 30}})
+    settings = GroupSettings(include=(GroupPattern.parse(group),))
+    link = replace(link_of(east.cluster(), trusting.cluster(), name, name=name), groups=settings)
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run, Client(trusting.cluster()) as client:
+
+            async def is_at(offset: int) -> bool:
+                found = await committed_offsets(client, [group], require_stable=True, patience_s=0.5)
+                positions = found.values.get(group, {})
+                return (name, 0) in positions and positions[name, 0].offset == offset
+
+            await run.until(lambda: is_at(30))
+            await late(client, name, group, name)
+            await run.until(lambda: is_at(30))
+            await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 40}})
+            await run.until(lambda: is_at(40))
+
+    asyncio.run(scenario())
