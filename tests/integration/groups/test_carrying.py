@@ -334,7 +334,7 @@ def test_who_committed_has_to_be_known(
         async with carrying(between(east, west, [name], [group, plain])) as link:
             await link.until_at(plain, {0: 2})
             with monkeypatch.context() as patch:
-                patch.setattr(link.loop._planner._counterparts, "learn", fail)
+                patch.setattr(link.loop._review._counterparts, "learn", fail)
                 await asyncio.to_thread(commit_in_transaction, east, group, {(name, 0): 7})
                 await asyncio.to_thread(consumers.commit, east, {plain: {(name, 0): 3}})
                 await link.until_at(plain, {0: 3})

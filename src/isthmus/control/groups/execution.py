@@ -9,8 +9,7 @@ from typing import Final
 from isthmus.cluster.groups import committed_offsets, delete_groups, describe_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.plan import GroupPlan, PositionPlan
-from isthmus.control.groups.planning import Memory, commit_of, troubled
+from isthmus.control.groups.plan import GroupPlan, Memory, PositionPlan, commit_of, troubled
 from isthmus.errors import ClusterError
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed

@@ -17,7 +17,7 @@ from isthmus.control.groups.drill import GroupDrill, drill
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
-from isthmus.control.groups.planner import GroupPlanner
+from isthmus.control.groups.review import GroupReview
 from isthmus.control.links.identity import cluster_ids
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.link import read_documents
@@ -141,7 +141,7 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
             await commits.changed(0)
         finally:
             await commits.aclose()
-        planner = GroupPlanner(link, source, target, memory, documents)
+        planner = GroupReview(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
         plans = await planner.plan(commits, commits.positions.keys() | known)
         yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group))

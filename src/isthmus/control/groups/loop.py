@@ -13,7 +13,7 @@ from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
-from isthmus.control.groups.planner import GroupPlanner
+from isthmus.control.groups.review import GroupReview
 from isthmus.control.groups.transaction import TIMEOUT_MS
 from isthmus.control.links.memory import paused_topics
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
@@ -59,7 +59,7 @@ class GroupLoop:
         self._commits = CommitSource(source, link.groups.matches, link.groups.literals)
         self._committer = GroupCommitter(target, link.name)
         self._memory = GroupMemory(link.name, ledger.documents)
-        self._planner = GroupPlanner(link, source, target, self._memory, ledger.documents)
+        self._review = GroupReview(link, source, target, self._memory, ledger.documents)
         self._groups: dict[str, GroupPlan] = {}
         self._changed: set[str] = set()
         self._again_at: dict[Standing, float] = {}
@@ -126,7 +126,7 @@ class GroupLoop:
         now = time.monotonic()
         if now >= self._all_at or self._passes_begun < self._passes_wanted:
             self._passes_begun += 1
-            await self._planner.refresh()
+            await self._review.refresh()
             self._changed |= self._commits.positions.keys() | self._memory.groups
             self._all_at = now + ALL_S
         for standing, interval_s in _AGAIN_S.items():
@@ -148,7 +148,7 @@ class GroupLoop:
             await self.remember()
 
     async def _carry(self, due: Collection[str]) -> None:
-        plans = await self._planner.plan(self._commits, due)
+        plans = await self._review.plan(self._commits, due)
         for plan in await apply_groups(plans, self._committer, self._memory, self._target):
             self._groups[plan.group] = plan
         # Those that are gone on both sides are forgotten.
@@ -157,9 +157,9 @@ class GroupLoop:
     async def _clear(self) -> None:
         """End what commits of ours that came too late have left pending."""
         now = time.monotonic()
-        if stuck := [group for group, since in self._planner.unstable.items() if now - since > UNSTABLE_S]:
+        if stuck := [group for group, since in self._review.unstable.items() if now - since > UNSTABLE_S]:
             await self._committer.clear(stuck)
-            self._planner.unstable.update(dict.fromkeys(stuck, now))
+            self._review.unstable.update(dict.fromkeys(stuck, now))
 
     async def remember(self) -> None:
         """Write down what changed.

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions
 from isthmus.control.groups.observation import Echoes, GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan
-from isthmus.control.groups.planning import Memory
+from isthmus.control.groups.plan import GroupPlan, Memory
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
 from isthmus.ledger.records import Change, Deletion
 from isthmus.model.carrying import Written

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from isthmus.cluster.commits.table import CommitTable
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan
-from isthmus.control.groups.planning import commit_of, plan_groups
+from isthmus.control.groups.plan import GroupPlan, commit_of, plan_groups
 from isthmus.ledger.documents import Document
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType

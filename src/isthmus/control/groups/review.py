@@ -14,8 +14,7 @@ from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.counterparts import Counterparts
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import ended_partitions, mirrored_topics, observe_groups
-from isthmus.control.groups.plan import GroupPlan
-from isthmus.control.groups.planning import gone, plan_groups, troubled, unsupported
+from isthmus.control.groups.plan import GroupPlan, gone, plan_groups, troubled, unsupported
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
@@ -39,7 +38,7 @@ class KnownCommits(Protocol):
     def transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
 
 
-class GroupPlanner:
+class GroupReview:
     """Plans for one link. `documents` are the ledger's, as they are at any moment.
 
     `unstable` are the groups at the target for which commits in a transaction were pending at the last look, and since

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan
-from isthmus.control.groups.planning import Memory, commit_of, gone, plan_groups, troubled
+from isthmus.control.groups.plan import GroupPlan, Memory, commit_of, gone, plan_groups, troubled
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
