@@ -148,6 +148,13 @@ class Poll(NamedTuple):
     is_other_log: bool
 
 
+class News(NamedTuple):
+    """What was written to the ledger since the last look; if it `is_other_log` nothing that was read before counts."""
+
+    entries: list[Entry]
+    is_other_log: bool
+
+
 class LedgerTail:
     """Follows the ledger from `position` on. Uncommitted records are read too: nobody shall wait for a controller that
     stopped in the middle, and what it says counts by its generation alone.
@@ -168,7 +175,14 @@ class LedgerTail:
         self._leader.close()
 
     async def read_to_end(self) -> list[Entry]:
-        """Everything up to the end the log has now.
+        """Everything from `position` up to the end the log has now, or all of another log.
+
+        :raises ClusterError: The ledger cannot be read.
+        """
+        return (await self.read_on()).entries
+
+    async def read_on(self) -> News:
+        """What was written since the last look, up to the end the log has now.
 
         :raises ClusterError: The ledger cannot be read.
         """
@@ -177,12 +191,15 @@ class LedgerTail:
         end = (await list_offsets(connection, {key: -1}, LATEST, timeout_s=_ANSWER_S))[key]
         self._leader.check(end.error_code, "DESCRIBE")
         entries: list[Entry] = []
+        # Without a record in it, another log is not read from.
+        is_other_log, self._is_other_log = self._is_other_log, False
         while self.position < end.offset:
             poll = await self.poll()
             entries = poll.entries if poll.is_other_log else entries + poll.entries
+            is_other_log |= poll.is_other_log
             if poll.at_end:
                 break
-        return entries
+        return News(entries, is_other_log)
 
     async def poll(self) -> Poll:
         """Wait for something new, at most `MAX_WAIT_MS`.

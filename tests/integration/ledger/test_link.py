@@ -25,6 +25,7 @@ from isthmus.ledger.link import LinkLedger, read_documents
 from isthmus.ledger.log import MAX_WAIT_MS, LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
+from isthmus.ledger.view import LedgerView
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
@@ -294,6 +295,34 @@ def test_a_missing_ledger_is_created_by_whoever_needs_it(west: LocalCluster, top
             None,
             LedgerSettings(),
         )
+
+    run(work, west)
+
+
+def test_a_view_reads_what_is_new(west: LocalCluster, topic: Callable[[str], str]) -> None:
+    """Each look once; where the ledger went, or is another, nothing that was read before counts."""
+    link = topic("link")
+
+    async def work(client: Client) -> None:
+        await ensure_topic(client)
+        view, writer = LedgerView(client), LedgerWriter(client)
+        try:
+            await writer.append([link_document(link)])
+            assert f"link/{link}" in {entry.key for entry in (await view.look()).entries}
+            assert await view.look() == ([], False)
+            await writer.append([PauseDocument(link=link, since_ms=1)])
+            assert [entry.key for entry in (await view.look()).entries] == [f"pause/{link}"]
+            await delete_ledger(client)
+            while await is_there(client):
+                await asyncio.sleep(0.05)
+            assert await view.look() == ([], True)
+            await ensure_topic(client)
+            await writer.append([link_document(link)])
+            news = await view.look()
+            assert ([entry.key for entry in news.entries], news.is_other_log) == ([f"link/{link}"], True)
+        finally:
+            view.close()
+            writer.close()
 
     run(work, west)
 

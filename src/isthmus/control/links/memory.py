@@ -22,6 +22,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Entry
 from isthmus.ledger.topic import is_missing
+from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport
 from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import GroupProgress
@@ -88,7 +89,7 @@ class LinkMemory:
         memory = cls(link)
         for entry in entries:
             if link_of(entry.key) == link:
-                memory._take(entry)
+                memory.take(entry)
         return memory
 
     @property
@@ -147,7 +148,11 @@ class LinkMemory:
         """How long ago (s) a document of the ledger was written."""
         return _age_s(self._written_ms[document.key], now_ms)
 
-    def _take(self, entry: Entry) -> None:
+    def take(self, entry: Entry) -> None:
+        """The next record of the ledger that is about the link.
+
+        :raises PlanRefused: A newer Isthmus wrote it.
+        """
         if entry.value is None:
             gone = self.documents.pop(entry.key, None)
             if isinstance(gone, ControllerDocument):
@@ -177,6 +182,36 @@ class LinkMemory:
         if generation > self._generation:
             self._generation = generation
             self.reports.clear()
+
+
+class LedgerMemory:
+    """What the ledger of a cluster says of all its links, followed from look to look."""
+
+    def __init__(self, client: Client) -> None:
+        self._view = LedgerView(client)
+        self._links: dict[str, LinkMemory] = {}
+
+    async def refresh(self) -> None:
+        """Take in what was written since the last look.
+
+        :raises PlanRefused: A newer Isthmus wrote it.
+        :raises ClusterError: It cannot be read.
+        """
+        news = await self._view.look()
+        if news.is_other_log:
+            self._links.clear()
+        for entry in news.entries:
+            link = link_of(entry.key)
+            if link not in self._links:
+                self._links[link] = LinkMemory(link)
+            self._links[link].take(entry)
+
+    def of(self, link: str) -> LinkMemory:
+        """What is known of a link."""
+        return self._links.get(link) or LinkMemory(link)
+
+    def close(self) -> None:
+        self._view.close()
 
 
 async def recollect(link: str, client: Client) -> LinkMemory:

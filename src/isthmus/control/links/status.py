@@ -18,7 +18,7 @@ from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.links.host import liveness_of
-from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
@@ -85,10 +85,14 @@ class _Side:
 
 @dataclass(slots=True)
 class _Reading:
-    """One look at a link: what both clusters and the ledger say. Nothing is raised."""
+    """One look at a link: what both clusters and the ledger say. Nothing is raised.
+
+    `ledger_problem` is why its ledger could not be read.
+    """
 
     link: Link
     known: LinkMemory
+    ledger_problem: Problem | None = None
     source: _Side = field(default_factory=_Side)
     target: _Side = field(default_factory=_Side)
     sources: Mapping[TargetTopic, SourceTopic] = field(default_factory=dict)
@@ -101,7 +105,8 @@ class _Reading:
 
     async def take(self, source: Client, target: Client) -> None:
         """Look at both clusters; one that does not answer keeps nothing of the other from being seen."""
-        await asyncio.gather(self._recall(target), self._select(source))
+        self._recall()
+        await self._select(source)
         self._name()
         await self._find(target)
         lanes = [lane for found in self.partitions().values() for lane in found]
@@ -138,11 +143,9 @@ class _Reading:
             found[name] = [LaneKey(name, number) for number in sorted(numbers or remembered.get(name, set()))]
         return found
 
-    async def _recall(self, target: Client) -> None:
-        try:
-            self.known = await recollect(self.link.name, target)
-        except ClusterError as error:
-            self.target.problem = problem_of(error)
+    def _recall(self) -> None:
+        if self.ledger_problem is not None:
+            self.target.problem = self.ledger_problem
             return
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
@@ -194,6 +197,7 @@ class StatusReader:
         self._links = links
         self._stack = AsyncExitStack()
         self._clients: dict[str, Client] = {}
+        self._ledgers: dict[str, LedgerMemory] = {}
         self._before: dict[str, _Reading] = {}
         self._seen: dict[str, dict[LaneKey, _Ends]] = {link.name: {} for link in links}
         self._aborted: dict[str, AbortedPolicy] = {}
@@ -203,6 +207,9 @@ class StatusReader:
         for cluster in clusters.values():
             client = await self._stack.enter_async_context(Client(cluster))
             self._clients[cluster.alias] = client
+        for alias in {link.target.alias for link in self._links}:
+            self._ledgers[alias] = ledger = LedgerMemory(self._clients[alias])
+            self._stack.callback(ledger.close)
         return self
 
     async def __aexit__(
@@ -215,10 +222,20 @@ class StatusReader:
 
     async def read(self) -> tuple[LinkProgress, ...]:
         """All links as they stand; a cluster that does not answer makes its links UNAVAILABLE."""
-        return tuple(await asyncio.gather(*(self._read(link) for link in self._links)))
+        refreshed = await asyncio.gather(*map(self._refresh, self._ledgers))
+        problems = dict(zip(self._ledgers, refreshed, strict=True))
+        return tuple(await asyncio.gather(*(self._read(link, problems[link.target.alias]) for link in self._links)))
 
-    async def _read(self, link: Link) -> LinkProgress:
-        reading = _Reading(link, LinkMemory(link.name))
+    async def _refresh(self, alias: str) -> Problem | None:
+        try:
+            await self._ledgers[alias].refresh()
+        except ClusterError as error:
+            return problem_of(error)
+        return None
+
+    async def _read(self, link: Link, ledger_problem: Problem | None) -> LinkProgress:
+        known = self._ledgers[link.target.alias].of(link.name) if ledger_problem is None else LinkMemory(link.name)
+        reading = _Reading(link, known, ledger_problem)
         target = self._clients[link.target.alias]
         await reading.take(self._clients[link.source.alias], target)
         if link.name not in self._aborted and not reading.target.is_away:

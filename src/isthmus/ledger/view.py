@@ -1,0 +1,42 @@
+"""A ledger as it is now, followed from look to look."""
+
+from __future__ import annotations
+
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.ledger.log import LedgerTail, News
+from isthmus.ledger.topic import is_missing
+from isthmus.wire.client import Client
+
+
+class LedgerView:
+    """Follows the ledger of one cluster: each look reads what was written since the one before, over one connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._tail = LedgerTail(client)
+
+    async def look(self) -> News:
+        """What is new; a ledger that is not there is an empty one.
+
+        :raises ClusterError: It cannot be read; the next look goes on where this one began.
+        """
+        try:
+            return await self._look()
+        except Unreachable:
+            # Whoever led it when it was last looked at may lead it no more, or it may be gone.
+            return await self._look()
+
+    async def _look(self) -> News:
+        position, topic_id = self._tail.position, self._tail.topic_id
+        try:
+            return await self._tail.read_on()
+        except ClusterError as error:
+            if is_missing(error):
+                self._tail.position = 0
+                return News([], is_other_log=True)
+            # What was read half-way has to be read again.
+            self._tail.position, self._tail.topic_id = position, topic_id
+            raise
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._tail.close()
