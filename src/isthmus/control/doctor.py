@@ -177,11 +177,12 @@ async def _link(
         observed, plan = foreseen.observed, foreseen.plan
         if plan.problem is not None:
             return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]
+        here = [pair.source_name for pair in observed.pairs.values()]
         there = [name for name, pair in observed.pairs.items() if pair.target is not None]
-        at_source = await topic_operations(source, list(observed.pairs))
+        at_source = await topic_operations(source, here)
         at_target = await topic_operations(target, there)
         ledger = await _ledger(link, target)
-        states = await standing.link_findings(source, target, list(observed.pairs), there)
+        states = await standing.link_findings(source, target, here, there)
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]
     return [
@@ -236,8 +237,8 @@ def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
 def retention_findings(observed: ObservedLink) -> Iterator[Finding]:
     """How long the link may be down before the source deletes records that were not copied."""
     kept = {
-        name: number(pair.source, "retention.ms", -1)
-        for name, pair in observed.pairs.items()
+        pair.source_name: number(pair.source, "retention.ms", -1)
+        for pair in observed.pairs.values()
         if "delete" in (pair.source.value("cleanup.policy") or "delete").split(",")
     }
     finite = {name: retention_ms for name, retention_ms in kept.items() if retention_ms >= 0}

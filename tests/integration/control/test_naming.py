@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.cluster.groups import committed_offsets
+from isthmus.control.doctor import examine
 from isthmus.control.links.pausing import pause, resume
 from isthmus.control.topics.plan import Action
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
+from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
@@ -66,7 +68,8 @@ def test_a_link_renames_topics(
         topics=replace(link.topics, naming=naming),
         groups=GroupSettings(include=(GroupPattern.parse(group),)),
     )
-    fabric = isthmus.open(configuration_of(link), spark=spark)
+    configuration = configuration_of(link)
+    fabric = isthmus.open(configuration, spark=spark)
     (planned,) = fabric.plan().links[0].topics
     assert (planned.topic, planned.source_topic, planned.action) == (target, source, Action.CREATE)
 
@@ -81,6 +84,12 @@ def test_a_link_renames_topics(
         (verdict,) = fabric.verify(topics=[named])[stem].topics
         assert (verdict.source_topic, verdict.target_topic, verdict.is_equal) == (source, target, True)
     assert not fabric.plan().has_changes
+    findings = asyncio.run(examine(configuration))
+    assert [finding for finding in findings if finding.level is Level.ERROR] == []
+    drilled = fabric.groups.drill(group)
+    assert (drilled.skipped, drilled.read_again, drilled.not_mirrored) == (0, 0, ())
+    assert [position.compared for position in drilled.positions] == [200]
+    assert asyncio.run(ends(east, target)) == [-1]
 
     async def position() -> int:
         async with Client(west.cluster()) as client:
