@@ -87,7 +87,7 @@ def test_time_is_over_while_requests_are_on_their_way(
             ends = [oracle.ends(west.admin_bootstrap_servers, name, partition).high for partition in range(LANES)]
             assert ends == [2] * LANES
             running.engine.write_until(None)
-            await running.until(caught_up)
+            await running.until_copied()
 
     asyncio.run(scenario())
 

@@ -16,7 +16,7 @@ from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import between, carrying
 from tests.integration.groups.test_carrying import filled, records
-from tests.integration.lane.mirror import Mirror, caught_up
+from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.topics import create, create_both, produce
 
 pytestmark = pytest.mark.integration
@@ -69,7 +69,7 @@ def test_a_group_goes_over_and_comes_back(
             for partition in range(PARTITIONS):
                 more = records(20, begin=1000 * partition + 40)
                 await asyncio.to_thread(produce, east, name, more, partition=partition)
-            await running.until(caught_up)
+            await running.until_copied()
             await link.until_at(group, await offsets_at(link.source, group))
         seen += await asyncio.to_thread(going_on, west, group, name, 70, protocol)
         async with carrying(back) as link:

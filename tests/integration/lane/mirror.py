@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from isthmus.cluster.offsets import log_ranges
 from isthmus.lane.engine import Engine
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.local import LocalCluster
@@ -73,6 +74,14 @@ class Running:
             assert may_end or not any(r.state.is_terminal for r in reports.values()), list(reports.values())
             assert time.monotonic() < deadline, f"still {list(reports.values())}"
             await asyncio.sleep(look_s)
+
+    async def until_copied(self) -> Reports:
+        """Wait for all that the source holds now. Reports alone may not know of what has just come."""
+        ends = (await log_ranges(self.source, list(self.reports))).values
+        assert len(ends) == len(self.reports)
+        return await self.until(
+            lambda reports: caught_up(reports) and all(reports[key].position >= ends[key].stable_end for key in reports)
+        )
 
 
 class Mirror:

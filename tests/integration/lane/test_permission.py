@@ -176,7 +176,7 @@ def test_a_short_lapse_is_followed_by_a_wake_up(mirror: Mirror, topic: TopicName
             )
             assert running.reports[key].position == 5
             running.engine.write_until(None)
-            await running.until(caught_up)
+            await running.until_copied()
 
     asyncio.run(scenario())
 
