@@ -26,6 +26,7 @@ from isthmus.ledger.fencing import FencedWriter, fenced
 from isthmus.ledger.log import RETRY_S, LedgerTail
 from isthmus.ledger.records import Change, Entry
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
+from isthmus.ledger.view import LedgerView
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 
@@ -43,15 +44,11 @@ async def read_documents(client: Client) -> dict[str, Document]:
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
-    tail = LedgerTail(client)
+    view = LedgerView(client)
     try:
-        return newest(await tail.read_to_end())
-    except ClusterError as error:
-        if is_missing(error):
-            return {}
-        raise
+        return newest((await view.look()).entries)
     finally:
-        tail.close()
+        view.close()
 
 
 def newest(entries: Iterable[Entry], link: str | None = None) -> dict[str, Document]:

@@ -13,17 +13,23 @@ class LedgerView:
 
     def __init__(self, client: Client) -> None:
         self._tail = LedgerTail(client)
+        self._is_followed = False
 
     async def look(self) -> News:
         """What is new; a ledger that is not there is an empty one.
 
         :raises ClusterError: It cannot be read; the next look goes on where this one began.
         """
+        was_followed, self._is_followed = self._is_followed, False
         try:
-            return await self._look()
+            news = await self._look()
         except Unreachable:
+            if not was_followed:
+                raise
             # Whoever led it when it was last looked at may lead it no more, or it may be gone.
-            return await self._look()
+            news = await self._look()
+        self._is_followed = True
+        return news
 
     async def _look(self) -> News:
         position, topic_id = self._tail.position, self._tail.topic_id

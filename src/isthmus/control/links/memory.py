@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from isthmus.errors import ClusterError
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
@@ -19,9 +18,7 @@ from isthmus.ledger.documents import (
     decoded,
     link_of,
 )
-from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Entry
-from isthmus.ledger.topic import is_missing
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport
 from isthmus.model.naming import TargetTopic
@@ -220,23 +217,12 @@ async def recollect(link: str, client: Client) -> LinkMemory:
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
-    return LinkMemory.of(link, await read_ledger(client))
-
-
-async def read_ledger(client: Client) -> list[Entry]:
-    """Everything the ledger of a cluster holds, of all links; nothing where there is no ledger.
-
-    :raises ClusterError: It cannot be read.
-    """
-    tail = LedgerTail(client)
+    ledger = LedgerMemory(client)
     try:
-        return await tail.read_to_end()
-    except ClusterError as error:
-        if is_missing(error):
-            return []
-        raise
+        await ledger.refresh()
     finally:
-        tail.close()
+        ledger.close()
+    return ledger.of(link)
 
 
 def now_ms() -> int:
