@@ -20,7 +20,7 @@ TargetTopic = NewType("TargetTopic", str)
 RESERVED_PREFIX: Final = "__"
 """Names that begin with it belong to Kafka and to Isthmus itself."""
 NAME_CHARACTERS_MAX: Final = 249
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+NAME_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAMED_MAX: Final = 3
 
@@ -103,8 +103,7 @@ class NameTemplate:
             raise ConfigError(f"{text!r} has a placeholder twice", hint=hint)
         if not all(literals[1:-1]):
             raise ConfigError(f"{text!r} has two placeholders with nothing between them", hint=hint)
-        wrong = "".join(literals)
-        if wrong and _NAME.fullmatch(wrong) is None:
+        if NAME_CHARACTERS.fullmatch("".join(literals)) is None:
             raise ConfigError(f"{text!r} holds what no topic's name may", hint=hint)
         expression = re.escape(literals[0])
         for name, literal in zip(fields, literals[1:], strict=True):
@@ -232,7 +231,8 @@ def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Proble
             f"Names that begin with {RESERVED_PREFIX} belong to Kafka and to Isthmus: exclude it, or name it otherwise."
         )
         return Problem(f"{source} would become {target}, which is reserved", hint)
-    if _NAME.fullmatch(target) is None or len(target) > NAME_CHARACTERS_MAX or target in (".", ".."):
+    is_legal = NAME_CHARACTERS.fullmatch(target) is not None and target not in ("", ".", "..")
+    if not is_legal or len(target) > NAME_CHARACTERS_MAX:
         return Problem(
             f"{source} would become {target!r}, which Kafka refuses",
             f"A topic's name has at most {NAME_CHARACTERS_MAX} letters, digits, '.', '_' and '-'.",

@@ -12,16 +12,17 @@ Kafka and to Isthmus itself: they never match, whatever the patterns say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from isthmus.errors import ConfigError
 from isthmus.model.naming import (
     IDENTITY,
+    NAME_CHARACTERS,
     NAME_CHARACTERS_MAX,
     RESERVED_PREFIX,
+    MirrorMakerNaming,
     NamedTopics,
     Naming,
     PrefixNaming,
@@ -30,8 +31,6 @@ from isthmus.model.naming import (
     named,
 )
 from isthmus.model.patterns import NamePattern
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,11 @@ class TopicSettings:
             found = self.naming.to_source(name)
         except ConfigError:
             return True
-        return self.matches(SourceTopic(found)) if found is not None else not isinstance(self.naming, PrefixNaming)
+        return (
+            self.matches(SourceTopic(found))
+            if found is not None
+            else not isinstance(self.naming, PrefixNaming | MirrorMakerNaming)
+        )
 
     def source_of(self, name: TargetTopic) -> SourceTopic | None:
         """The topic of the source that is mirrored into another, `None` where none is, or the name does not say."""
@@ -107,7 +110,7 @@ class TopicSettings:
 
 
 def _check_name(name: str, text: str) -> None:
-    if _NAME.fullmatch(name) is None:
+    if NAME_CHARACTERS.fullmatch(name) is None:
         raise ConfigError(
             f"{text!r} cannot match a topic: names consist of letters, digits, '.', '_' and '-'",
             hint="A star may only stand at the end; write /regex/ for anything else.",
