@@ -30,16 +30,11 @@ _TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default: an engine that is away for longer loses the transaction it has open."""
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
-PASSING: Final = frozenset(
-    {
-        codes.CONCURRENT_TRANSACTIONS,
-        codes.COORDINATOR_LOAD_IN_PROGRESS,
-        codes.COORDINATOR_NOT_AVAILABLE,
-        codes.NOT_COORDINATOR,
-        codes.REQUEST_TIMED_OUT,
-        codes.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
+PASSING: Final = codes.COORDINATOR_MOVED | {
+    codes.CONCURRENT_TRANSACTIONS,
+    codes.REQUEST_TIMED_OUT,
+    codes.UNKNOWN_TOPIC_OR_PARTITION,
+}
 
 
 class Transaction:

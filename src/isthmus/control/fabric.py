@@ -278,7 +278,7 @@ async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[st
     for link in links:
         async with Client(link.source) as source:
             found = await find_topics(source, link.topics)
-        there = {own: name for name, own in found.there.items() if name not in found.names.refused}
+        there = {own: name for name, own in found.there.items()}
         seen.update(there, there.values())
         selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
     for name in topics:

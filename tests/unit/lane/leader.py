@@ -22,7 +22,7 @@ class Led:
     """A connection to a leader. `asked` are the requests that came, `posted` the appends, which wait for an answer.
 
     Control records are taken as long as it answers; whether they are after that nobody knows. `stable` is the last
-    stable offset it tells.
+    stable offset it tells, `refusal` the error code with which it refuses control records.
     """
 
     cluster = where = client_id = "nowhere"
@@ -30,11 +30,12 @@ class Led:
     next_correlation = 1
     silent_s = 0.0
 
-    def __init__(self, *, answers: int = 1000, stable: int = 0) -> None:
+    def __init__(self, *, answers: int = 1000, stable: int = 0, refusal: int = 0) -> None:
         self.asked: list[Any] = []
         self.posted: list[asyncio.Future[Any]] = []
         self._answers = answers
         self._stable = stable
+        self._refusal = refusal
         self.api_versions = {PRODUCE: (3, 12), WRITE_TXN_MARKERS: (0, 1)}
 
     @property
@@ -48,7 +49,9 @@ class Led:
         if isinstance(request, ListOffsetsRequest):
             told = SimpleNamespace(partition_index=0, error_code=0, offset=self._stable)
             return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=[told])])
-        taken = [SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])])]
+        # The first is a question only: whether they are taken at all.
+        code = self._refusal if len(self.asked) > 1 else 0
+        taken = [SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=code)])])]
         return SimpleNamespace(markers=taken * len({marker.producer_id for marker in request.markers}))
 
     def post_frame(self, *_: Any, **__: Any) -> asyncio.Future[Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.errors import Unreachable
+from isthmus.errors import BrokerRefused, Unreachable
 from isthmus.lane.detour import Detour
 from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import Gap
+from isthmus.wire import codes
 from tests.unit.lane.engines import Part
 from tests.unit.lane.leader import Led, OneLeader, with_leader
 from tests.unit.lane.looks import lane_of
@@ -49,6 +50,16 @@ def test_a_control_record_without_an_answer_may_be_in_the_log() -> None:
         written(run, led)
     assert len(led.asked) == 2
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (5, False, True)
+
+
+def test_a_control_record_of_an_owner_with_a_slow_clock() -> None:
+    """One before it had a later coordinator epoch: it takes an even later one when it has looked again."""
+    run, led = lane_with_marker(commit=True), Led(refusal=codes.TRANSACTION_COORDINATOR_FENCED)
+    run.marker_epoch = 7
+    with pytest.raises(BrokerRefused):
+        written(run, led)
+    assert [marker.coordinator_epoch for marker in led.asked[1].markers] == [7]
+    assert run.marker_epoch > 1000
 
 
 @pytest.mark.parametrize(("allowed", "position"), [([True], 12), ([True, False], 5), ([False], 5)])

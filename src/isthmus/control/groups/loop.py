@@ -159,7 +159,8 @@ class GroupLoop:
         now = time.monotonic()
         if stuck := [group for group, since in self._review.unstable.items() if now - since > UNSTABLE_S]:
             await self._committer.clear(stuck)
-            self._review.unstable.update(dict.fromkeys(stuck, now))
+            for group in stuck:
+                del self._review.unstable[group]
 
     async def remember(self) -> None:
         """Write down what changed.

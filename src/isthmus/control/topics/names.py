@@ -29,12 +29,11 @@ class FoundTopics:
 
     @property
     def there(self) -> dict[TargetTopic, SourceTopic]:
-        """Those that the source has and that we may see."""
-        found = {name: self.metadata.topics.get(source) for name, source in self.names.sources.items()}
+        """Those that the source has and we may see, and that can have their names."""
         return {
-            name: self.names.sources[name]
-            for name, topic in found.items()
-            if topic is not None and topic.error_code == codes.NONE
+            name: source
+            for name, source in self.names.sources.items()
+            if name not in self.names.refused and self.metadata.topics[source].error_code == codes.NONE
         }
 
 
