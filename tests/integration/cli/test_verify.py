@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from isthmus.local import LocalCluster
-from tests.integration.cli.test_run import INTERRUPTED_S, TERM_S, Shell, children
+from tests.integration.cli.test_run import TERM_S, Shell, children
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 from tests.integration.verification.forgery import forge
@@ -73,14 +73,12 @@ def test_interruption_ends_it(shell: Shell) -> None:
             assert command.poll() is None
             time.sleep(0.05)
             found = children(command.pid)
-        begun = time.monotonic()
         command.send_signal(signal.SIGINT)
         _, told = command.communicate(timeout=TERM_S)
 
     assert command.returncode in (128 + signal.SIGINT, 4), told
-    assert time.monotonic() - begun < INTERRUPTED_S
     assert "Traceback" not in told
     # The JVM goes when it finds its driver gone.
     while any(Path(f"/proc/{pid}").exists() for pid in found):
-        assert time.monotonic() < begun + TERM_S
+        assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -73,13 +73,13 @@ class Carrying:
         """The positions at the target by partition, of groups that read one topic."""
         return {partition: found.offset for (_, partition), found in (await self.position(group)).items()}
 
-    async def until(self, condition: Callable[[], Any], *, term_s: float = TERM_S) -> float:
-        """Wait for something to become true; how long it took (s)."""
+    async def until(self, condition: Callable[[], Any], *, term_s: float = TERM_S) -> None:
+        """Wait for something to become true."""
         begun = time.monotonic()
         while True:
             answer = condition()
             if await answer if asyncio.iscoroutine(answer) else answer:
-                return time.monotonic() - begun
+                return
             assert time.monotonic() - begun < term_s, f"still {self.loop.plan}"
             await asyncio.sleep(_LOOK_S)
 
@@ -95,8 +95,8 @@ class Carrying:
 
         await self.until(is_in_step)
 
-    async def until_at(self, group: str, offsets: dict[int, int], *, term_s: float = TERM_S) -> float:
-        """Wait until a group stands there at the target; how long it took (s).
+    async def until_at(self, group: str, offsets: dict[int, int], *, term_s: float = TERM_S) -> None:
+        """Wait until a group stands there at the target.
 
         Its first commit is no assertion's matter: until the transaction around it has ended, brokers answer who asks
         for all positions with none, not with a position that is not stable yet.
@@ -105,7 +105,7 @@ class Carrying:
         async def is_there() -> bool:
             return await self.offsets(group) == offsets
 
-        return await self.until(is_there, term_s=term_s)
+        await self.until(is_there, term_s=term_s)
 
 
 _LOOK_S: Final = 0.02

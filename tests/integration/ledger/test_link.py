@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
@@ -13,6 +14,7 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from isthmus import __version__
 from isthmus.control.links.pausing import pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
+from isthmus.ledger import log
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
@@ -22,7 +24,7 @@ from isthmus.ledger.documents import (
     TopicDocument,
 )
 from isthmus.ledger.link import LinkLedger, read_documents
-from isthmus.ledger.log import MAX_WAIT_MS, LedgerTail, LedgerWriter
+from isthmus.ledger.log import LedgerTail, LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, ensure_topic, locate
 from isthmus.ledger.view import LedgerView
@@ -37,6 +39,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 pytestmark = pytest.mark.integration
 
+TERM_S: Final = 60.0
+
 
 def link_document(link: str) -> LinkDocument:
     """What a link is made of, made up."""
@@ -45,7 +49,7 @@ def link_document(link: str) -> LinkDocument:
     )
 
 
-async def eventually(condition: Callable[[], bool], *, term_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], *, term_s: float = TERM_S) -> None:
     """Wait until the condition holds."""
     deadline = time.monotonic() + term_s
     while not condition():
@@ -139,12 +143,9 @@ def test_a_second_controller_fences_the_first(west: LocalCluster, topic: Callabl
         await first.open()
         running = asyncio.create_task(first.run())
         await asyncio.sleep(0.3)
-        begun = time.monotonic()
         await second.open()
         with pytest.raises(Fenced, match=name):
-            await running
-        # A beat is two seconds; a busy machine needs longer.
-        assert time.monotonic() - begun < 20
+            await asyncio.wait_for(running, TERM_S)
         assert second.generation > first.generation
         with pytest.raises(Fenced, match=name):
             await first.write(link_document(link))
@@ -199,8 +200,11 @@ def test_a_controller_alone_is_not_fenced_by_its_own_failures(west: LocalCluster
     run(work, west)
 
 
-def test_the_tail_hears_within_milliseconds(west: LocalCluster, topic: Callable[[str], str]) -> None:
-    """A new record ends the long poll at once."""
+def test_the_tail_hears_at_once(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new record ends the long poll."""
+    monkeypatch.setattr(log, "MAX_WAIT_MS", 10_000)
     link = topic("link")
 
     async def work(client: Client) -> None:
@@ -219,8 +223,8 @@ def test_the_tail_hears_within_milliseconds(west: LocalCluster, topic: Callable[
             while not any(entry.offset == offset for entry in (await polling).entries):
                 polling = asyncio.create_task(tail.poll())
             delays.append(time.monotonic() - begun)
-        # Five milliseconds on a machine with nothing else to do; a poll that is not ended lasts half a second.
-        assert sorted(delays)[10] < MAX_WAIT_MS / 1000 / 2, delays
+        # Five milliseconds on a machine with nothing else to do; a poll that is not ended lasts ten seconds.
+        assert sorted(delays)[10] < 5.0, delays
         tail.close()
         writer.close()
 

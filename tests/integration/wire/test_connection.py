@@ -133,10 +133,8 @@ def test_what_is_no_broker(answer: bytes, said: str, timeout_s: float) -> None:
                 await client.dial(-1, timeout_s=timeout_s)
             assert told.value.hint
 
-    begun = time.monotonic()
     with listener(answer) as cluster:
-        asyncio.run(scenario(cluster))
-    assert time.monotonic() - begun < 20
+        asyncio.run(asyncio.wait_for(scenario(cluster), 60.0))
 
 
 def test_dialling_that_nobody_waits_for(east: LocalCluster) -> None:

@@ -197,11 +197,9 @@ def listener(cluster: LocalCluster, name: str, security: Security) -> Cluster:
 
 
 def refusal(cluster: Cluster) -> AuthenticationFailed:
-    """How a login is refused, in one sentence and a hint, within a reasonable time."""
-    begun = time.monotonic()
+    """How a login is refused, in one sentence and a hint."""
     with pytest.raises(AuthenticationFailed) as told:
         cluster_id(cluster)
-    assert time.monotonic() - begun < 10
     assert (told.value.cluster, told.value.retryable, "\n" in told.value.message) == (cluster.alias, False, False)
     return told.value
 
