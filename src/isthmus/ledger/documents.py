@@ -8,6 +8,7 @@
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
+    map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
     progress/east-west/0          how far its lanes are, for people to look at
 
 None of it is trusted over the logs of the target. Losing it costs no record.
@@ -26,7 +27,9 @@ from isthmus.ledger.poison import pass_over
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 SCHEMA_VERSION: Final = 1
@@ -223,6 +226,27 @@ class TaskDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MapDocument(Document):
+    """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
+
+    Each lease writes into segments of its own. What a segment says stays true, so several may say the same, and
+    what comes late does no harm: the map is what all of them say together.
+    """
+
+    KIND: ClassVar[str] = "map"
+
+    topic: TargetTopic
+    partition: int
+    segment: str
+    ordinal_begin: int
+    ranges: tuple[MappedRange, ...]
+    cursor: Cursor
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(LaneKey(self.topic, self.partition)), self.segment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressDocument(Document):
     """Where the lanes of a lease stand: those that moved since its last document, now and then all (`is_full`).
 
@@ -257,6 +281,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
+        MapDocument,
         ProgressDocument,
     )
 }
@@ -301,7 +326,7 @@ def _fields(key: str, value: bytes) -> Any:
     return fields
 
 
-OTHERS: Final = frozenset({PauseDocument.KIND, TaskDocument.KIND, ProgressDocument.KIND})
+OTHERS: Final = frozenset({PauseDocument.KIND, TaskDocument.KIND, MapDocument.KIND, ProgressDocument.KIND})
 """The kinds that tasks and operators write; all others belong to the controller."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import EARLIEST
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 
@@ -98,6 +99,9 @@ class Lane:
     whatever it was before. `continues_after_gap`: record a data gap and go on. `doubts` counts how often somebody else
     seemed to have written to the target: with every one the lane looks at its log anew. While it `is_unsettled` a
     lease that is over may have left a request on its way, of which the lease of the lane's present slot knows nothing.
+
+    A lane that `is_mapped` appends where the target's log ends, beside others that may write there, and begins at
+    `start`: `EARLIEST`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's offsets.
     """
 
     source_topic: SourceTopic
@@ -112,6 +116,8 @@ class Lane:
     continues_after_gap: bool = False
     doubts: int = 0
     is_unsettled: bool = False
+    is_mapped: bool = False
+    start: int = EARLIEST
 
     @property
     def key(self) -> LaneKey:

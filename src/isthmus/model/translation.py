@@ -36,6 +36,11 @@ class MappedRange(NamedTuple):
     def target_end(self) -> int:
         return self.target_begin + self.length
 
+    @property
+    def shift(self) -> int:
+        """What has to be added to a source offset to get that of the target."""
+        return self.target_begin - self.source_begin
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetMap:
@@ -48,18 +53,21 @@ class OffsetMap:
 
     @classmethod
     def of(cls, ranges: Iterable[MappedRange]) -> Self:
-        """The map of these ranges, in any order; those that continue one another become one.
+        """The map of these ranges, in any order and as often as one likes; those that continue one another become one.
 
-        :raises ConfigError: They overlap, or the order of the target is another than that of the source.
+        :raises ConfigError: They contradict each other, or the order of the target is another than that of the source.
         """
         joined: list[MappedRange] = []
         for one in sorted(ranges):
             last = joined[-1] if joined else None
-            if last is not None and (one.source_begin < last.source_end or one.target_begin < last.target_end):
+            if one.length <= 0:
+                continue
+            if last is not None and one.source_begin <= last.source_end and one.shift == last.shift:
+                length = max(last.source_end, one.source_end) - last.source_begin
+                joined[-1] = last._replace(length=length)
+            elif last is not None and (one.source_begin < last.source_end or one.target_begin < last.target_end):
                 raise ConfigError(f"the ranges {last} and {one} contradict each other")
-            if last is not None and (last.source_end, last.target_end) == (one.source_begin, one.target_begin):
-                joined[-1] = last._replace(length=last.length + one.length)
-            elif one.length > 0:
+            else:
                 joined.append(one)
         return cls(tuple(joined))
 

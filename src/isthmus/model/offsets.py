@@ -1,0 +1,38 @@
+"""Which offsets records get at the target, and where copying begins."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Where copying begins, as ListOffsets has it; any other number is a timestamp in ms."""
+
+
+class OffsetPolicy(enum.StrEnum):
+    """Which offsets the records of a topic get at the target."""
+
+    SAME = "same"
+    """Those of the source; what cannot have them is refused."""
+    MAPPED = "mapped"
+    """Those that come next there, with an exact map of which went where."""
+    AUTO = "auto"
+    """Those of the source where that is possible, else mapped ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a mapped lane is: every record before it is durable at the target.
+
+    `source_offset` is the next offset to copy and `ordinal` how many records were appended so far; the sequence of the
+    next one follows from it. The last of them lies right before `target_offset`, unless there is none: then nothing
+    of the lane lies before it or behind. `source_epoch` is a leader epoch of the source not below that of the last
+    record read, -1 while unknown.
+    """
+
+    source_offset: int
+    ordinal: int
+    target_offset: int
+    source_epoch: int = -1
