@@ -26,12 +26,12 @@ from isthmus.lane.faults import Faults
 from isthmus.lane.markers import Refused
 from isthmus.lane.permission import Granted
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.reader import SourceReader
+from isthmus.lane.readers import Readers
 from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
 from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Tally
-from isthmus.lane.silence import leave_appenders, leave_readers
+from isthmus.lane.silence import leave_appenders
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
@@ -41,7 +41,6 @@ from isthmus.wire.client import Client
 log = logging.getLogger(__name__)
 DEFAULT_LIMITS: Final = Limits()
 DEFAULT_SETTLE_S: Final = 2.0
-_ROUTE_RETRY_S: Final = 0.1
 _HOUSEKEEPING_S: Final = 1.0
 _DRAIN_PAUSE_S: Final = 0.005
 
@@ -83,20 +82,18 @@ class Engine:
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
         self._detour = Detour(self, self._target_routes)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
+        self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
         self._runs: dict[LaneKey, LaneRun] = {}
         self._former: dict[LaneKey, list[LaneRun]] = {}
-        self._readers: dict[int, SourceReader] = {}
         self._appenders: dict[int, TargetAppender] = {}
-        self._unrouted: set[LaneRun] = set()
-        self._rerouting = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: BaseException | None = None
 
     async def start(self, lanes: Iterable[Lane]) -> None:
         """Begin with these lanes; more may be added later."""
         self.add(lanes)
-        parts = (self._resolver, self.source_distances, self.target_distances)
-        for work in (*(part.run() for part in parts), self._route(), self._keep_house()):
+        parts = (self._resolver, self._readers, self.source_distances, self.target_distances)
+        for work in (*(part.run() for part in parts), self._keep_house()):
             self._spawn(work)
         if not self._granted.is_given:
             self._spawn(self._warm_up())
@@ -106,11 +103,9 @@ class Engine:
         runs = list(self._runs.values())
         await self._resolver.warm_up(runs)
         for run in runs:
-            source, target = self._source_routes.leader(*run.source), self._target_routes.leader(*run.target)
-            if source is not None:
-                self._reader(source.node_id)
-            if target is not None:
-                self._appender(target.node_id)
+            self._readers.connect(run)
+            if (leader := self._target_routes.leader(*run.target)) is not None:
+                self._appender(leader.node_id)
 
     def add(self, lanes: Iterable[Lane]) -> None:
         """Run more lanes; those that run already are not disturbed. One that was removed waits for its former end."""
@@ -236,44 +231,10 @@ class Engine:
             run.heal()
 
     def stop_reading(self, run: LaneRun) -> None:
-        for reader in self._readers.values():
-            if run in reader:
-                reader.remove(run)
-        self._unrouted.discard(run)
+        self._readers.stop(run)
 
     def reroute(self, run: LaneRun) -> None:
-        if run.read_offset >= 0 and not run.is_over:
-            self._unrouted.add(run)
-            self._rerouting.set()
-
-    async def _route(self) -> None:
-        """Give lanes to the readers of their leaders, as soon as those are known."""
-        while True:
-            await self._rerouting.wait()
-            self._rerouting.clear()
-            if any(self._source_routes.leader(*run.source) is None for run in self._unrouted):
-                await self._source_routes.refresh()
-            for run in list(self._unrouted):
-                leader = self._source_routes.leader(*run.source)
-                if leader is None:
-                    continue
-                self._unrouted.discard(run)
-                if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
-                    # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
-                    self._resolver.add(run)
-                else:
-                    self._reader(leader.node_id).add(run, leader.epoch)
-            # Without a leader for now. The resolver also tells deleted from merely leaderless.
-            for run in list(self._unrouted):
-                self._unrouted.discard(run)
-                self._resolver.add(run, _ROUTE_RETRY_S)
-
-    def _reader(self, node_id: int) -> SourceReader:
-        reader = self._readers.get(node_id)
-        if reader is None:
-            reader = self._readers[node_id] = SourceReader(node_id, self, self._source.dial)
-            self._spawn(reader.run())
-        return reader
+        self._readers.route(run)
 
     # Writing
 
@@ -302,20 +263,15 @@ class Engine:
             run.is_cut = run.is_spoilt = False
             self._shrunk(run, run.read_from(begin, run.tail_epoch if begin == position else -1))
             self.stop_reading(run)
-        if not run.is_cut and not self._is_read(run):
+        if not run.is_cut and run not in self._readers:
             self.reroute(run)
         if run.prefix_end >= 0 or run.gap_end > position or run.ending:
             self.needs_care(run)
         self._offer(run)
 
-    def _is_read(self, run: LaneRun) -> bool:
-        return any(run in reader for reader in self._readers.values())
-
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
-        if run.is_full:
-            for reader in self._readers.values():
-                reader.drained(run)
+        self._readers.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
         if run.writer.in_flight or not run.is_placed or run.is_busy or not run.pending:
@@ -344,7 +300,7 @@ class Engine:
         run.tally.size_bytes += size if records else 0
         self._shrunk(run, size)
         # An answer that was on its way says nothing of a source that cannot be read any more.
-        if run.state is not LaneState.ACTIVE and run.is_placed and self._is_read(run):
+        if run.state is not LaneState.ACTIVE and run.is_placed and run in self._readers:
             run.heal()
         if run.is_cut and not run.pending:
             run.is_cut = False
@@ -383,8 +339,7 @@ class Engine:
                             self.stop_reading(run)
             for run in [each for each in self._runs.values() if each.is_over]:
                 self._let_go(run)
-            for run in await leave_readers(self._readers.values(), self._source_routes):
-                self.reroute(run)
+            await self._readers.leave()
             await leave_appenders(self._appenders.values(), self._target_routes)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,96 @@
+"""Which lane is read where: each by the reader of the broker that leads its source partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from isthmus.lane.reader import Reading, SourceReader
+from isthmus.lane.resolver import Resolver
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.silence import leave_readers
+
+_ROUTE_RETRY_S: Final = 0.1
+
+
+class Readers:
+    """The readers of one engine. `run()` is a coroutine of its own; `spawn` starts those of the readers."""
+
+    def __init__(
+        self,
+        engine: Reading,
+        resolver: Resolver,
+        routes: Routes,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._engine = engine
+        self._resolver = resolver
+        self._routes = routes
+        self._spawn = spawn
+        self._readers: dict[int, SourceReader] = {}
+        self.unrouted: set[LaneRun] = set()
+        self._rerouting = asyncio.Event()
+
+    def __contains__(self, run: LaneRun) -> bool:
+        return any(run in reader for reader in self._readers.values())
+
+    def connect(self, run: LaneRun) -> None:
+        """Have the reader ready that the lane will need, if that is known."""
+        leader = self._routes.leader(*run.source)
+        if leader is not None:
+            self._reader(leader.node_id)
+
+    def stop(self, run: LaneRun) -> None:
+        """Read nothing more of the lane."""
+        for reader in self._readers.values():
+            if run in reader:
+                reader.remove(run)
+        self.unrouted.discard(run)
+
+    def route(self, run: LaneRun) -> None:
+        """Read the lane where its partition is led."""
+        if run.read_offset >= 0 and not run.is_over:
+            self.unrouted.add(run)
+            self._rerouting.set()
+
+    def drained(self, run: LaneRun) -> None:
+        """The lane has room again."""
+        if run.is_full:
+            for reader in self._readers.values():
+                reader.drained(run)
+
+    async def leave(self) -> None:
+        """Read elsewhere what silent brokers do not lead any more."""
+        for run in await leave_readers(self._readers.values(), self._routes):
+            self.route(run)
+
+    async def run(self) -> None:
+        """Give lanes to the readers of their leaders, as soon as those are known."""
+        while True:
+            await self._rerouting.wait()
+            self._rerouting.clear()
+            if any(self._routes.leader(*run.source) is None for run in self.unrouted):
+                await self._routes.refresh()
+            for run in list(self.unrouted):
+                leader = self._routes.leader(*run.source)
+                if leader is None:
+                    continue
+                self.unrouted.discard(run)
+                if run.read_epoch < 0 < run.writer.position and leader.epoch != run.source_epoch:
+                    # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
+                    self._resolver.add(run)
+                else:
+                    self._reader(leader.node_id).add(run, leader.epoch)
+            # Without a leader for now. The resolver also tells deleted from merely leaderless.
+            for run in list(self.unrouted):
+                self.unrouted.discard(run)
+                self._resolver.add(run, _ROUTE_RETRY_S)
+
+    def _reader(self, node_id: int) -> SourceReader:
+        reader = self._readers.get(node_id)
+        if reader is None:
+            reader = self._readers[node_id] = SourceReader(node_id, self._engine, self._routes.client.dial)
+            self._spawn(reader.run())
+        return reader
