@@ -136,14 +136,17 @@ def _fetch_bytes(offsets: int, density: float) -> int:
 
 
 class LogReader:
-    """Reads one cluster's partitions up to their last stable offsets, following leaders that move.
+    """Reads one cluster's partitions, following leaders that move.
 
+    :param isolation: At `READ_COMMITTED` up to the last stable offset, else up to the high watermark, where no batch
+        is known to be aborted.
     :param stall_s: For how long a read may make no progress before it fails.
     """
 
-    def __init__(self, client: Client, *, stall_s: float = _STALL_S) -> None:
+    def __init__(self, client: Client, *, isolation: int = READ_COMMITTED, stall_s: float = _STALL_S) -> None:
         self._client = client
         self._alias = client.cluster.alias
+        self._isolation = isolation
         self._stall_s = stall_s
         self._leaders: dict[PartitionKey, _Leader] = {}
 
@@ -240,7 +243,7 @@ class LogReader:
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
             max_bytes=bytes_max,
-            isolation_level=READ_COMMITTED,
+            isolation_level=self._isolation,
             session_id=0,
             session_epoch=-1,
             topics=[topic],

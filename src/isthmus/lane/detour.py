@@ -8,6 +8,7 @@ here is tried again blindly: after a failure the log is asked first.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import DeleteRecordsRequest
@@ -78,7 +79,7 @@ class Detour:
             await self._markers.confirm(run)
         elif run.prefix_end > position or run.prefix_undeleted:
             await self._prefix(run)
-        elif run.gap_end > position:
+        elif run.gap_end > position and run.transit is None:
             # Deleted at the source and passed as configured: no limit holds here.
             await self._markers.fill(run, run.gap_end)
         elif run.pending:
@@ -116,7 +117,7 @@ class Detour:
     def _rebatch(self, run: LaneRun, piece: Piece) -> None:
         batch, lane = piece.batch, run.lane
         if piece.stored > 1:
-            parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in scan(batch.view)]
+            parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in _parts(batch)]
             self._engine.room.take(run.replace_head(parts))
             return
         try:
@@ -140,7 +141,7 @@ class Detour:
 
     def _damaged(self, run: LaneRun, error: ValueError) -> Refused:
         run.is_spoilt = True
-        self._engine.faults.damaged(run, run.writer.position, str(error))
+        self._engine.faults.damaged(run, run.position, str(error))
         return Refused()
 
     # Holes and control records
@@ -293,6 +294,14 @@ def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:
     count = sum(part.record_count for part in parts)
     if batch.is_dense and count != batch.offset_end - max(batch.base_offset, begin):
         raise ValueError(f"the batch at offset {batch.base_offset} does not hold the records its header promises")
+
+
+def _parts(batch: Batch) -> Iterator[Batch]:
+    """The stored batches of a run, where they belong: their bytes say where they lay."""
+    shift: int | None = None
+    for part in scan(batch.view):
+        shift = batch.base_offset - part.base_offset if shift is None else shift
+        yield part._replace(base_offset=part.base_offset + shift, offset_end=part.offset_end + shift)
 
 
 def _empty(batch: Batch) -> Batch:

@@ -23,6 +23,8 @@ from isthmus.lane.appender import AnsweredParcel, TargetAppender
 from isthmus.lane.detour import Detour
 from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
+from isthmus.lane.mapped.places import MapStore
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.markers import Refused
 from isthmus.lane.permission import Granted
 from isthmus.lane.producer import ProducerIdentity
@@ -51,7 +53,7 @@ class Engine:
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
     then settle for `settle_s` before they write. `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
-    it is not known; see `Writer`.
+    it is not known; see `Writer`. `maps` keeps how far mapped lanes are.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Engine:
         abandoned: bool = True,
         settle_s: float = DEFAULT_SETTLE_S,
         expiration_ms: int = 0,
+        maps: MapStore | None = None,
     ) -> None:
         self.producer = producer
         self.link = link
@@ -79,7 +82,7 @@ class Engine:
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
-        self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s)
+        self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s, maps=maps)
         self._detour = Detour(self, self._target_routes)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
@@ -116,7 +119,11 @@ class Engine:
             if former is not None:
                 self._former.setdefault(lane.key, []).append(former)
                 self._let_go(former)
-            writer = Writer(abandoned=self._abandoned or lane.is_unsettled, expiration_ms=self._expiration_ms)
+            writer = Writer(
+                abandoned=self._abandoned or lane.is_unsettled,
+                expiration_ms=self._expiration_ms,
+                is_mapped=lane.is_mapped,
+            )
             # One count, which takes in what is still answered to the former run.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
@@ -198,6 +205,16 @@ class Engine:
         """How the lanes stand, for their next owner: those of which that is certain."""
         return [mark for run in self._runs.values() if (mark := run.mark) is not None]
 
+    def transits(self) -> dict[LaneKey, Transit]:
+        """Where what was copied of mapped lanes went, of those that have begun."""
+        transits: dict[LaneKey, Transit] = {}
+        for key, run in self._runs.items():
+            if run.transit is not None:
+                if run.is_placed:
+                    run.transit.passed(run.read_epoch)
+                transits[key] = run.transit
+        return transits
+
     @property
     def is_clean(self) -> bool:
         """Whether no request of ours may still be on its way: the next owner need not settle."""
@@ -252,22 +269,28 @@ class Engine:
         self._detour.forget(run)
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
             run.heal()
-        if run.written:
+        if run.written and run.transit is None:
             self._shrunk(run, run.take(run.written))
         head = run.pending[0].batch if run.pending else None
         begin = max(position, run.source_start)
         truncated_from = run.writer.truncated_from
         if truncated_from is not None:
             log.warning("%s: the target lost [%d, %d) and gets it again", run.lane.key, position, truncated_from)
-        if head is None or head.base_offset > position or truncated_from is not None or run.is_spoilt:
-            run.is_cut = run.is_spoilt = False
-            self._shrunk(run, run.read_from(begin, run.tail_epoch if begin == position else -1))
-            self.stop_reading(run)
+        if run.transit is not None:
+            cursor = run.transit.cursor
+            self._read_anew(run, cursor.source_offset, cursor.source_epoch)
+        elif head is None or head.base_offset > position or truncated_from is not None or run.is_spoilt:
+            self._read_anew(run, begin, run.tail_epoch if begin == position else -1)
         if not run.is_cut and run not in self._readers:
             self.reroute(run)
-        if run.prefix_end >= 0 or run.gap_end > position or run.ending:
+        if run.prefix_end >= 0 or run.ending or (run.gap_end > position and run.transit is None):
             self.needs_care(run)
         self._offer(run)
+
+    def _read_anew(self, run: LaneRun, offset: int, epoch: int) -> None:
+        run.is_cut = run.is_spoilt = False
+        self._shrunk(run, run.read_from(offset, epoch))
+        self.stop_reading(run)
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
@@ -288,6 +311,8 @@ class Engine:
             run, batch = parcel.run, parcel.batch
             if verdict is AppendVerdict.ADVANCED:
                 self.latency[bucket_of(now_ms - batch.max_timestamp)] += batch.record_count
+                if run.transit is not None:
+                    run.transit.appended(batch.record_count, answer.base_offset, source_epoch=run.read_epoch)
                 self.advanced(run, parcel.pieces, batch.record_count)
                 self._offer(run)
             else:

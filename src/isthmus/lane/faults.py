@@ -72,16 +72,12 @@ class Faults:
         self._engine.stop_reading(run)
         if run.is_over:
             return
-        if 0 <= fetched.diverged_at < min(fetched.offset, run.writer.next_offset):
+        if 0 <= fetched.diverged_at < min(fetched.offset, run.next_offset):
             run.fail(
                 LaneState.DIVERGED,
                 f"the source's log was truncated to {fetched.diverged_at} (unclean leader election); offsets "
-                f"[{fetched.diverged_at}, {run.writer.next_offset}) that were copied are gone there",
-                keep_or_delete(
-                    run.target[0],
-                    self._target.client.cluster,
-                    [HeldOffsets(run.target[1], fetched.diverged_at, run.writer.next_offset)],
-                ),
+                f"[{fetched.diverged_at}, {run.next_offset}) that were copied are gone there",
+                self._keep_or_delete(run, fetched.diverged_at),
             )
         elif fetched.diverged_at >= 0:
             self._doubt_source(run)
@@ -102,12 +98,24 @@ class Faults:
             self._source.forget(*run.source)
             self._engine.reroute(run)
 
+    def _keep_or_delete(self, run: LaneRun, begin: int) -> str:
+        """What to do about offsets from `begin` on that only the target has now."""
+        if run.lane.is_mapped:
+            return (
+                f"They stay at the target; `isthmus verify --topic {run.target[0]}` names them. Copy the topic anew "
+                "under another name (topics.naming)."
+            )
+        held = HeldOffsets(run.target[1], begin, run.next_offset)
+        return keep_or_delete(run.target[0], self._target.client.cluster, [held])
+
     def _out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
         if run.pending:
             # What was read before the records went can still be written; the gap begins behind it.
             run.is_cut = True
-        elif fetched.log_start > run.read_offset == run.writer.position and not run.lane.continues_after_gap:
-            pass_gap(run, Gap(run.writer.position, fetched.log_start), self._target.client.cluster)
+        elif run.lane.is_mapped or run.lane.continues_after_gap:
+            self._doubt_source(run)
+        elif fetched.log_start > run.read_offset == run.position:
+            pass_gap(run, Gap(run.position, fetched.log_start), self._target.client.cluster)
         else:
             # Either end of the source's log may be the reason, or an epoch it never had; looking at both logs tells.
             self._doubt_source(run)
@@ -196,7 +204,7 @@ class Faults:
             case AppendVerdict.REFUSED:
                 run.fail(
                     LaneState.BLOCKED,
-                    f"the target refuses the batch at offset {run.writer.position} ({said})",
+                    f"the target refuses the batch at offset {run.position} ({said})",
                     "Compare the configs of both topics (`isthmus plan` does); tried again every few seconds.",
                 )
                 self._resolver.add(run, DENIED_RETRY_S)
@@ -208,8 +216,7 @@ class Faults:
         if error_code not in _PASSING | EXPLAINED:
             run.fail(
                 LaneState.BLOCKED,
-                f"the target's leader of {run.lane.key} answers {said} to what is written at offset "
-                f"{run.writer.position}",
+                f"the target's leader of {run.lane.key} answers {said} to what is written at offset {run.position}",
                 _UNEXPECTED_HINT,
             )
             delay_s = DENIED_RETRY_S
@@ -228,7 +235,7 @@ class Faults:
             size_bytes = 0 if sent is None else sent.size_bytes
             run.fail(
                 LaneState.BLOCKED,
-                f"the record at offset {run.writer.position} ({counted(size_bytes, 'byte')}) is too large for "
+                f"the record at offset {run.position} ({counted(size_bytes, 'byte')}) is too large for "
                 f"the target ({said})",
                 f"Raise max.message.bytes of the target topic {run.lane.target_topic}; the lane goes on by itself.",
             )

@@ -185,7 +185,7 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.unreadable(run, str(error))
             return 0
-        if size:
+        if run.read_offset != fetched.offset:
             if run.pending_bytes >= LANE_BYTES_MAX:
                 self._full.add(run)
                 run.is_full = True

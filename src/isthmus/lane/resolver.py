@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.lane.judgement import LOOKS, diverged, first_check, gap_before, is_left_at, stopped_by
+from isthmus.lane.mapped.places import Look, MapStore, Places
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.lane.run import LaneRun, TailCheck
@@ -46,11 +47,14 @@ class Placing(Protocol):
 class Resolver:
     """Places lanes. `add` a lane whenever its place is in doubt; `run()` is a coroutine of its own."""
 
-    def __init__(self, engine: Placing, source: Routes, target: Routes, *, settle_s: float) -> None:
+    def __init__(
+        self, engine: Placing, source: Routes, target: Routes, *, settle_s: float, maps: MapStore | None = None
+    ) -> None:
         self._engine = engine
         self._source = source
         self._target = target
         self._tails = Tails(source, target, engine.producer)
+        self._places = Places(source, target, engine.producer, maps, settle_s=settle_s)
         self._settle_s = settle_s
         self._due: dict[LaneRun, float] = {}
         self._looked_at: dict[LaneRun, float] = {}
@@ -115,14 +119,18 @@ class Resolver:
             self._source.ask((run.source for run in runs), bounds),
         )
         ready: list[LaneRun] = []
+        mapped: list[Look] = []
         for run in runs:
             seen, limit = looks.get(run.target), limits.get(run.source)
             if isinstance(seen, LogLook) and isinstance(limit, Bounds):
                 run.source_start, run.source_end = limit.start, limit.stable_end
-                if self._looked(run, seen):
+                if run.lane.is_mapped:
+                    mapped.append(Look(run, seen, limit))
+                elif self._looked(run, seen):
                     ready.append(run)
             else:
                 self._unanswered(run, seen, limit)
+        await self._place_mapped(mapped)
         believed = set(await self._tails.check(ready))
         for run in ready:
             if run in self._due:
@@ -132,6 +140,13 @@ class Resolver:
                 self._decide(run)
             else:
                 self.add(run, DENIED_RETRY_S if run.state in _SLOW else RETRY_S)
+
+    async def _place_mapped(self, looks: list[Look]) -> None:
+        for run, delay_s in (await self._places.find(looks)).items():
+            if delay_s is not None:
+                self.add(run, delay_s)
+            elif run not in self._due and not run.is_over:
+                self._engine.place(run)
 
     async def _freshen(self, routes: Routes, runs: list[LaneRun], side: str) -> None:
         keys = [run.source if side == "source" else run.target for run in runs]

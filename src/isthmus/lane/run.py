@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
 from isthmus.lane.writer import Writer
 from isthmus.model.lane import Gap, Lane, LaneMark, LaneReport, LaneState
@@ -64,6 +65,8 @@ class LaneRun:
     source has there, -1 unless it was compared. `is_known` says that the log ends where this owner has left it, or the
     one before, by its mark `left`: if the source has something else there, it is the source that has changed.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
+
+    A mapped lane has a `transit`, as soon as it is known how far it is: `pending` and the writer go by ordinals then.
     """
 
     lane: Lane
@@ -94,6 +97,7 @@ class LaneRun:
     holes: int = 0
     prefix_end: int = -1
     prefix_undeleted: bool = False
+    transit: Transit | None = None
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)
@@ -119,6 +123,18 @@ class LaneRun:
         return self.is_busy or self.writer.in_flight
 
     @property
+    def position(self) -> int:
+        """The next offset of the source to be copied, -1 while that is not known."""
+        position = self.writer.position
+        return position if self.transit is None or position < 0 else self.transit.source_offset(position)
+
+    @property
+    def next_offset(self) -> int:
+        """The next offset of the source to be copied if all in flight arrives."""
+        offset = self.writer.next_offset
+        return offset if self.transit is None or offset < 0 else self.transit.source_offset(offset)
+
+    @property
     def gap_end(self) -> int:
         """Where the last gap ends that the lane may pass, -1 without one."""
         return self.gaps[-1].offset_end if self.gaps else -1
@@ -130,8 +146,13 @@ class LaneRun:
             batch = piece.batch
             if batch.offset_end <= self.read_offset:
                 continue
-            self.pending.append(piece)
-            size += len(batch.view)
+            if self.transit is None:
+                taken: Piece | None = piece
+            else:
+                taken = self.transit.take(piece, bytes_max=self.lane.batch_bytes_max)
+            if taken is not None:
+                self.pending.append(taken)
+                size += len(taken.batch.view)
             self.read_offset = batch.offset_end
             self.read_epoch = batch.leader_epoch
         self.pending_bytes += size
@@ -178,7 +199,9 @@ class LaneRun:
     def mark(self) -> LaneMark | None:
         """How the lane stands, for whoever owns it next; None while that is not certain."""
         position = self.writer.position
-        if self.tail_check is not TailCheck.DONE or self.read_epoch < 0 or not 0 < position <= self.read_offset:
+        if self.lane.is_mapped or self.tail_check is not TailCheck.DONE:
+            return None
+        if self.read_epoch < 0 or not 0 < position <= self.read_offset:
             return None
         return LaneMark(*self.lane.key, position, self.read_epoch)
 
@@ -198,7 +221,7 @@ class LaneRun:
         return LaneReport(
             key=self.lane.key,
             state=self.state,
-            position=self.writer.position,
+            position=self.position,
             source_end=self.source_end,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,

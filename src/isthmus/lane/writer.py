@@ -117,11 +117,13 @@ class Writer:
 
     `position` is the next offset to write: everything before it is durable. It is -1 until the log was looked at.
     `abandoned` says that a request of ours, or of an earlier owner, may still be on its way. `expiration_ms` is the
-    target's `producer.id.expiration.ms`, 0 where it is not known.
+    target's `producer.id.expiration.ms`, 0 where it is not known. With `is_mapped` the offsets are ordinals, and
+    records lie wherever the log ends when they come.
     """
 
     __slots__ = (
         "_flying",
+        "_is_mapped",
         "_last_end",
         "_live_ms",
         "_live_until_ms",
@@ -131,7 +133,8 @@ class Writer:
         "unsequenced",
     )
 
-    def __init__(self, *, abandoned: bool, expiration_ms: int = 0) -> None:
+    def __init__(self, *, abandoned: bool, expiration_ms: int = 0, is_mapped: bool = False) -> None:
+        self._is_mapped = is_mapped
         self._last_end = -1
         self._live_ms = min(expiration_ms * _LIVE_SHARE, expiration_ms - _LIVE_MARGIN_MS)
         self._live_until_ms = 0.0
@@ -182,7 +185,7 @@ class Writer:
     def answered(self, error_code: int, base_offset: int) -> AppendVerdict:
         """Take the answer to the oldest request in flight. An error proves nothing about earlier requests."""
         sent = self._flying.popleft()
-        if error_code == codes.NONE and base_offset != sent.offset:
+        if error_code == codes.NONE and base_offset != sent.offset and not self._is_mapped:
             return AppendVerdict.BROKEN
         if sent.offset != self.position:
             # The one before it failed: the log tells.
@@ -230,6 +233,12 @@ class Writer:
         self.truncated_from = self.position if look.log_end < self.position else None
         self.position = look.log_end
         return Placement.READY
+
+    def placed(self, position: int) -> None:
+        """Everything before `position` is in the log and nothing of ours is on its way: go on there."""
+        self._live_until_ms = 0.0
+        self.position = position
+        self.abandoned = False
 
     def _adopt(self, look: LogLook) -> None:
         state = look.producer

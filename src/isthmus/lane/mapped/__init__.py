@@ -1,0 +1,1 @@
+"""Lanes whose records get other offsets at the target, next to what others write there."""

@@ -1,0 +1,333 @@
+"""Where mapped lanes go on: what the ledger knows of them, held against what the target's logs hold of ours.
+
+The end of the target's log says nothing: others write there too. But every batch of ours carries our producer id and
+the sequence of its first record, which is its ordinal. So the log itself says how many records have arrived, whatever
+became of the request that brought them, and whether or not the broker remembers our producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.errors import ClusterError
+from isthmus.lane.judgement import LOOKS, state_of
+from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of
+from isthmus.lane.mapped.transit import Transit
+from isthmus.lane.pieces import Piece
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.rebatch import Record, records_of
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.source import Bounds
+from isthmus.lane.writer import LogLook, ProducerState
+from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.offsets import EARLIEST, LATEST, Cursor
+from isthmus.model.problem import Problem
+from isthmus.model.translation import MappedRange
+from isthmus.wire.batch import SEQUENCE_MASK, Batch
+from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey, list_offsets
+
+RETRY_S: Final = 0.1
+DOUBT_S: Final = 1.0
+_AT_ONCE: Final = 16
+
+
+class Known(NamedTuple):
+    """What the ledger knows of a mapped lane: how far it was, and the ranges from `ordinal_begin` on, which are to be
+    written down once more.
+    """
+
+    cursor: Cursor
+    ordinal_begin: int
+    ranges: tuple[MappedRange, ...] = ()
+
+
+class MapStore(Protocol):
+    """Where the maps of mapped lanes are kept. Both raise `ClusterError` where that does not answer."""
+
+    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+        """What is known of these lanes by now; those that have not begun are missing."""
+
+    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+        """Write down where lanes begin, before anything of them is appended."""
+
+
+class Look(NamedTuple):
+    """A lane whose place is in doubt, and what was seen of both its logs."""
+
+    run: LaneRun
+    target: LogLook
+    source: Bounds
+
+
+@dataclass(slots=True)
+class _Search:
+    """What earlier looks at a lane have brought. `awaited_end` has to be replicated first, -1 while it is unknown."""
+
+    awaited_end: int = -1
+    ordinal_end: int = -1
+    looked_at: float = 0.0
+    doubts: int = 0
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the target's log holds of ours from the cursor on."""
+
+    ordinal_end: int
+    arrived: list[Arrived] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    is_lost: bool = False
+
+
+class Places:
+    """Finds the places of mapped lanes."""
+
+    def __init__(
+        self, source: Routes, target: Routes, producer: ProducerIdentity, store: MapStore | None, *, settle_s: float
+    ) -> None:
+        self._source, self._target = source, target
+        self._source_log = LogReader(source.client)
+        # Open transactions of others hide nothing of ours.
+        self._target_log = LogReader(target.client, isolation=READ_UNCOMMITTED)
+        self._producer_id = producer.producer_id
+        self._store = store
+        self._settle_s = settle_s
+        self._searches: dict[LaneRun, _Search] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(self, looks: Sequence[Look]) -> dict[LaneRun, float | None]:
+        """The seconds after which to look again for each lane, `None` for those that are placed or have ended."""
+        if not looks:
+            return {}
+        try:
+            await self._begin([look for look in looks if look.run.transit is None])
+        except ClusterError as error:
+            for look in looks:
+                look.run.fail(state_of(error, LaneState.TARGET_UNAVAILABLE), str(error), error.hint)
+            return {look.run: RETRY_S for look in looks}
+        delays = await asyncio.gather(*(self._guarded(look) for look in looks))
+        return {look.run: delay for look, delay in zip(looks, delays, strict=True)}
+
+    async def _begin(self, looks: Sequence[Look]) -> None:
+        """Learn how far lanes are, or say where they begin."""
+        if not looks:
+            return
+        if self._store is None:
+            raise ValueError("mapped lanes need a place for their maps")
+        known = await self._store.load([look.run.lane.key for look in looks])
+        new = [look for look in looks if look.run.lane.key not in known]
+        begun = await self._origins(new)
+        if begun:
+            await self._store.begin({run.lane.key: cursor for run, cursor in begun.items()})
+        for look in looks:
+            run = look.run
+            if run in begun:
+                run.transit = Transit(begun[run])
+            elif run.lane.key in known:
+                run.transit = Transit.known(*known[run.lane.key])
+
+    async def _origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
+        """Where lanes begin; those whose source does not tell now are left out."""
+        at: dict[PartitionKey, int] = {
+            look.run.source: look.run.lane.start for look in looks if look.run.lane.start not in (EARLIEST, LATEST)
+        }
+        told = await self._source.ask(at, partial(list_offsets, timestamp=at)) if at else {}
+        origins: dict[LaneRun, Cursor] = {}
+        for run, target, source in looks:
+            offset = {EARLIEST: source.start, LATEST: source.stable_end}.get(run.lane.start)
+            if offset is None:
+                answer = told.get(run.source)
+                if answer is None or isinstance(answer, ClusterError) or answer.error_code:
+                    continue
+                offset = answer.offset if answer.offset >= 0 else source.stable_end
+            origins[run] = Cursor(source_offset=offset, ordinal=0, target_offset=target.log_end)
+        return origins
+
+    async def _guarded(self, look: Look) -> float | None:
+        run = look.run
+        if run.transit is None:
+            return RETRY_S
+        try:
+            async with self._room:
+                return await self._find(look, run.transit)
+        except ClusterError as error:
+            side = LaneState.SOURCE_UNAVAILABLE
+            if error.cluster == self._target.client.cluster.alias:
+                side = LaneState.TARGET_UNAVAILABLE
+            run.fail(state_of(error, side), str(error), error.hint)
+        except ValueError as error:
+            run.fail(LaneState.BLOCKED, f"what lies behind the lane's place cannot be decoded: {error}")
+        return DOUBT_S
+
+    async def _find(self, look: Look, transit: Transit) -> float | None:
+        run, seen, limit = look
+        search = self._searches.setdefault(run, _Search())
+        if search.awaited_end < 0 or seen.log_end < search.awaited_end:
+            search.awaited_end = seen.log_end
+        if seen.high_watermark < search.awaited_end:
+            return RETRY_S / 2
+        end, search.awaited_end = search.awaited_end, -1
+        cursor = transit.cursor
+        if limit.stable_end < cursor.source_offset:
+            return self._beyond(run, search, limit, cursor)
+        found = await self._scan(run, cursor, end, seen.producer)
+        if found.is_lost:
+            problem = _lost_at_target(run, cursor)
+            run.fail(LaneState.DIVERGED, problem.message, problem.hint)
+            return None
+        now = time.monotonic()
+        if run.writer.abandoned and (
+            found.ordinal_end != search.ordinal_end or now - search.looked_at < self._settle_s
+        ):
+            search.ordinal_end, search.looked_at = found.ordinal_end, now
+            return self._settle_s
+        recount = await self._recount(run, cursor, found, limit)
+        if recount is None:
+            return self._beyond(run, search, limit, cursor)
+        del self._searches[run]
+        transit.resume(recount.cursor, recount.ranges)
+        if self._passes_gap(run, transit, limit):
+            run.writer.placed(transit.cursor.ordinal)
+            leader = self._source.leader(*run.source)
+            if leader is not None:
+                run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, leader.epoch
+        return None
+
+    def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
+        """The source ends before what was copied: a new leader may not know better yet."""
+        search.doubts += 1
+        if search.doubts < LOOKS:
+            run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {limit.stable_end}, before what was copied")
+            return DOUBT_S
+        run.fail(
+            LaneState.DIVERGED,
+            f"the source ends at {limit.stable_end}, and records up to offset {cursor.source_offset} or behind were "
+            "copied: it lost them (unclean leader election), or the topic was refilled",
+            f"They stay at the target; `isthmus verify --topic {run.lane.target_topic}` names them. Copy the topic "
+            "anew under another name (topics.naming).",
+        )
+        return None
+
+    def _passes_gap(self, run: LaneRun, transit: Transit, limit: Bounds) -> bool:
+        """Whether the lane may go on although the source begins above its place."""
+        cursor = transit.cursor
+        if cursor.source_offset >= limit.start:
+            return True
+        gap = Gap(cursor.source_offset, limit.start)
+        is_beginning = run.lane.start == EARLIEST and cursor.ordinal == 0
+        if not is_beginning and not run.lane.continues_after_gap:
+            run.fail(
+                LaneState.DATA_GAP,
+                f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
+                "Set on_data_gap: continue on the link to record the gap and go on. A longer retention at the source "
+                "avoids this.",
+            )
+            return False
+        if not is_beginning and gap not in run.gaps:
+            run.gaps.append(gap)
+        transit.resume(replace(cursor, source_offset=limit.start))
+        return True
+
+    # The target's log
+
+    async def _scan(self, run: LaneRun, cursor: Cursor, end: int, state: ProducerState | None) -> _Found:
+        """What of ours lies at or behind the cursor's target offset, before `end`."""
+        if state is not None and cursor.ordinal and state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK:
+            return _Found(cursor.ordinal)
+        # From the last record that is known to be ours: without it the log is another one than before.
+        begin = cursor.target_offset - (1 if cursor.ordinal else 0)
+        found = _Found(cursor.ordinal, is_lost=begin >= end and cursor.ordinal > 0)
+        is_first = True
+        span = OffsetRange(*run.target, begin, end)
+        async with aclosing(self._target_log.read(span)) as answers:
+            async for stored in answers:
+                for batch, _ in stored:
+                    arrived = self._ours(batch, cursor)
+                    if is_first and cursor.ordinal and batch.base_offset <= begin:
+                        found.is_lost = arrived is None or arrived.ordinal_end != cursor.ordinal
+                    is_first = False
+                    if arrived is not None and arrived.ordinal >= found.ordinal_end:
+                        found.arrived.append(arrived)
+                        found.batches.append(batch)
+                        found.ordinal_end = arrived.ordinal_end
+        if state is not None and state.last_sequence >= 0:
+            # The target may have deleted by now what arrived last.
+            found.ordinal_end = max(found.ordinal_end, ordinal_of(state.last_sequence, cursor.ordinal) + 1)
+        return found
+
+    def _ours(self, batch: Batch, cursor: Cursor) -> Arrived | None:
+        if batch.producer_id != self._producer_id or batch.is_control or batch.base_sequence < 0:
+            return None
+        ordinal = ordinal_of(batch.base_sequence, cursor.ordinal)
+        return Arrived(ordinal, batch.base_offset, batch.offset_end - batch.base_offset)
+
+    # The source's log
+
+    async def _recount(self, run: LaneRun, cursor: Cursor, found: _Found, limit: Bounds) -> Recount | None:
+        """How far the lane is; `None` if the source has fewer records than were copied of it."""
+        if found.ordinal_end == cursor.ordinal:
+            return Recount(cursor, [])
+        deleted = max(limit.start - cursor.source_offset, 0)
+        if deleted or run.lane.is_compacted:
+            held = [
+                Held(arrived.ordinal + record.offset - arrived.target_begin, record)
+                for arrived, batch in zip(found.arrived, found.batches, strict=True)
+                for record in records_of(batch)
+            ]
+            source = await self._records(run, cursor, limit, len(held))
+            recount = compared_anew(cursor, held, source, deleted=deleted)
+            return recount._replace(cursor=replace(recount.cursor, ordinal=found.ordinal_end))
+        read = Transit(cursor)
+        span = OffsetRange(*run.source, cursor.source_offset, limit.stable_end)
+        async with aclosing(self._source_log.read(span)) as answers:
+            async for stored in answers:
+                for batch, is_aborted in stored:
+                    read.take(Piece(batch, False, is_aborted), bytes_max=run.lane.batch_bytes_max)
+                if read.read_ordinal >= found.ordinal_end:
+                    break
+        if read.read_ordinal < found.ordinal_end:
+            return None
+        return counted_anew(read, _without_gaps(found, cursor.ordinal))
+
+    async def _records(self, run: LaneRun, cursor: Cursor, limit: Bounds, count: int) -> list[Record]:
+        """The first `count` committed records of the source from the cursor on, or as many as there are."""
+        records: list[Record] = []
+        span = OffsetRange(*run.source, max(cursor.source_offset, limit.start), limit.stable_end)
+        async with aclosing(self._source_log.read(span)) as answers:
+            async for stored in answers:
+                for batch, is_aborted in stored:
+                    if not batch.is_control and not is_aborted:
+                        records += [r for r in records_of(batch) if r.offset >= span.offset_begin]
+                if len(records) >= count:
+                    break
+        return records[:count]
+
+
+def _without_gaps(found: _Found, ordinal: int) -> list[Arrived]:
+    """What arrived, with what the target has deleted since in between: that lies nowhere any more."""
+    whole: list[Arrived] = []
+    for one in found.arrived:
+        if one.ordinal > ordinal:
+            whole.append(Arrived(ordinal, -1, one.ordinal - ordinal))
+        whole.append(one)
+        ordinal = one.ordinal_end
+    if found.ordinal_end > ordinal:
+        whole.append(Arrived(ordinal, -1, found.ordinal_end - ordinal))
+    return whole
+
+
+def _lost_at_target(run: LaneRun, cursor: Cursor) -> Problem:
+    return Problem(
+        f"the target has not at offset {cursor.target_offset - 1} any more what was appended there: it lost records "
+        "(unclean leader election)",
+        f"`isthmus verify --topic {run.lane.target_topic}` names what is missing. Copy the topic anew under another "
+        "name (topics.naming).",
+    )

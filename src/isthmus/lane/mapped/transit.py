@@ -1,0 +1,155 @@
+"""From source offsets to ordinals, and from there to the target's offsets. Pure.
+
+A mapped lane counts what it appends: the first record has ordinal 0, and the sequence of a record is its ordinal modulo
+2^31. Between reader and writer its pieces carry ordinals in the place of offsets, so they always follow one another,
+whatever is left out: control records, aborted transactions, what the log cleaner took.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple, Self
+
+from isthmus.lane.pieces import Piece, passes
+from isthmus.lane.rebatch import encode, records_of
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import MappedRange
+
+SEGMENT_RANGES: Final = 4_000
+"""So many ranges are written down together, again and again while they grow; about 30 KB."""
+
+
+class Stretch(NamedTuple):
+    """`length` records that were read, from `ordinal` on; at the source they follow one another from `source_begin`."""
+
+    ordinal: int
+    source_begin: int
+    length: int
+
+
+class Transit:
+    """What of one lane is on its way, and where what has arrived went.
+
+    `cursor` is how far it is. `ranges` are those of the present segment, which begins with the record `ordinal_begin`.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.ordinal_begin = cursor.ordinal
+        self.ranges: list[MappedRange] = []
+        self._stretches: deque[Stretch] = deque()
+        self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+
+    @classmethod
+    def known(cls, cursor: Cursor, ordinal_begin: int, ranges: Iterable[MappedRange]) -> Self:
+        """Of a lane that was begun; `ranges` are those of a segment that goes on."""
+        transit = cls(cursor)
+        transit.ordinal_begin, transit.ranges = ordinal_begin, list(ranges)
+        return transit
+
+    def resume(self, cursor: Cursor, ranges: Iterable[MappedRange] = ()) -> None:
+        """Go on from `cursor`, forgetting what was on its way; `ranges` are what was found to have arrived."""
+        for one in ranges:
+            self._note(one)
+        self.cursor = cursor
+        self._stretches.clear()
+        self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+
+    def begin_segment(self) -> None:
+        """What the ranges of the present segment say is written down for good."""
+        self.ranges = []
+        self.ordinal_begin = self.cursor.ordinal
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the present segment has become long enough."""
+        return len(self.ranges) >= SEGMENT_RANGES
+
+    # Reading
+
+    @property
+    def read_ordinal(self) -> int:
+        """The ordinal of the next record that is read."""
+        return self._read_ordinal
+
+    def take(self, piece: Piece, *, bytes_max: int) -> Piece | None:
+        """What is to be appended of a piece that was read, under its ordinals; `None` for nothing.
+
+        :raises ValueError: Its records cannot be decoded, where they have to be.
+        """
+        batch = piece.batch
+        begin, self._read_offset = self._read_offset, max(batch.offset_end, self._read_offset)
+        if batch.offset_end <= begin or batch.is_control or piece.is_aborted or batch.record_count == 0:
+            return None
+        if batch.is_dense and batch.base_offset >= begin:
+            ordinal = self._read(batch.base_offset, batch.record_count)
+            return piece._replace(batch=batch._replace(base_offset=ordinal, offset_end=ordinal + batch.record_count))
+        # The cleaner has taken records out of it, or some of it were copied before.
+        records = [record for record in records_of(batch) if record.offset >= begin]
+        if not records:
+            return None
+        ordinal = self._read_ordinal
+        for record in records:
+            self._read(record.offset, 1)
+        dense = encode([record._replace(offset=ordinal + n) for n, record in enumerate(records)], batch.codec)
+        return Piece(dense, passes(dense, bytes_max), is_aborted=False)
+
+    def _read(self, source_begin: int, length: int) -> int:
+        ordinal = self._read_ordinal
+        self._read_ordinal += length
+        last = self._stretches[-1] if self._stretches else None
+        if last is not None and last.source_begin + last.length == source_begin:
+            self._stretches[-1] = last._replace(length=last.length + length)
+        else:
+            self._stretches.append(Stretch(ordinal, source_begin, length))
+        return ordinal
+
+    def source_offset(self, ordinal: int) -> int:
+        """Where the record with this ordinal lies at the source: up to there everything before it is dealt with."""
+        for stretch in self._stretches:
+            if ordinal < stretch.ordinal + stretch.length:
+                return stretch.source_begin + max(ordinal - stretch.ordinal, 0)
+        return self._read_offset
+
+    # Appending
+
+    def appended(self, records: int, target_offset: int, *, source_epoch: int = -1) -> None:
+        """The next `records` of what was read lie at the target, from `target_offset` on; -1 for not any more."""
+        cursor = self.cursor
+        left, target = records, target_offset if target_offset >= 0 else cursor.target_offset
+        while left:
+            stretch = self._stretches.popleft()
+            length = min(stretch.length, left)
+            if target_offset >= 0:
+                self._note(MappedRange(stretch.source_begin, target, length))
+                target += length
+            if length < stretch.length:
+                rest = Stretch(stretch.ordinal + length, stretch.source_begin + length, stretch.length - length)
+                self._stretches.appendleft(rest)
+            left -= length
+        ordinal = cursor.ordinal + records
+        self.cursor = replace(
+            cursor,
+            source_offset=self.source_offset(ordinal),
+            ordinal=ordinal,
+            target_offset=target,
+            source_epoch=max(source_epoch, cursor.source_epoch),
+        )
+
+    def passed(self, source_epoch: int) -> None:
+        """Where nothing is on its way, all that was read is dealt with: what was left out needs not be read again."""
+        if not self._stretches and self._read_offset > self.cursor.source_offset:
+            self.cursor = replace(
+                self.cursor,
+                source_offset=self._read_offset,
+                source_epoch=max(source_epoch, self.cursor.source_epoch),
+            )
+
+    def _note(self, one: MappedRange) -> None:
+        last = self.ranges[-1] if self.ranges else None
+        if last is not None and (last.source_end, last.target_end) == (one.source_begin, one.target_begin):
+            self.ranges[-1] = last._replace(length=last.length + one.length)
+        else:
+            self.ranges.append(one)

@@ -1,0 +1,67 @@
+"""Mapped lanes in tests: a ledger that remembers when it is told to, and a look at both logs by librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from isthmus.lane.engine import Engine
+from isthmus.lane.mapped.places import Known
+from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import MappedRange, OffsetMap
+from tests.integration.lane import oracle
+from tests.integration.lane.oracle import Seen
+from tests.integration.lane.topics import Brokers
+
+
+class Maps:
+    """What is remembered of mapped lanes: as old as the last `save`."""
+
+    def __init__(self) -> None:
+        self.cursors: dict[LaneKey, Cursor] = {}
+        self.ranges: dict[LaneKey, list[MappedRange]] = {}
+
+    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+        return {key: Known(self.cursors[key], self.cursors[key].ordinal) for key in keys if key in self.cursors}
+
+    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+        self.cursors.update(cursors)
+
+    def save(self, engine: Engine) -> None:
+        """Remember how far the lanes are now."""
+        for key, transit in engine.transits().items():
+            self.cursors[key] = transit.cursor
+            self.ranges.setdefault(key, []).extend(transit.ranges)
+
+    def of(self, topic: str) -> OffsetMap:
+        """The map of the lane of a topic's first partition."""
+        return OffsetMap.of(self.ranges.get(LaneKey(TargetTopic(topic), 0), ()))
+
+
+def assert_mapped(
+    source: Brokers,
+    target: Brokers,
+    source_topic: str,
+    target_topic: str,
+    offsets: OffsetMap,
+    *,
+    begin: int = 0,
+) -> list[Seen]:
+    """Every committed record of the source from `begin` on is at the target where the map says, in order, once.
+
+    Returns what else the target holds.
+    """
+    (read,) = oracle.records(source.admin_bootstrap_servers, source_topic, "read_committed")
+    wanted = [seen for seen in read if seen.offset >= begin]
+    (there,) = oracle.records(target.admin_bootstrap_servers, target_topic, "read_uncommitted")
+    held = {seen.offset: seen for seen in there}
+    shifts = {
+        offset: offset + one.shift for one in offsets.ranges for offset in range(one.source_begin, one.source_end)
+    }
+    assert set(shifts) == {seen.offset for seen in wanted}
+    found = [held.pop(shifts[seen.offset]) for seen in wanted]
+    oracle.assert_equal(
+        [seen._replace(offset=copy.offset) for seen, copy in zip(wanted, found, strict=True)], found, target_topic
+    )
+    return list(held.values())
