@@ -59,6 +59,8 @@ def _soak(given: argparse.Namespace) -> int:
 
 
 def _one(given: argparse.Namespace, seed: int, shown: Shown) -> Outcome:
+    if given.folder is not None:
+        given.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"isthmus-soak-{seed}-", dir=given.folder))
     run = Run(
         seed=seed,

@@ -56,11 +56,25 @@ def i17_incarnation(case: Case, sufferings: Sufferings) -> Iterator[Violation]:
             elif state != "TOPIC_RECREATED":
                 yield _mixed(lane, f"the source's topic was created anew; told was {state}")
         if "target recreated" in what:
-            if lane.target.records:
-                offsets = [record.offset for record in lane.target.records]
-                yield _mixed(lane, f"{len(offsets)} records were copied into a topic that replaced the first", offsets)
-            elif state not in ("TOPIC_RECREATED", "nothing") or (state == "nothing" and lane.keeps_offsets):
-                yield _mixed(lane, f"the target's topic was deleted; told was {state}")
+            has_run = _has_run_since(case, sufferings.since(lane.topic, "target recreated"))
+            yield from _second_target(lane, state, has_run=has_run)
+
+
+def _second_target(lane: Lane, state: str, *, has_run: bool) -> Iterator[Violation]:
+    """A target that was created anew is left alone by who was running then. Who starts later begins anew."""
+    offsets = [record.offset for record in lane.target.records]
+    if offsets and has_run:
+        if changed := _diverging(lane):
+            yield _mixed(lane, f"{len(changed)} records in the topic that replaced the first are others", changed)
+    elif offsets:
+        yield _mixed(lane, f"{len(offsets)} records were copied into a topic that replaced the first", offsets)
+    elif state not in ("TOPIC_RECREATED", "nothing") or (state == "nothing" and lane.keeps_offsets):
+        yield _mixed(lane, f"the target's topic was deleted; told was {state}")
+
+
+def _has_run_since(case: Case, at: float) -> bool:
+    """Whether a mirror was started after that moment."""
+    return any(event["did"] == "started" and event["at"] > at for event in case.of("mirror"))
 
 
 def _final_states(case: Case) -> dict[tuple[str, int], str]:

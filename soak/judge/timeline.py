@@ -110,6 +110,10 @@ class Sufferings:
     def of(self, topic: str) -> frozenset[str]:
         return frozenset(what for _, what in self._what.get(topic, ()))
 
+    def since(self, topic: str, what: str) -> float:
+        """When that was last done to the topic; infinity for never."""
+        return max((at for at, done in self._what.get(topic, ()) if done == what), default=float("inf"))
+
     def may_end(self, topic: str, state: str, at: float = float("inf")) -> bool:
         """Whether a lane of this topic may have ended in such a state by then."""
         return any(state in _TERMINAL_BY.get(what, ()) for when, what in self._what.get(topic, ()) if when <= at)

@@ -254,6 +254,19 @@ def test_lives_of_topics_are_not_mixed() -> None:
     assert causes(mixed, done, status(9, "TOPIC_RECREATED")) == {"I17"}
 
 
+def test_only_a_new_run_copies_into_a_target_that_replaced_the_first() -> None:
+    """Who was running when it went stops; who starts later begins anew, with the source's records."""
+    done = suffered("target recreated", at=3.0)
+    copied = replace(LANE, source=held(range(9)), target=held(range(5)))
+    assert causes(copied, done, status(9, "TOPIC_RECREATED")) == {"I17"}
+    started = {"kind": "mirror", "did": "started", "at": 2.0}
+    assert causes(copied, started, done, status(9)) == {"I17"}, "that one was running"
+    again = {**started, "at": 4.0}
+    assert causes(copied, done, again, status(9)) == set()
+    others = replace(copied, target=held(range(5), "-other"))
+    assert causes(others, done, again, status(9)) == {"I17"}
+
+
 DUMPED = """Dumping /data/t-0/00000000000000000000.log
 baseOffset: 0 lastOffset: 4 count: 5 baseSequence: 0 isTransactional: false isControl: false crc: 11 isvalid: true
 baseOffset: 5 lastOffset: 9 count: 5 baseSequence: 5 isTransactional: false isControl: false crc: 12 isvalid: true
