@@ -20,6 +20,7 @@ from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
 from isthmus.model.lane import LaneKey, LaneMark, LaneReport
 from isthmus.model.problem import Problem
 from isthmus.spark.lease import Ending, LeaseSpec, Receipt
+from isthmus.spark.maps import LedgerMaps
 from isthmus.spark.telling import Telling
 from isthmus.spark.tenure import DRAIN_S, Tenure
 from isthmus.wire.client import Client
@@ -89,6 +90,7 @@ class LeaseTask:
         begun, cpu_begun = time.monotonic(), time.process_time()
         context = self._spec.context
         async with Client(context.source) as source, Client(context.target) as target:
+            self._maps = LedgerMaps(target, self._spec)
             self._engine = Engine(
                 source=source,
                 target=target,
@@ -97,6 +99,7 @@ class LeaseTask:
                 limits=context.limits,
                 writable=False,
                 expiration_ms=context.expiration_ms,
+                maps=self._maps,
             )
             self._engine.write_until(self._tenure.write_until)
             self._lanes = dict(self._tenure.lanes)
@@ -107,7 +110,7 @@ class LeaseTask:
             await self._until_ended()
             reports = self._telling.last(await self._engine.stop(DRAIN_S), self._lanes)
             is_released = self._has_written and await self._release()
-            for end in (self._tail, self._writer, self._progress_writer):
+            for end in (self._tail, self._writer, self._progress_writer, self._maps):
                 end.close()
         return Receipt(
             slot=self._spec.slot,
@@ -136,6 +139,7 @@ class LeaseTask:
         yield self._announce()
         yield self._tick()
         yield self._report()
+        yield self._map()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """What fails in here is a bug of ours: it ends the lease, and the receipt tells of it."""
@@ -173,6 +177,7 @@ class LeaseTask:
                 continue
             if poll.is_other_log:
                 self._tenure.lost()
+                self._maps.lost()
                 self._must_announce.set()
             for entry in poll.entries:
                 if entry.value is not None and link_of(entry.key) == self._spec.context.link:
@@ -202,6 +207,9 @@ class LeaseTask:
 
     async def _release(self) -> bool:
         """Say that this lease will never write again. If that fails the receipt says it to the driver."""
+        # Whoever comes next finds out by itself what could not be written down.
+        with contextlib.suppress(ClusterError):
+            await self._maps.save(self._engine.transits(), term_s=_RELEASE_TERM_S)
         try:
             marks = tuple(mark for mark in self._engine.marks() if LaneKey(mark.topic, mark.partition) in self._lanes)
             await self._writer.append([self._said(self._spec.generation, marks)], term_s=_RELEASE_TERM_S)
@@ -268,6 +276,14 @@ class LeaseTask:
                 with contextlib.suppress(ClusterError):
                     await self._progress_writer.append([self._progress(due, is_full=is_full)], term_s=PROGRESS_S)
                     self._telling.told(due)
+
+    async def _map(self) -> None:
+        """Write down where mapped lanes are, now and then: whoever comes next looks only at what came later."""
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            if self._has_written:
+                with contextlib.suppress(ClusterError):
+                    await self._maps.save(self._engine.transits(), term_s=PROGRESS_S)
 
     def _progress(self, reports: Iterable[LaneReport], *, is_full: bool) -> ProgressDocument:
         spec = self._spec

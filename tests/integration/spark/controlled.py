@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -37,9 +37,9 @@ class Controlled:
     controlling: asyncio.Task[None]
     scheduling: asyncio.Task[None]
 
-    async def assign(self, *topics: str) -> None:
-        """Mirror all partitions of these topics."""
-        self.scheduler.assign(await lanes_of(self.source, self.target, topics))
+    async def assign(self, *topics: str, **lane: Any) -> None:
+        """Mirror all partitions of these topics; `lane` has other settings of their lanes."""
+        self.scheduler.assign(await lanes_of(self.source, self.target, topics, **lane))
 
     @property
     def reports(self) -> dict[LaneKey, LaneReport]:

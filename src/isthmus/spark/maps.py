@@ -1,0 +1,146 @@
+"""The maps of a lease's mapped lanes, kept in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from isthmus.lane.mapped.places import Known
+from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
+from isthmus.ledger.documents import MapDocument, decoded
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.maps import lane_map
+from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.view import LedgerView
+from isthmus.model.lane import LaneKey
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import OffsetMap
+from isthmus.spark.lease import LeaseSpec
+from isthmus.wire.client import Client
+
+_RANGES_AT_ONCE: Final = 2 * SEGMENT_RANGES
+"""In one batch, of which brokers take a megabyte: a range has some 25 bytes, before they are compressed."""
+_RANGES_OF_OTHERS: Final = 10
+"""What the rest of a document takes as much room as."""
+
+
+class LedgerMaps:
+    """What the ledger knows of mapped lanes: where each went on, and which offset went where.
+
+    A lease writes into segments of its own, so that nobody's late word replaces another's: see `MapDocument`.
+    """
+
+    def __init__(self, target: Client, spec: LeaseSpec) -> None:
+        self._target = target
+        self._link = spec.context.link
+        self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
+        self._writer = LedgerWriter(target)
+        self._numbers: dict[LaneKey, int] = {}
+        self._saved: dict[LaneKey, Cursor] = {}
+        self._unsaved: dict[str, Change] = {}
+        self._replaced: dict[LaneKey, list[str]] = {}
+
+    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+        """What is known of these lanes by now; those that have not begun are missing.
+
+        :raises ClusterError: The ledger cannot be read.
+        :raises ConfigError: What was written contradicts itself.
+        """
+        found: dict[str, dict[str, MapDocument]] = {f"{MapDocument.KIND}/{self._link}/{key}": {} for key in keys}
+        view = LedgerView(self._target)
+        try:
+            entries = (await view.look()).entries
+        finally:
+            view.close()
+        for entry in entries:
+            segments = found.get(entry.key.rpartition("/")[0])
+            if segments is None:
+                continue
+            document = None if entry.value is None else decoded(entry.key, entry.value)
+            if isinstance(document, MapDocument):
+                segments[entry.key] = document
+            else:
+                segments.pop(entry.key, None)
+        return {
+            key: self._resumed(key, list(segments.values()))
+            for key, segments in zip(keys, found.values(), strict=True)
+            if segments
+        }
+
+    def _resumed(self, key: LaneKey, segments: list[MapDocument]) -> Known:
+        """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
+        whole = lane_map(segments)
+        last: list[MapDocument] = []
+        for segment in reversed(whole.segments):
+            if sum(len(each.ranges) for each in (segment, *last)) > SEGMENT_RANGES // 2:
+                break
+            last.insert(0, segment)
+        ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
+        self._replaced[key] = [segment.key for segment in last]
+        return Known(
+            whole.cursor, ordinal_begin, OffsetMap.of(one for segment in last for one in segment.ranges).ranges
+        )
+
+    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+        """Write down where lanes begin, before anything of them is appended.
+
+        :raises ClusterError: The ledger cannot be written.
+        """
+        for key, cursor in cursors.items():
+            self._put(self._document(key, Transit(cursor)))
+        await self._write()
+
+    async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
+        """Write down how far lanes are that have moved.
+
+        :raises ClusterError: The ledger cannot be written; the next time everything is written that was not.
+        """
+        for key, transit in transits.items():
+            if transit.cursor == self._saved.get(key):
+                continue
+            document = self._document(key, transit)
+            self._put(document)
+            self._saved[key] = transit.cursor
+            for replaced in self._replaced.pop(key, ()):
+                if replaced != document.key:
+                    self._unsaved[replaced] = Deletion(replaced)
+            if transit.is_full:
+                transit.begin_segment()
+                self._numbers[key] = self._numbers.get(key, 0) + 1
+        await self._write(term_s=term_s)
+
+    def lost(self) -> None:
+        """The ledger is another one: what this lease knows is to be written again."""
+        self._saved.clear()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _document(self, key: LaneKey, transit: Transit) -> MapDocument:
+        return MapDocument(
+            link=self._link,
+            topic=key.topic,
+            partition=key.partition,
+            segment=f"{self._name}.{self._numbers.get(key, 0)}",
+            ordinal_begin=transit.ordinal_begin,
+            ranges=tuple(transit.ranges),
+            cursor=transit.cursor,
+        )
+
+    def _put(self, document: MapDocument) -> None:
+        self._unsaved[document.key] = document
+
+    async def _write(self, *, term_s: float = 30.0) -> None:
+        while self._unsaved:
+            some = dict(self._next())
+            await self._writer.append(some.values(), term_s=term_s)
+            self._unsaved = {key: change for key, change in self._unsaved.items() if some.get(key) is not change}
+
+    def _next(self) -> Iterator[tuple[str, Change]]:
+        """What goes into one batch; deletions behind what takes their place, or in a later one."""
+        ranges = 0
+        for key, change in sorted(self._unsaved.items(), key=lambda item: isinstance(item[1], Deletion)):
+            if ranges > _RANGES_AT_ONCE:
+                return
+            ranges += _RANGES_OF_OTHERS + (len(change.ranges) if isinstance(change, MapDocument) else 0)
+            yield key, change
