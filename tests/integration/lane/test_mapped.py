@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from isthmus.model.translation import MappedRange
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mapping import Maps, assert_mapped
 from tests.integration.lane.mirror import Mirror, Reports, all_are, caught_up
+from tests.integration.lane.test_compaction import Compacted, keys
 from tests.integration.lane.transactions import TransactionalProducer, interleave
 from tests.integration.lane.trickle import trickling
 
@@ -214,3 +217,78 @@ def test_what_the_source_deleted_is_a_gap(mirror: Mirror, topic: TopicNamer) -> 
     assert [(gap.offset_begin, gap.offset_end) for gap in report.gaps] == [(50, 70)]
     assert maps.of(name).ranges == (MappedRange(10, 0, 40), MappedRange(70, 40, 30))
     assert caught_up({report.key: report})
+
+
+async def copied_and_forgotten(mirror: Mirror, name: str, maps: Maps, **lane: Any) -> None:
+    """Copy what there is; only the log knows."""
+    async with mirror.running(name, engine={"maps": maps}, is_mapped=True, **lane) as running:
+        await running.until_copied()
+
+
+def test_a_source_that_was_compacted_since(mirror: Mirror, topic: TopicNamer) -> None:
+    """What was copied and nobody wrote down is known again, although the cleaner has taken most of it at the source."""
+    topics.configure_broker(mirror.source, log_cleaner_backoff_ms=100)
+    source, maps = Compacted(mirror.source, topic("cleaned")), Maps()
+    topics.create(mirror.target, source.name)
+    source.write(keys("a", 30))
+    source.write(keys("b", 20))
+    asyncio.run(copied_and_forgotten(mirror, source.name, maps, is_compacted=True))
+    source.write(keys("a", 30)[::2])
+    source.write(keys("b", 20)[5:])
+    source.write([b"last"])
+    source.write([b"tail"])
+    source.await_cleaning(52)
+
+    (report,) = copied(mirror, maps, source.name, is_compacted=True).values()
+
+    assert report.records == 32
+    others = assert_mapped(mirror.source, mirror.target, source.name, source.name, maps.of(source.name))
+    assert len(others) == 30, "what the cleaner took at the source is still here"
+
+
+def test_a_source_that_deleted_what_was_copied(mirror: Mirror, topic: TopicNamer) -> None:
+    """Retention at the source has taken some of what was copied and nobody wrote down, and none of the rest."""
+    name, maps, chance = topic("deleted"), Maps(), random.Random(4)
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.produce(mirror.source, name, topics.some(200, chance))
+    asyncio.run(copied_and_forgotten(mirror, name, maps))
+    topics.delete_records(mirror.source, name, 120)
+    topics.produce(mirror.source, name, topics.some(10, chance))
+
+    (report,) = copied(mirror, maps, name).values()
+
+    assert report.records == 10
+    assert maps.of(name).ranges == (MappedRange(120, 120, 90),)
+    assert len(assert_mapped(mirror.source, mirror.target, name, name, maps.of(name))) == 120
+
+
+def test_a_target_that_deleted_what_arrived(mirror: Mirror, topic: TopicNamer) -> None:
+    """Retention at the target has taken what was copied, known or not: nothing of it comes again."""
+    name, maps, chance = topic("short"), Maps(), random.Random(4)
+    topics.create_both(mirror.source, mirror.target, name)
+    fresh = [topics.Given(None, b"%d" % n, [], int(time.time() * 1000)) for n in range(200)]
+    topics.produce(mirror.source, name, fresh)
+    asyncio.run(copied_and_forgotten(mirror, name, maps))
+    topics.delete_records(mirror.target, name, 200)
+    topics.produce(mirror.source, name, topics.some(10, chance))
+
+    (report,) = copied(mirror, maps, name).values()
+
+    assert report.records == 10
+    assert maps.of(name).ranges == (MappedRange(200, 200, 10),)
+
+
+def test_a_target_that_lost_what_was_copied(mirror: Mirror, topic: TopicNamer) -> None:
+    """A log that ends before what is known to be there is not written to: it says so, and what to do."""
+    name, maps, chance = topic("truncated"), Maps(), random.Random(4)
+    topics.create_both(mirror.source, mirror.target, name)
+    topics.produce(mirror.source, name, topics.some(20, chance))
+    copied(mirror, maps, name)
+    key, cursor = next(iter(maps.cursors.items()))
+    maps.cursors[key] = replace(cursor, ordinal=30, source_offset=20, target_offset=30)
+
+    (report,) = mirror.copy(name, until=all_are(LaneState.DIVERGED), engine={"maps": maps}, is_mapped=True).values()
+
+    assert report.problem is not None
+    assert "lost records" in report.problem.message
+    assert oracle.ends(mirror.target.bootstrap_servers, name).high == 20

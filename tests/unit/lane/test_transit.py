@@ -1,0 +1,175 @@
+"""Mapped lanes count what they append: from offsets to ordinals, and to offsets again; and are found where they were."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.lane.mapped.recount import Arrived, Held, compared_anew, counted_anew, ordinal_of
+from isthmus.lane.mapped.transit import Transit
+from isthmus.lane.pieces import Piece
+from isthmus.lane.rebatch import Record, encode, records_of
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import MappedRange, OffsetMap
+from isthmus.wire.batch import CONTROL, SEQUENCE_MASK, Batch
+
+BYTES_MAX = 1 << 20
+
+
+def batch(begin: int, count: int, *, end: int = -1) -> Batch:
+    """Records at `[begin, begin + count)`, in a batch that reaches to `end`."""
+    found = encode([Record(begin + n, 1000 + begin + n, None, b"%d" % (begin + n), []) for n in range(count)], 0)
+    return found if end < 0 else found._replace(offset_end=end)
+
+
+def control(offset: int) -> Batch:
+    return batch(offset, 1)._replace(attributes=CONTROL)
+
+
+def read(transit: Transit, *pieces: Batch | Piece) -> list[Piece]:
+    given = (piece if isinstance(piece, Piece) else Piece(piece, True, False) for piece in pieces)
+    taken = (transit.take(piece, bytes_max=BYTES_MAX) for piece in given)
+    return [piece for piece in taken if piece is not None]
+
+
+def test_pieces_follow_one_another_whatever_is_left_out() -> None:
+    """Control records, aborted data and holes take no ordinal; what was copied before is cut off."""
+    transit = Transit(Cursor(10, 100, 7))
+    aborted = Piece(batch(20, 3), False, True)
+    pieces = read(transit, batch(8, 6), control(14), batch(15, 5), aborted, batch(30, 2), batch(32, 4))
+    assert [(piece.batch.base_offset, piece.batch.offset_end) for piece in pieces] == [
+        (100, 104),
+        (104, 109),
+        (109, 111),
+        (111, 115),
+    ]
+    assert [record.value for record in records_of(pieces[0].batch)] == [b"10", b"11", b"12", b"13"]
+    assert [transit.source_offset(ordinal) for ordinal in (100, 103, 104, 108, 109, 114, 115)] == [
+        10,
+        13,
+        15,
+        19,
+        30,
+        35,
+        36,
+    ]
+
+
+def test_what_has_arrived_is_in_the_map() -> None:
+    """Answers may cover several stretches, or parts of one; the cursor is behind the last of them."""
+    transit = Transit(Cursor(0, 0, 50))
+    read(transit, batch(0, 4), control(4), batch(5, 4))
+    transit.appended(3, 50, source_epoch=2)
+    assert transit.cursor == Cursor(3, 3, 53, 2)
+    transit.appended(3, 60)
+    assert transit.cursor == Cursor(7, 6, 63, 2)
+    assert transit.ranges == [MappedRange(0, 50, 3), MappedRange(3, 60, 1), MappedRange(5, 61, 2)]
+    read(transit, control(9))
+    transit.passed(5)
+    assert transit.cursor == Cursor(7, 6, 63, 2), "two records are on their way"
+    transit.appended(2, 63)
+    assert transit.cursor.source_offset == 10
+    read(transit, control(10))
+    transit.passed(5)
+    assert transit.cursor == Cursor(11, 8, 65, 5)
+    transit.begin_segment()
+    assert (transit.ordinal_begin, transit.ranges) == (8, [])
+
+
+def test_a_cursor_takes_back_what_was_on_its_way() -> None:
+    """After a look at the log reading begins at the cursor again, and what was found to have arrived is kept."""
+    transit = Transit(Cursor(0, 0, 0))
+    read(transit, batch(0, 9))
+    transit.appended(2, 0)
+    transit.resume(Cursor(5, 5, 8), [MappedRange(2, 5, 3)])
+    (piece,) = read(transit, batch(0, 9))
+    assert (piece.batch.base_offset, piece.batch.record_count) == (5, 4)
+    assert transit.ranges == [MappedRange(0, 0, 2), MappedRange(2, 5, 3)]
+
+
+def test_ordinals_are_known_by_their_sequences() -> None:
+    """Of all that have a sequence it is the nearest, also where sequences begin again."""
+    wrap = SEQUENCE_MASK + 1
+    assert ordinal_of(7, 0) == 7
+    assert ordinal_of(3, wrap + 5) == wrap + 3
+    assert ordinal_of(3, wrap - 2) == wrap + 3
+    assert ordinal_of(SEQUENCE_MASK, wrap + 1) == wrap - 1
+
+
+def source_of(chance: random.Random) -> list[Batch]:
+    """A source's log with control records and holes."""
+    offset, batches = 0, []
+    for _ in range(chance.randint(1, 12)):
+        offset += chance.choice([0, 0, 1, 7])
+        kind, count = chance.random(), chance.randint(1, 6)
+        batches.append(control(offset) if kind < 0.2 else batch(offset, count, end=offset + count + (kind > 0.8)))
+        offset = batches[-1].offset_end
+    return batches
+
+
+def copies(pieces: list[Piece], chance: random.Random, begin: int) -> Iterator[Held]:
+    """The records as a target holds them, with those of others in between."""
+    target = begin
+    for piece in pieces:
+        target += chance.choice([0, 0, 3])
+        for record in records_of(piece.batch):
+            yield Held(record.offset, record._replace(offset=target))
+            target += 1
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_lane_is_found_where_it_was_by_counting_and_by_comparing(chance: random.Random) -> None:
+    """Whatever nobody wrote down follows from both logs, and the map is the one that was lost."""
+    batches = source_of(chance)
+    whole = Transit(Cursor(0, 0, 0))
+    held = list(copies(read(whole, *batches), chance, 0))
+    known, end = sorted((chance.randint(0, len(held)), chance.randint(0, len(held))))
+    for one in held[:end]:
+        whole.appended(1, one.record.offset)
+    before = Transit(Cursor(0, 0, 0))
+    read(before, *batches)
+    for one in held[:known]:
+        before.appended(1, one.record.offset)
+    cursor = before.cursor
+
+    again = Transit(cursor)
+    read(again, *batches)
+    counted = counted_anew(again, [Arrived(one.ordinal, one.record.offset, 1) for one in held[known:end]])
+    there = [r for b in batches if not b.is_control for r in records_of(b) if r.offset >= cursor.source_offset]
+    compared = compared_anew(cursor, held[known:end], there, deleted=0)
+
+    wanted = OffsetMap.of(whole.ranges)
+    assert OffsetMap.of([*before.ranges, *counted.ranges]) == wanted
+    assert OffsetMap.of([*before.ranges, *compared.ranges]) == wanted
+    assert counted.cursor == whole.cursor
+    if end > known:
+        assert (compared.cursor.ordinal, compared.cursor.target_offset) == (end, whole.cursor.target_offset)
+        left = [record for record in there if record.offset >= compared.cursor.source_offset]
+        assert len(left) == len(held) - end, "just what was not copied is copied next"
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_source_that_lost_what_was_copied(chance: random.Random) -> None:
+    """Whatever was compacted away or deleted at its beginning, what is copied next is just what was not copied."""
+    records = [Record(n, n, b"k", b"%d" % n, []) for n in range(chance.randint(1, 30))]
+    copied = chance.randint(0, len(records))
+    held = [Held(n, record._replace(offset=100 + 2 * n)) for n, record in enumerate(records[:copied])]
+    deleted = chance.choice([0, chance.randint(0, len(records))])
+    there = [r for r in records[deleted:] if chance.random() < chance.choice([0.5, 1.0])]
+
+    recount = compared_anew(Cursor(0, 0, 100), held, there, deleted=deleted)
+
+    left = [record.offset for record in there if record.offset >= recount.cursor.source_offset]
+    assert left == [record.offset for record in there if record.offset >= copied]
+    assert all(one.target_begin == 100 + 2 * one.source_begin for one in recount.ranges)
+    assert recount.cursor.ordinal == copied
+
+
+def test_records_that_are_alike_are_rather_copied_twice_than_never() -> None:
+    """Where the source deleted some of many that are the same, no more of what is left is passed over than must be."""
+    there = [Record(n, 0, None, b"same", []) for n in range(3, 10)]
+    held = [Held(n, Record(n, 0, None, b"same", [])) for n in range(5)]
+    assert compared_anew(Cursor(0, 0, 0), held, there, deleted=3).cursor.source_offset == 5
