@@ -23,7 +23,9 @@ from isthmus.model.wording import counted
 
 DIFFERENCE: Final = 4
 _NOW: Final = ago(0.0)
-_TROUBLE: Final = frozenset({Standing.NOT_AUTHORIZED, Standing.UNAVAILABLE, Standing.UNSUPPORTED})
+_TROUBLE: Final = frozenset(
+    {Standing.NOT_AUTHORIZED, Standing.UNAVAILABLE, Standing.UNSUPPORTED, Standing.OFFSETS_DIFFER}
+)
 
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
@@ -40,6 +42,7 @@ _POSITION_COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
     Column("partition"),
+    Column("offsets", gives_way=4),
     Column("source_position", Cells.NUMBER),
     Column("source_position_as_of", gives_way=3),
     Column("translated", Cells.NUMBER, is_wide=True),
@@ -54,6 +57,7 @@ _TRANSLATION_COLUMNS: Final = (
     Column("way", gives_way=2),
     Column("topic", Cells.NAME),
     Column("partition"),
+    Column("offsets", gives_way=3),
     Column("source_position", Cells.NUMBER),
     Column("target_topic", Cells.NAME, gives_way=1),
     Column("translated", Cells.NUMBER),

@@ -23,6 +23,8 @@ class Standing(enum.StrEnum):
     """The target's position is to be written."""
     CATCHING_UP = "CATCHING_UP"
     """The target does not hold the records before the position yet: its position is the end of what is there."""
+    WAITING_FOR_MAP = "WAITING_FOR_MAP"
+    """The ledger does not tell yet where the records at the position went, which have other offsets at the target."""
     ACTIVE_AT_TARGET = "ACTIVE_AT_TARGET"
     """The group has members at the target: it goes on from its own position."""
     AHEAD_AT_TARGET = "AHEAD_AT_TARGET"
@@ -31,6 +33,8 @@ class Standing(enum.StrEnum):
     """Somebody else moved the target's position, and the source's has not changed since."""
     NOT_MIRRORED = "NOT_MIRRORED"
     """The link does not mirror the topic."""
+    OFFSETS_DIFFER = "OFFSETS_DIFFER"
+    """The records have other offsets at the target, and the link is told to carry positions as they are."""
     MIRROR_ENDED = "MIRROR_ENDED"
     """The partition at the target is no copy of the source's any more."""
     GONE_AT_SOURCE = "GONE_AT_SOURCE"
@@ -61,7 +65,8 @@ class Situation:
     """All that counts for one position.
 
     `translated` is the source's position at the target, `committed` the target's own. `log_start` and `high_watermark`
-    are the target's.
+    are the target's. A position that is not `is_reached` is known to lie behind what was copied, wherever the target's
+    log ends.
     """
 
     source: Committed
@@ -71,6 +76,7 @@ class Situation:
     high_watermark: int
     is_vacant: bool
     written: Written | None = None
+    is_reached: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,9 @@ class Decision:
 def decide(situation: Situation) -> Decision:
     """What to do with a position."""
     wanted = min(max(situation.translated, situation.log_start), situation.high_watermark)
-    is_clamped = wanted < situation.translated
+    is_short = wanted < situation.translated or not situation.is_reached
     committed = situation.committed
-    settled = Standing.CATCHING_UP if is_clamped else Standing.IN_STEP
+    settled = Standing.CATCHING_UP if is_short else Standing.IN_STEP
     if committed is not None and committed.offset == wanted and not _has_news(situation, committed):
         return Decision(settled)
     if not situation.is_vacant:
@@ -94,7 +100,7 @@ def decide(situation: Situation) -> Decision:
     if _was_moved(situation, wanted):
         return Decision(Standing.MOVED_AT_TARGET)
     if committed is None or committed.offset <= wanted or _may_go_back(situation, committed.offset):
-        return Decision(Standing.CATCHING_UP if is_clamped else Standing.DUE, wanted)
+        return Decision(Standing.CATCHING_UP if is_short else Standing.DUE, wanted)
     return Decision(Standing.AHEAD_AT_TARGET)
 
 

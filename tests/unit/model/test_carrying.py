@@ -24,6 +24,7 @@ def situations(draw: st.DrawFn) -> Situation:
         high_watermark=start + draw(OFFSETS),
         is_vacant=draw(st.booleans()),
         written=draw(st.none() | st.builds(Written, OFFSETS, OFFSETS)),
+        is_reached=draw(st.booleans()),
     )
 
 
@@ -185,3 +186,11 @@ def test_metadata_is_carried_where_only_the_source_changed_it() -> None:
     assert decide(replace(ours, written=Written(5, 4, "old"))) == Decision(Standing.IN_STEP)
     assert decide(replace(ours, committed=Committed(5, metadata="new"))) == Decision(Standing.IN_STEP)
     assert decide(replace(ours, written=Written(5, 5, "new"))) == Decision(Standing.IN_STEP)
+
+
+@given(situations())
+def test_what_is_not_reached_is_never_in_step(situation: Situation) -> None:
+    """A map that ends before the position says nothing of where it belongs: the group waits at its end."""
+    found = decide(replace(situation, is_reached=False))
+    assert found.standing not in (Standing.IN_STEP, Standing.DUE)
+    assert found.offset == decide(replace(situation, is_reached=True)).offset

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.plan import GroupPlan, PositionPlan
+from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.ledger.documents import GroupDocument, GroupPosition
 from isthmus.model.carrying import Standing
@@ -50,7 +51,14 @@ async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], 
         {name: found.state for name, found in described.values.items()},
         (await log_ranges(target, keys, timeout_s=_RANGES_S)).values,
     )
-    return [_group(known, documents.get(group), group, name, seen) for group, name in names.items()]
+    maps = LinkMaps(link.name, known.documents)
+    maps.look()
+    plans = [_group(known, documents.get(group), group, name, seen) for group, name in names.items()]
+    return [replace(plan, positions=tuple(_told(p, maps) for p in plan.positions)) for plan in plans]
+
+
+def _told(position: PositionPlan, maps: LinkMaps) -> PositionPlan:
+    return replace(position, is_mapped=maps.is_mapped(position.target_topic or ""))
 
 
 def _group(known: LinkMemory, document: GroupDocument | None, group: str, name: str, seen: _Target) -> GroupPlan:

@@ -87,7 +87,7 @@ def _level(link: Link, plan: GroupPlan) -> Level:
     match plan.standing:
         case Standing.NOT_AUTHORIZED:
             return Level.ERROR
-        case Standing.UNAVAILABLE | Standing.UNSUPPORTED | Standing.MIRROR_ENDED:
+        case Standing.UNAVAILABLE | Standing.UNSUPPORTED | Standing.MIRROR_ENDED | Standing.OFFSETS_DIFFER:
             return Level.WARN
         case Standing.NOT_MIRRORED if not any(
             link.topics.matches(SourceTopic(position.topic)) for position in plan.positions

@@ -36,9 +36,11 @@ REMEMBER_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
 _AGAIN_S: Final = {
     Standing.CATCHING_UP: 0.5,
+    Standing.WAITING_FOR_MAP: 0.5,
     Standing.UNAVAILABLE: 2.0,
     Standing.ACTIVE_AT_TARGET: 2.0,
     Standing.NOT_MIRRORED: 2.0,
+    Standing.OFFSETS_DIFFER: 2.0,
     Standing.MIRROR_ENDED: 2.0,
 }
 """How often groups are looked at that change without a commit at the source."""
@@ -93,7 +95,7 @@ class GroupLoop:
         """
         if time.monotonic() > self._wanted_at + PATIENCE_S:
             return True
-        is_told = not any(plan.standing is Standing.UNAVAILABLE for plan in self._groups.values())
+        is_told = not any(map(_is_pending, self._groups.values()))
         return self._passes_ended >= number and self.problem is None and is_told
 
     async def run(self) -> None:
@@ -171,3 +173,9 @@ class GroupLoop:
         while changes := self._memory.changes(_DOCUMENTS_MAX):
             await self._ledger.write(*changes)
             self._memory.taken(changes)
+
+
+def _is_pending(plan: GroupPlan) -> bool:
+    """Whether a moment changes how a group stands: maps are written down a little after the records."""
+    behind = any(p.is_mapped and p.standing is Standing.CATCHING_UP for p in plan.positions)
+    return behind or plan.standing in (Standing.UNAVAILABLE, Standing.WAITING_FOR_MAP)

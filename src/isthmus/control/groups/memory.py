@@ -72,7 +72,7 @@ class GroupMemory:
         for key, echo in group.echoes.items():
             topic, partition = key
             target_key = (view.mirrored.get(topic, ""), partition)
-            translated = view.translated.get((target_key, echo.committed.offset))
+            translated = view.translated.offsets.get((target_key, echo.committed.offset))
             if translated is not None:
                 self._heard.setdefault(group.group, {})[key] = echo.place
                 written = Written(echo.committed.offset, translated, echo.committed.metadata)

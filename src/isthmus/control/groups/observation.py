@@ -10,7 +10,8 @@ from typing import Final
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
 from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.timestamps import offsets_by_time, record_timestamps
+from isthmus.control.groups.translation import RANGES_S, Translation, translation
+from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, TopicDocument
 from isthmus.model.group import Committed, GroupDescription
@@ -18,7 +19,6 @@ from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
-from isthmus.model.translation import timestamp_to_look_up
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
@@ -26,13 +26,8 @@ from isthmus.wire.offsets import PartitionKey
 
 _PATIENCE_S: Final = 0.5
 """A group that is not ready shall not keep the others waiting: it is looked at again anyway."""
-_RANGES_S: Final = 3.0
-_MS_PER_S: Final = 1000
 _STILL_MIRRORED: Final = frozenset({LaneState.DATA_GAP})
 """States in which copying has ended, while what was copied is what the source has or had."""
-
-TargetPosition = tuple[PartitionKey, int]
-"""A target partition and a position at the source."""
 
 Echoes = Mapping[PartitionKey, Transacted]
 """Commits at the source, by its partitions."""
@@ -59,7 +54,8 @@ class GroupsView:
     """Some groups of a link. `mirrored` maps source topics to the target topics that are made of them.
 
     `ended` are partitions of the source whose copies are none any more, though those of their topics may be. `ranges`
-    are the logs of target partitions. `translated` are positions at the source as positions at the target.
+    are the logs of target partitions. `translated` are positions at the source as positions at the target, and `mapped`
+    the target topics whose offsets are others.
     """
 
     link: str
@@ -68,7 +64,8 @@ class GroupsView:
     mirrored: Mapping[str, str] = field(default_factory=dict)
     ended: frozenset[PartitionKey] = frozenset()
     ranges: Mapping[PartitionKey, LogRange] = field(default_factory=dict)
-    translated: Mapping[TargetPosition, int] = field(default_factory=dict)
+    translated: Translation = field(default_factory=Translation)
+    mapped: frozenset[str] = frozenset()
 
 
 async def mirrored_topics(
@@ -118,6 +115,7 @@ async def observe_groups(
     positions: Mapping[str, Positions],
     echoes: Mapping[str, Echoes],
     mirrored: Mapping[str, str],
+    maps: LinkMaps,
     source: Client,
     target: Client,
     *,
@@ -139,7 +137,7 @@ async def observe_groups(
     described, committed, ranges = await asyncio.gather(
         describe_groups(target, names.values(), patience_s=_PATIENCE_S),
         committed_offsets(target, names.values(), require_stable=True, patience_s=_PATIENCE_S),
-        log_ranges(target, keys, timeout_s=_RANGES_S),
+        log_ranges(target, keys, timeout_s=RANGES_S),
     )
     views = [
         GroupView(
@@ -166,7 +164,8 @@ async def observe_groups(
         mirrored=mirrored,
         ended=ended,
         ranges=ranges.values,
-        translated=await _translated(link.groups, wanted, mirrored, source, target),
+        translated=await translation(link.groups, wanted, mirrored, maps, source, target),
+        mapped=frozenset(topic for topic in mirrored.values() if maps.is_mapped(topic)),
     )
 
 
@@ -174,40 +173,3 @@ def _carried(view: GroupView) -> Iterable[tuple[PartitionKey, Committed]]:
     """All that is to be translated."""
     yield from view.positions.items()
     yield from ((key, echo.committed) for key, echo in view.echoes.items())
-
-
-async def _translated(
-    settings: GroupSettings,
-    wanted: Iterable[TargetPosition],
-    mirrored: Mapping[str, str],
-    source: Client,
-    target: Client,
-) -> dict[TargetPosition, int]:
-    if settings.way != "timestamp":
-        return {(key, position): position for key, position in wanted}
-    sources = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
-    left = set(wanted)
-    found: dict[TargetPosition, int] = {}
-    while left:
-        # A partition at a time: groups may stand at different places of it.
-        positions = dict(left)
-        asked = {(sources[topic], partition): at for (topic, partition), at in positions.items()}
-        logs = (await log_ranges(source, asked, timeout_s=_RANGES_S)).values
-        stamps = await record_timestamps(source, asked, logs)
-        margin_ms = int(settings.margin_s * _MS_PER_S)
-        times = {
-            (topic, partition): timestamp_to_look_up(stamps[sources[topic], partition], margin_ms)
-            for topic, partition in positions
-            if (sources[topic], partition) in stamps
-        }
-        # The ends are looked at first: what comes in between is behind them.
-        ends = (await log_ranges(target, times, timeout_s=_RANGES_S)).values
-        offsets = await offsets_by_time(target, times)
-        for key, position in positions.items():
-            if key in times and key in ends:
-                found[key, position] = offsets[key] if offsets[key] >= 0 else ends[key].end
-            elif (sources[key[0]], key[1]) in logs:
-                # Nothing tells the time: everything there is is read again.
-                found[key, position] = 0
-        left -= set(positions.items())
-    return found

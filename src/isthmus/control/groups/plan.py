@@ -13,6 +13,7 @@ from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.link import Link
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
@@ -25,6 +26,7 @@ class PositionPlan:
 
     `translated` is the source's position at the target, `committed` the target's own, `commit` what is to be written.
     `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
+    A topic that `is_mapped` has other offsets at the target.
     """
 
     topic: str
@@ -38,6 +40,7 @@ class PositionPlan:
     standing: Standing
     commit: int | None = None
     source_age_s: float = 0.0
+    is_mapped: bool = False
 
     @property
     def target_key(self) -> PartitionKey:
@@ -49,6 +52,7 @@ class PositionPlan:
             "topic": self.topic,
             "partition": self.partition,
             "target_topic": self.target_topic,
+            "offsets": str(OffsetPolicy.MAPPED if self.is_mapped else OffsetPolicy.SAME),
             "source_position": None if self.source.offset == NO_OFFSET else self.source.offset,
             "source_position_age_seconds": round(self.source_age_s, 1),
             "translated": self.translated,
@@ -148,9 +152,11 @@ _ATTENTION: Final = (
     Standing.IN_STEP,
     Standing.DUE,
     Standing.CATCHING_UP,
+    Standing.WAITING_FOR_MAP,
     Standing.MOVED_AT_TARGET,
     Standing.AHEAD_AT_TARGET,
     Standing.ACTIVE_AT_TARGET,
+    Standing.OFFSETS_DIFFER,
     Standing.MIRROR_ENDED,
     Standing.UNAVAILABLE,
 )
@@ -171,6 +177,14 @@ _PROBLEMS: Final = {
     Standing.MIRROR_ENDED: Problem(
         "a partition the group reads is no copy of the source's any more: its position at the target is left alone",
         "isthmus status tells which one, and what to do about it; the group's other positions are carried on.",
+    ),
+    Standing.OFFSETS_DIFFER: Problem(
+        "records of a topic the group reads have other offsets at the target: a position means something else there",
+        "Set way: mapped in the link's groups; topics of same offsets are carried as before.",
+    ),
+    Standing.WAITING_FOR_MAP: Problem(
+        "the ledger does not tell yet where the records at the group's position went",
+        "It is carried as soon as they are copied and that is written down; isthmus status tells how far the link is.",
     ),
     Standing.ACTIVE_AT_TARGET: Problem(
         "the group has members at the target: it goes on from its own position",
@@ -260,10 +274,12 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
     target_key = (target_topic or "", partition)
     committed = (group.committed or {}).get(target_key)
     log = view.ranges.get(target_key)
-    translated = view.translated.get((target_key, source.offset))
+    translated = view.translated.offsets.get((target_key, source.offset))
     has_ended = key in view.ended
+    is_mapped = target_topic in view.mapped
     if target_topic is None or has_ended or log is None or translated is None:
-        standing = Standing.MIRROR_ENDED if has_ended else Standing.UNAVAILABLE
+        standing = view.translated.untold.get((target_key, source.offset), Standing.UNAVAILABLE)
+        standing = Standing.MIRROR_ENDED if has_ended else standing
         standing = Standing.NOT_MIRRORED if target_topic is None else standing
         return PositionPlan(
             topic=topic,
@@ -275,6 +291,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             log_start=None,
             high_watermark=None,
             standing=standing,
+            is_mapped=is_mapped,
         )
     decision = decide(
         Situation(
@@ -285,6 +302,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             high_watermark=log.end,
             is_vacant=group.target is not None and _is_vacant(group.target.state, group.target.type),
             written=memory.get(target_key),
+            is_reached=(target_key, source.offset) not in view.translated.unreached,
         )
     )
     return PositionPlan(
@@ -298,6 +316,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
         high_watermark=log.end,
         standing=decision.standing,
         commit=decision.offset,
+        is_mapped=is_mapped,
     )
 
 

@@ -15,6 +15,7 @@ from isthmus.control.groups.counterparts import Counterparts
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import ended_partitions, mirrored_topics, observe_groups
 from isthmus.control.groups.plan import GroupPlan, gone, plan_groups, troubled, unsupported
+from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
@@ -53,6 +54,7 @@ class GroupReview:
         self._memory = memory
         self._documents = documents
         self._counterparts = Counterparts(source, target)
+        self._maps = LinkMaps(link.name, documents)
         self._mirrored: Mapping[str, str] = {}
         self.unstable: dict[str, float] = {}
 
@@ -79,7 +81,10 @@ class GroupReview:
         producers = self._counterparts.producers
         echoes = {group: self._memory.echoes(group, transacted[group], producers) for group in sure}
         ended = ended_partitions(self._link, self._documents)
-        view = await observe_groups(self._link, sure, echoes, self._mirrored, self._source, self._target, ended=ended)
+        self._maps.look()
+        view = await observe_groups(
+            self._link, sure, echoes, self._mirrored, self._maps, self._source, self._target, ended=ended
+        )
         for group in view.groups:
             if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
                 self.unstable.setdefault(group.target_group, time.monotonic())

@@ -15,6 +15,7 @@ from isthmus.cluster.commits.table import CommitTable
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan, commit_of, plan_groups
+from isthmus.control.groups.translation import Translation
 from isthmus.ledger.documents import Document
 from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
@@ -104,7 +105,7 @@ class OneWay:
             groups=(group,),
             mirrored={"orders": "orders"},
             ranges={KEY: LogRange(0, 100, 100)},
-            translated={(KEY, offset): offset for offset in offsets},
+            translated=Translation({(KEY, offset): offset for offset in offsets}),
         )
         self.memory.settle(GROUP, {KEY: self.target.committed})
         self.memory.echoed(view, group)

@@ -12,6 +12,7 @@ from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan, Memory, commit_of, gone, plan_groups, troubled
+from isthmus.control.groups.translation import Translation
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
 from isthmus.model.carrying import Standing, Written
@@ -50,7 +51,7 @@ def view(
         groups=(group,),
         mirrored={"orders": "orders"},
         ranges={key: LogRange(0, 100, 100) for key in source if key[0] == "orders"},
-        translated={(key, offset): offset for key, offset in source.items()},
+        translated=Translation({(key, offset): offset for key, offset in source.items()}),
     )
 
 

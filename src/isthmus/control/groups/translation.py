@@ -1,0 +1,109 @@
+"""Positions at the source as positions at the target, each in the way that its link and its topic allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.timestamps import offsets_by_time, record_timestamps
+from isthmus.control.lanes.maps import LinkMaps, mapped_position
+from isthmus.model.carrying import Standing
+from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.translation import timestamp_to_look_up
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+RANGES_S: Final = 3.0
+_MS_PER_S: Final = 1000
+
+TargetPosition = tuple[PartitionKey, int]
+"""A target partition and a position at the source."""
+
+
+@dataclass(slots=True)
+class Translation:
+    """What positions at the source are at the target.
+
+    Of those that are `unreached` the target does not hold all that lies before them yet, as far as a map tells.
+    `untold` says why nothing can be told of a position, where that is more than a cluster that did not answer.
+    """
+
+    offsets: dict[TargetPosition, int] = field(default_factory=dict)
+    unreached: set[TargetPosition] = field(default_factory=set)
+    untold: dict[TargetPosition, Standing] = field(default_factory=dict)
+
+
+async def translation(
+    settings: GroupSettings,
+    wanted: Iterable[TargetPosition],
+    mirrored: Mapping[str, str],
+    maps: LinkMaps,
+    source: Client,
+    target: Client,
+) -> Translation:
+    """Translate positions. `mirrored` maps source topics to target topics.
+
+    :raises ClusterError: A cluster as a whole did not answer.
+    """
+    if settings.way == "timestamp":
+        return Translation(await _by_time(settings, wanted, mirrored, source, target))
+    return by_offset(settings, wanted, maps)
+
+
+def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: LinkMaps) -> Translation:
+    """Translate positions without asking anybody: the same offsets where the topic has the same, else by its map."""
+    found = Translation()
+    for at in wanted:
+        key, position = at
+        if not maps.is_mapped(key[0]):
+            found.offsets[at] = position
+            continue
+        if settings.way != "mapped":
+            found.untold[at] = Standing.OFFSETS_DIFFER
+            continue
+        lane = maps.of(key)
+        place = None if lane is None else mapped_position(lane, position)
+        if place is None:
+            found.untold[at] = Standing.WAITING_FOR_MAP
+            continue
+        found.offsets[at] = place.offset
+        if not place.is_reached:
+            found.unreached.add(at)
+    return found
+
+
+async def _by_time(
+    settings: GroupSettings,
+    wanted: Iterable[TargetPosition],
+    mirrored: Mapping[str, str],
+    source: Client,
+    target: Client,
+) -> dict[TargetPosition, int]:
+    sources = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
+    left = set(wanted)
+    found: dict[TargetPosition, int] = {}
+    while left:
+        # A partition at a time: groups may stand at different places of it.
+        positions = dict(left)
+        asked = {(sources[topic], partition): at for (topic, partition), at in positions.items()}
+        logs = (await log_ranges(source, asked, timeout_s=RANGES_S)).values
+        stamps = await record_timestamps(source, asked, logs)
+        margin_ms = int(settings.margin_s * _MS_PER_S)
+        times = {
+            (topic, partition): timestamp_to_look_up(stamps[sources[topic], partition], margin_ms)
+            for topic, partition in positions
+            if (sources[topic], partition) in stamps
+        }
+        # The ends are looked at first: what comes in between is behind them.
+        ends = (await log_ranges(target, times, timeout_s=RANGES_S)).values
+        offsets = await offsets_by_time(target, times)
+        for key, position in positions.items():
+            if key in times and key in ends:
+                found[key, position] = offsets[key] if offsets[key] >= 0 else ends[key].end
+            elif (sources[key[0]], key[1]) in logs:
+                # Nothing tells the time: everything there is is read again.
+                found[key, position] = 0
+        left -= set(positions.items())
+    return found

@@ -1,0 +1,101 @@
+"""The maps of a link's mapped lanes as its ledger has them, and what a position at the source is by them."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.maps import LaneMap, lane_map
+from isthmus.model.translation import OffsetMap
+from isthmus.wire.offsets import PartitionKey
+
+_log = logging.getLogger(__name__)
+_OFFSETS_BEGIN = 0
+
+
+class MappedPosition(NamedTuple):
+    """A position at the target; `is_reached` says that all that lies before it at the source is at the target, too."""
+
+    offset: int
+    is_reached: bool
+
+
+def mapped_position(lane: LaneMap, position: int) -> MappedPosition | None:
+    """A position at the source by the map of its lane; `None` where that does not tell.
+
+    It is never above where the first record at or behind the position lies at the target, or will lie.
+    """
+    cursor = lane.cursor
+    offset = lane.offsets.lookup(position)
+    if offset is None:
+        # What comes first will lie at or behind the place where the lane begins.
+        offset = cursor.target_offset if cursor.ordinal == 0 else None
+    elif position < gapless_from(lane.segments) and not _is_inside(lane.offsets, position):
+        # What was copied of it may be in a segment that is lost.
+        offset = None
+    return None if offset is None else MappedPosition(offset, position <= cursor.source_offset)
+
+
+def gapless_from(segments: Sequence[MapDocument]) -> int:
+    """The source offset from which on segments tell of every record of a lane; 0 if none is missing."""
+    begin, ordinal = _OFFSETS_BEGIN, 0
+    for segment in sorted(segments, key=lambda one: one.ordinal_begin):
+        if segment.ordinal_begin > ordinal:
+            begin = min((one.source_begin for one in segment.ranges), default=segment.cursor.source_offset)
+        ordinal = max(ordinal, segment.cursor.ordinal)
+    return begin
+
+
+def _is_inside(offsets: OffsetMap, position: int) -> bool:
+    index = bisect_right(offsets.ranges, position, key=lambda one: one.source_begin) - 1
+    return index >= 0 and position < offsets.ranges[index].source_end
+
+
+class LinkMaps:
+    """The maps of one link. `documents` are its ledger's, as they are at any moment; `look` takes what they say."""
+
+    def __init__(self, link: str, documents: Mapping[str, Document]) -> None:
+        self._link = link
+        self._documents = documents
+        self._segments: dict[PartitionKey, list[MapDocument]] = {}
+        self._topics: set[str] = set()
+        self._made: dict[PartitionKey, tuple[list[MapDocument], LaneMap | None]] = {}
+
+    def look(self) -> None:
+        """Take what the ledger says now."""
+        self._segments, self._topics = {}, set()
+        for document in self._documents.values():
+            if document.link == self._link and isinstance(document, MapDocument):
+                self._segments.setdefault((document.topic, document.partition), []).append(document)
+                self._topics.add(document.topic)
+        self._made = {key: made for key, made in self._made.items() if key in self._segments}
+
+    def is_mapped(self, topic: str) -> bool:
+        """Whether the records of a target topic have other offsets than at the source."""
+        return topic in self._topics
+
+    def of(self, key: PartitionKey) -> LaneMap | None:
+        """The map of a target partition; `None` while there is none, or none that can be true."""
+        segments = self._segments.get(key)
+        if segments is None:
+            return None
+        made = self._made.get(key)
+        if made is None or not _are_same(made[0], segments):
+            # Only what is asked for is put together, and only when it has changed.
+            made = self._made[key] = (segments, self._lane_map(key, segments))
+        return made[1]
+
+    def _lane_map(self, key: PartitionKey, segments: list[MapDocument]) -> LaneMap | None:
+        try:
+            return lane_map(segments)
+        except ConfigError as error:
+            _log.warning("link %s: the map of %s-%d cannot be true: %s", self._link, *key, error)
+            return None
+
+
+def _are_same(some: Sequence[MapDocument], others: Sequence[MapDocument]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

@@ -1,0 +1,119 @@
+"""Positions by the maps of mapped lanes: exact where the map tells, and nothing where it does not."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.control.lanes.maps import LinkMaps, gapless_from, mapped_position
+from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.maps import LaneMap, lane_map
+from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import MappedRange, OffsetMap
+
+TOPIC = TargetTopic("orders")
+
+# What lies at the source: how many records of others came before its copy, None where it was not to be copied.
+logs = st.lists(st.none() | st.integers(0, 2), max_size=25)
+
+
+def document(segment: str, ordinal_begin: int, ranges: list[MappedRange], cursor: Cursor) -> MapDocument:
+    return MapDocument(
+        link="east-west",
+        topic=TOPIC,
+        partition=0,
+        segment=segment,
+        ordinal_begin=ordinal_begin,
+        ranges=tuple(ranges),
+        cursor=cursor,
+    )
+
+
+def segments_of(log: list[int | None], cuts: list[int]) -> tuple[list[MapDocument], dict[int, int]]:
+    """The segments of a lane that has copied all of it, cut behind some of its records; and where each record went."""
+    where: dict[int, int] = {}
+    documents: list[MapDocument] = []
+    ranges: list[MappedRange] = []
+    begin, end = 0, 0
+    for source, others in enumerate(log):
+        if others is None:
+            continue
+        where[source] = end + others
+        end = where[source] + 1
+        ranges.append(MappedRange(source, where[source], 1))
+        if len(where) in cuts:
+            cursor = Cursor(source + 1, len(where), end)
+            documents.append(document(f"{len(where)}", begin, ranges, cursor))
+            ranges, begin = [], len(where)
+    documents.append(document("last", begin, ranges, Cursor(len(log), len(where), end)))
+    return documents, where
+
+
+@given(logs, st.lists(st.integers(1, 25)), st.integers(0, 30))
+def test_a_position_is_where_its_next_record_went(log: list[int | None], cuts: list[int], position: int) -> None:
+    """However the map is cut: all records before the position lie before it at the target, and all others do not."""
+    documents, where = segments_of(log, cuts)
+    found = mapped_position(lane_map(documents), position)
+    assert found is not None
+    assert all((target >= found.offset) == (source >= position) for source, target in where.items())
+    assert found.is_reached == (position <= len(log))
+
+
+@given(logs, st.lists(st.integers(1, 25)), st.integers(0, 30), st.integers(0, 25))
+def test_a_lost_segment_skips_nothing(log: list[int | None], cuts: list[int], position: int, lost: int) -> None:
+    """Where a part of the map is gone, a position is told exactly or not at all, or to be the end of what is known."""
+    documents, where = segments_of(log, cuts)
+    left = [one for number, one in enumerate(documents) if number != lost]
+    found = mapped_position(lane_map(left), position) if left else None
+    if found is not None:
+        assert all(target >= found.offset for source, target in where.items() if source >= position)
+    if found is not None and found.is_reached:
+        assert all(target < found.offset for source, target in where.items() if source < position)
+
+
+def test_a_lane_that_has_copied_nothing_begins_where_it_says() -> None:
+    """What it will append comes to lie there or behind, so a position may stand there already."""
+    begun = LaneMap(OffsetMap(), Cursor(source_offset=7, ordinal=0, target_offset=40))
+    found = [mapped_position(begun, position) for position in (0, 7, 8)]
+    assert found == [(40, True), (40, True), (40, False)]
+
+
+def test_a_map_whose_ranges_are_all_gone_tells_nothing() -> None:
+    """Records were copied, and nothing says where they lie."""
+    assert mapped_position(LaneMap(OffsetMap(), Cursor(7, 7, 40)), 3) is None
+
+
+def test_from_where_on_a_map_is_whole() -> None:
+    """Behind the last segment that is missing; segments may say the same twice."""
+    first = document("1", 0, [MappedRange(0, 0, 5)], Cursor(5, 5, 5))
+    again = document("2", 3, [MappedRange(3, 3, 4)], Cursor(7, 7, 7))
+    later = document("3", 9, [MappedRange(12, 20, 4)], Cursor(16, 13, 24))
+    assert gapless_from([again, first]) == 0
+    assert gapless_from([later, again, first]) == 12
+    assert mapped_position(lane_map([later, again, first]), 8) is None
+    assert mapped_position(lane_map([later, again, first]), 6) == (6, True)
+
+
+def test_the_ledger_is_looked_at_when_asked() -> None:
+    """A document that comes later counts from the next look on; what cannot be true is no map."""
+    documents: dict[str, Document] = {}
+    maps = LinkMaps("east-west", documents)
+    maps.look()
+    assert not maps.is_mapped(TOPIC)
+    one = document("1", 0, [MappedRange(0, 3, 5)], Cursor(5, 5, 8))
+    documents[one.key] = one
+    assert maps.of((TOPIC, 0)) is None
+    maps.look()
+    assert maps.is_mapped(TOPIC)
+    known = maps.of((TOPIC, 0))
+    assert known is not None
+    assert known.cursor == one.cursor
+    maps.look()
+    assert maps.of((TOPIC, 0)) is known
+    other = document("2", 5, [MappedRange(4, 100, 5)], Cursor(9, 9, 105))
+    documents[other.key] = other
+    maps.look()
+    assert maps.is_mapped(TOPIC)
+    assert maps.of((TOPIC, 0)) is None
+    assert maps.of((TOPIC, 1)) is None
