@@ -1,0 +1,185 @@
+"""Where mapped lanes go on: what each look at both logs amounts to."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from typing import Any
+
+from isthmus.cluster.reading import OffsetRange, StoredBatch
+from isthmus.lane.mapped.places import Known, Look, Places
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.rebatch import Record, encode
+from isthmus.lane.routes import Leader, Routes
+from isthmus.lane.run import LaneRun
+from isthmus.lane.source import Bounds
+from isthmus.lane.writer import LogLook, ProducerState, Writer
+from isthmus.model.lane import Lane, LaneKey, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import LATEST, Cursor
+from isthmus.wire.batch import Batch
+from isthmus.wire.client import Client
+from tests.unit.lane.looks import NOWHERE
+
+OURS, THEIRS = 7, 8
+WHOLE = Bounds(0, 50)
+LANE = Lane(
+    source_topic=SourceTopic("orders"),
+    source_topic_id=uuid.UUID(int=1),
+    target_topic=TargetTopic("copies"),
+    target_topic_id=uuid.UUID(int=2),
+    partition=0,
+    is_mapped=True,
+)
+
+
+def batch(offset: int, count: int, *, producer_id: int = -1, sequence: int = -1) -> Batch:
+    found = encode([Record(offset + n, 1000, None, b"%d" % n, []) for n in range(count)], 0)
+    return found._replace(producer_id=producer_id, base_sequence=sequence)
+
+
+class Log:
+    """A log of which stretches can be read."""
+
+    def __init__(self, *batches: Batch) -> None:
+        self.batches = list(batches)
+
+    async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
+        for each in self.batches:
+            if each.offset_end > span.offset_begin and each.base_offset < span.offset_end:
+                yield [StoredBatch(each, is_aborted=False)]
+
+
+class Store:
+    """A ledger that knows one cursor, or none."""
+
+    def __init__(self, cursor: Cursor | None) -> None:
+        self.cursor = cursor
+
+    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+        return {} if self.cursor is None else {key: Known(self.cursor, self.cursor.ordinal) for key in keys}
+
+    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+        (self.cursor,) = cursors.values()
+
+
+class Scene:
+    """One lane whose place is looked for."""
+
+    def __init__(self, client: Client, cursor: Cursor | None, *, abandoned: bool = False, lane: Lane = LANE) -> None:
+        routes = Routes(client)
+        routes._leaders[LANE.source_topic, 0] = Leader(1, 4)
+        producer = ProducerIdentity(producer_id=OURS, marker_producer_id=9)
+        self.store = Store(cursor)
+        self.places = Places(routes, routes, producer, self.store, settle_s=0.0)
+        self.source, self.target = Log(batch(0, 50)), Log()
+        fakes: Any = self.places
+        fakes._source_log, fakes._target_log = self.source, self.target
+        self.run = LaneRun(lane, Writer(abandoned=abandoned, is_mapped=True))
+
+    async def look(
+        self, log_end: int, *, high: int = -1, last_sequence: int | None = None, source: Bounds = WHOLE
+    ) -> float | None:
+        state = None if last_sequence is None else ProducerState(0, last_sequence)
+        seen = LogLook(log_end, log_end if high < 0 else high, state)
+        return (await self.places.find([Look(self.run, seen, source)]))[self.run]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The ordinal and the source offset at which the lane goes on."""
+        assert self.run.transit is not None
+        return self.run.writer.position, self.run.transit.cursor.source_offset
+
+
+def with_scene(work: Callable[[Scene], Any], cursor: Cursor | None, **settings: Any) -> None:
+    async def scenario() -> None:
+        async with Client(NOWHERE) as client:
+            await work(Scene(client, cursor, **settings))
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_begins_behind_what_is_there_and_says_so_first() -> None:
+    """Before anything is appended the ledger knows where the source is read from, and from where on ours may lie."""
+
+    async def work(scene: Scene) -> None:
+        assert await scene.look(30, source=Bounds(10, 50)) is None
+        assert scene.store.cursor == Cursor(10, 0, 30)
+        assert scene.place == (0, 10)
+        assert (scene.run.source_epoch, scene.run.writer.abandoned) == (4, False)
+
+    with_scene(work, None)
+
+    async def at_the_end(scene: Scene) -> None:
+        assert await scene.look(30) is None
+        assert scene.place == (0, 50)
+
+    lane = Lane(**{name: getattr(LANE, name) for name in LANE.__slots__} | {"start": LATEST})
+    with_scene(at_the_end, None, lane=lane)
+
+
+def test_nothing_is_believed_before_it_is_replicated() -> None:
+    """The end seen first has to be replicated, however far others have written since."""
+
+    async def work(scene: Scene) -> None:
+        assert await scene.look(30, high=25) is not None
+        assert await scene.look(40, high=29) is not None
+        assert scene.run.writer.position == -1
+        assert await scene.look(50, high=30) is None
+        assert scene.place == (0, 0)
+
+    with_scene(work, None)
+
+
+def test_an_abandoned_request_is_waited_for() -> None:
+    """A lane settles until nothing of its own comes any more, whatever comes from others."""
+
+    async def work(scene: Scene) -> None:
+        last = batch(11, 4, producer_id=OURS, sequence=1)
+        scene.target.batches = [last]
+        assert await scene.look(15) is not None
+        scene.target.batches += [batch(15, 3, producer_id=THEIRS, sequence=5)]
+        scene.target.batches += [batch(18, 2, producer_id=OURS, sequence=5)]
+        assert await scene.look(20) is not None, "something arrived late"
+        scene.target.batches += [batch(20, 9, producer_id=THEIRS, sequence=8)]
+        assert await scene.look(29) is None
+        assert scene.place == (7, 7)
+        assert scene.run.transit is not None
+        assert [tuple(one) for one in scene.run.transit.ranges] == [(5, 18, 2)]
+
+    with_scene(work, Cursor(5, 5, 15), abandoned=True)
+
+
+def test_a_broker_that_knows_us_spares_the_search() -> None:
+    """Where it says that the last record is the one that is known, the log needs not be read."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = []
+        assert await scene.look(900, last_sequence=4) is None
+        assert scene.place == (5, 5)
+
+    with_scene(work, Cursor(5, 5, 15))
+
+
+def test_a_log_without_our_last_record_is_another_one() -> None:
+    """Where somebody else's record stands in its place, or nothing any more, nothing is appended."""
+    for held, end in (([batch(14, 3, producer_id=THEIRS, sequence=0)], 17), ([], 14)):
+
+        async def work(scene: Scene, held: list[Batch] = held, end: int = end) -> None:
+            scene.target.batches = held
+            assert await scene.look(end) is None
+            assert (scene.run.state, scene.run.writer.position) == (LaneState.DIVERGED, -1)
+
+        with_scene(work, Cursor(5, 5, 15))
+
+
+def test_a_source_that_ends_before_what_was_copied_is_doubted_first() -> None:
+    """A new leader may not know better yet; who says so three times has lost records."""
+
+    async def work(scene: Scene) -> None:
+        for state in (LaneState.SOURCE_UNAVAILABLE, LaneState.SOURCE_UNAVAILABLE, LaneState.DIVERGED):
+            await scene.look(15, last_sequence=4, source=Bounds(0, 4))
+            assert scene.run.state is state
+
+    with_scene(work, Cursor(5, 5, 15))
