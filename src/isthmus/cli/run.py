@@ -53,6 +53,10 @@ def run(
         bool,
         typer.Option("--take-over", help="Take the links over from a controller that runs them; it ends with 15."),
     ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait, ready to go, for the end of a controller that runs the links."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
     ] = False,
@@ -64,7 +68,8 @@ def run(
     Ctrl-C ends in good order, within a second or two; once more ends at once.
 
     Only one controller runs a link. If another one is at work this run names it and ends with 16. One that may be
-    gone is waited for until it was silent for 10 seconds; one whose process is known to have ended is not.
+    gone is waited for until it was silent for 10 seconds; one whose process is known to have ended is not. With
+    --standby one that is at work is waited for too: this run takes over when it ends or is silent for 10 seconds.
 
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.
@@ -80,6 +85,7 @@ def run(
             link=link,
             on_progress=live.show,
             take_over=take_over,
+            standby=standby,
         )
     show_outcome(outcome, output)
     if outcome.exit_code:

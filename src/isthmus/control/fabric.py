@@ -111,6 +111,7 @@ class Fabric:
         link: str | None = None,
         on_progress: OnProgress | None = None,
         take_over: bool = False,
+        standby: bool = False,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
@@ -119,11 +120,12 @@ class Fabric:
         SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
 
         A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
-        taken at once, and the other controller ends with `Fenced`.
+        taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
+        waited for, with Spark running and clusters connected, however long it takes.
 
-        :raises ConfigError: There is no link of that name.
+        :raises ConfigError: There is no link of that name, or it is to take over and to stand by at once.
         """
-        return in_loop(self._run(self.links(link), until, on_progress, take_over=take_over))
+        return in_loop(self._run(self.links(link), until, on_progress, take_over=take_over, standby=standby))
 
     def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
         """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
@@ -199,15 +201,23 @@ class Fabric:
         return self._own
 
     async def _run(
-        self, links: tuple[Link, ...], until: Until | None, on_progress: OnProgress | None, *, take_over: bool
+        self,
+        links: tuple[Link, ...],
+        until: Until | None,
+        on_progress: OnProgress | None,
+        *,
+        take_over: bool,
+        standby: bool,
     ) -> RunOutcome:
         from isthmus.control.links.controller import Controller
+        from isthmus.control.links.succession import WhenOccupied
         from isthmus.control.links.workers import Workers
 
+        when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
         spark = self._given or self._own
         workers = Workers(self.configuration.spark, links=[link.name for link in links], spark=spark)
         controller = Controller(
-            self.configuration, links, workers, until=until, on_progress=on_progress, take_over=take_over
+            self.configuration, links, workers, until=until, on_progress=on_progress, when_occupied=when_occupied
         )
         try:
             return await controller.run()

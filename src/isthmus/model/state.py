@@ -20,6 +20,8 @@ class LinkState(enum.StrEnum):
     """Where a link stands."""
 
     STARTING = "STARTING"
+    STANDBY = "STANDBY"
+    """Another controller runs it; this one takes it over when that one ends or is silent."""
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
     UNAVAILABLE = "UNAVAILABLE"
@@ -51,11 +53,14 @@ class ControllerState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkEvidence:
-    """What is known of a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard."""
+    """What is known of a link. `has_failed`: its run ended by an error. `has_begun`: its lanes have been heard.
+    `is_standing_by`: it is run elsewhere, and this run waits for the end of that.
+    """
 
     controller: ControllerState
     has_failed: bool = False
     is_away: bool = False
+    is_standing_by: bool = False
     is_paused: bool = False
     has_begun: bool = True
 
@@ -83,6 +88,8 @@ def link_state(known: LinkEvidence) -> LinkState:
         return LinkState.FAILED
     if known.is_away or known.controller is ControllerState.UNKNOWN:
         return LinkState.UNAVAILABLE
+    if known.is_standing_by:
+        return LinkState.STANDBY
     if known.is_paused:
         return LinkState.PAUSED
     if known.controller is not ControllerState.ALIVE:

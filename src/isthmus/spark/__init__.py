@@ -22,12 +22,13 @@ def run(
     until: Until | None = None,
     link: str | None = None,
     take_over: bool = False,
+    standby: bool = False,
 ) -> RunOutcome:
     """Mirror what a configuration says inside a Spark application that is there already.
 
     The session is left running. With `until="caught-up"` the call returns when the sources have nothing more that was
     not copied, else on SIGINT or SIGTERM. What goes wrong is in the outcome, link by link. A link that another
-    controller runs is left to it, unless `take_over`: then that one ends.
+    controller runs is left to it, unless `take_over`: then that one ends. With `standby` its end is waited for.
 
     :param config: The YAML file, or the configuration itself.
     :raises ConfigError: The file cannot be used, or there is no link of that name.
@@ -35,5 +36,5 @@ def run(
     """
     # The links are run by control, which stands above Spark. Executors import this package too and shall not load it.
     fabric: Any = import_module("isthmus.control.fabric").open_fabric(config, spark=spark)
-    outcome: RunOutcome = fabric.run(until=until, link=link, take_over=take_over)
+    outcome: RunOutcome = fabric.run(until=until, link=link, take_over=take_over, standby=standby)
     return outcome

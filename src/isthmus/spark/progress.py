@@ -169,6 +169,9 @@ class RunProgress:
                 report = replace(report, state=known.state, problem=known.problem)
             elif report.key in self._forgotten:
                 return
+            else:
+                # That it ended says nothing of what it had no time to say.
+                report = replace(report, problem=None)
         self._forgotten.discard(report.key)
         self._reports[report.key] = report
 

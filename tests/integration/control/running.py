@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.controller import Controller
 from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.workers import Workers
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
@@ -81,7 +82,7 @@ async def running(
     spark: SparkSession | None,
     *,
     until_caught_up: bool = False,
-    take_over: bool = False,
+    when_occupied: WhenOccupied = WhenOccupied.LEAVE,
 ) -> AsyncIterator[Running]:
     """Run all links of a configuration until the block is left."""
     workers = Workers(configuration.spark, links=[link.name for link in configuration.links], spark=spark)
@@ -98,7 +99,7 @@ async def running(
         workers,
         until="caught-up" if until_caught_up else None,
         on_progress=said,
-        take_over=take_over,
+        when_occupied=when_occupied,
     )
     run.append(Running(controller, asyncio.create_task(controller.run())))
     try:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.links import controller, succession
+from isthmus.control.links.succession import WhenOccupied
 from isthmus.errors import Fenced, Occupied
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import LinkLedger, read_documents
@@ -56,6 +57,11 @@ async def left_behind(west: LocalCluster, link: str) -> ControllerDocument:
     found = await controller_of(west, link)
     assert found is not None
     return found
+
+
+def state_of(run: Running) -> LinkState | None:
+    """The state of the first link, once it has one."""
+    return run.links[0].state if run.links else None
 
 
 def is_waiting(run: Running) -> bool:
@@ -119,13 +125,77 @@ def test_an_operator_has_a_link_taken_over(
     async def scenario() -> None:
         async with running(configuration, spark) as one:
             await one.until(lambda: is_at(10))
-            async with running(configuration, spark, take_over=True) as two:
+            async with running(configuration, spark, when_occupied=WhenOccupied.TAKE_OVER) as two:
                 outcome = await one.task
                 assert isinstance(outcome.errors[name], Fenced)
                 assert outcome.errors[name].message.startswith(SELF)
                 assert outcome.exit_code == Fenced.exit_code
                 await asyncio.to_thread(some, east, name)
                 await two.until(lambda: is_at(20))
+
+    asyncio.run(scenario())
+
+
+def test_who_stands_by_goes_on_when_the_other_ends(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """It says for whom it stands by, writes nothing while that one is heard, and runs other links meanwhile."""
+    name, other = topic("stood"), topic("beside")
+    for each in (name, other):
+        topics.create(east, each)
+    some(east, name, other)
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    beside = link_of(east.cluster(), west.cluster(), other, name=other)
+
+    async def is_at(topic_name: str, end: int) -> bool:
+        return await ends(west, topic_name) == [end]
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as one:
+            await one.until(lambda: is_at(name, 10))
+            before = await controller_of(west, name)
+            async with running(configuration_of(link, beside), spark, when_occupied=WhenOccupied.STAND_BY) as two:
+                await two.until(lambda: is_at(other, 10))
+                waiting = two.links[0]
+                assert waiting.state is LinkState.STANDBY
+                assert waiting.problem is not None
+                assert waiting.problem.message.startswith(f"standing by for {SELF}")
+                now = await controller_of(west, name)
+                assert before is not None
+                assert now is not None
+                assert now.generation == before.generation
+                assert (await one.end()).exit_code == 0
+                await asyncio.to_thread(some, east, name)
+                await two.until(lambda: is_at(name, 20))
+                assert two.links[0].problem is None
+                outcome = await two.end()
+                assert (outcome.exit_code, outcome.errors) == (0, {})
+
+    asyncio.run(scenario())
+
+
+def test_who_stands_by_takes_a_silent_link_over(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller on another host that was heard while one stood by is waited for until it is silent."""
+    monkeypatch.setattr(succession, "SILENCE_S", 3.0)
+    name = topic("silent")
+    topics.create(east, name)
+    some(east, name)
+    configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
+
+    async def scenario() -> None:
+        former = await left_behind(west, name)
+        async with running(configuration, spark, when_occupied=WhenOccupied.STAND_BY) as run:
+            await run.until(lambda: state_of(run) is LinkState.STANDBY)
+            async with Client(west.cluster()) as client:
+                writer = LedgerWriter(client)
+                for beat in range(1, 4):
+                    await writer.append([replace(former, beat=former.beat + beat)])
+                    await asyncio.sleep(0.2)
+                writer.close()
+            await run.until(lambda: state_of(run) is LinkState.ACTIVE)
+            assert (await run.end()).exit_code == 0
 
     asyncio.run(scenario())
 

@@ -1,4 +1,4 @@
-"""Mapped lanes count what they append: from offsets to ordinals, and to offsets again; and are found where they were."""
+"""Mapped lanes count what they append: from offsets to ordinals, and to offsets again; and are found again."""
 
 from __future__ import annotations
 

@@ -53,6 +53,15 @@ def test_the_end_of_a_lease_is_not_the_end_of_its_lanes() -> None:
     assert (shown.state, shown.problem, shown.position) == (LaneState.ACTIVE, None, 15)
 
 
+def test_a_lease_that_ends_before_it_said_anything_leaves_no_problem() -> None:
+    """What it copied counts, and that it has ended is nothing that is in the way of copying."""
+    progress = RunProgress()
+    progress.close(0, 1, [report(15, 15, state=LaneState.STOPPED)], [], 1.0)
+
+    (shown,) = progress.reports()
+    assert (shown.state, shown.problem, shown.records) == (LaneState.STOPPED, None, 15)
+
+
 def test_where_a_lane_was_last_outlives_what_knows_no_place() -> None:
     """A lane that looks for its place has none, in whichever session; where it was before is remembered."""
     progress = RunProgress()

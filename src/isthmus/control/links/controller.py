@@ -15,6 +15,7 @@ from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.run import LinkRun
+from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.workers import Workers
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
@@ -39,7 +40,7 @@ class Controller:
 
     `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
     the sources had is copied, with a function when that says so of the newest progress, and in any
-    case with `stop` or a signal. Links that another controller runs are left to it, unless `take_over`.
+    case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs.
     """
 
     def __init__(
@@ -50,12 +51,12 @@ class Controller:
         *,
         until: Until | None = None,
         on_progress: OnProgress | None = None,
-        take_over: bool = False,
+        when_occupied: WhenOccupied = WhenOccupied.LEAVE,
     ) -> None:
         claims = Claims()
         self._runs: list[LinkRun] = []
         for link in links:
-            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs, take_over=take_over))
+            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs, when_occupied=when_occupied))
         self._workers = workers
         self._until = until
         self._on_progress = on_progress

@@ -18,7 +18,7 @@ from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.others import neighbouring_claims, selection
 from isthmus.control.links.session import Session
-from isthmus.control.links.succession import Succession
+from isthmus.control.links.succession import Succession, WhenOccupied
 from isthmus.control.links.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
@@ -39,7 +39,7 @@ class LinkRun:
     """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
     Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants
-    (`has_claimed`), or could not. A link that another controller runs is left to it, unless `take_over`.
+    (`has_claimed`), or could not. `when_occupied` is what it does about a link that another controller runs.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LinkRun:
         claims: Claims,
         earlier: Sequence[LinkRun],
         *,
-        take_over: bool = False,
+        when_occupied: WhenOccupied = WhenOccupied.LEAVE,
     ) -> None:
         self.link = link
         self.error: IsthmusError | None = None
@@ -60,7 +60,7 @@ class LinkRun:
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
-        self._succession = Succession(link.name, takes_over=take_over)
+        self._succession = Succession(link.name, when_occupied)
         self._started_ms = now_ms()
         self._session: Session | None = None
         self._is_at_work = False
@@ -184,6 +184,19 @@ class LinkRun:
     def _tell(self, problem: Problem) -> None:
         _log.info("link %s: %s", self.link.name, problem.message)
         self._problem = problem
+        if self.is_standing_by:
+            # What it wants is in the ledger of whoever runs it.
+            self.has_claimed.set()
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Whether another controller runs the link, whose end is waited for."""
+        return self._succession.is_standing_by
+
+    @property
+    def is_run_elsewhere(self) -> bool:
+        """Whether another controller runs the link."""
+        return self.is_standing_by or isinstance(self.error, Occupied)
 
     async def _open(self, ledger: LinkLedger) -> None:
         try:
@@ -197,7 +210,7 @@ class LinkRun:
         for run in self._earlier:
             await run.has_claimed.wait()
         # Those that others run are no longer ours.
-        own = [self.link.name, *(run.link.name for run in self._earlier if not isinstance(run.error, Occupied))]
+        own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
         for claim in await neighbouring_claims((target, source), own, selection(self._configuration.links)):
             self._claims.grant(claim)
 
@@ -212,6 +225,7 @@ class LinkRun:
         known = LinkEvidence(
             controller=controller,
             has_failed=self.error is not None,
+            is_standing_by=self.is_standing_by,
             is_away=self._is_away or (at_work is not None and at_work.is_away),
             is_paused=None in paused,
             has_begun=at_work is not None and at_work.has_begun,

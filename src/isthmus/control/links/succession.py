@@ -14,7 +14,7 @@ from typing import Final
 
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import now_ms
-from isthmus.errors import ClusterError, Occupied
+from isthmus.errors import ClusterError, ConfigError, Occupied
 from isthmus.ledger.documents import ControllerDocument, decoded
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.log import RETRY_S, LedgerTail
@@ -29,6 +29,31 @@ _DEAF_S: Final = 10.0
 """How long a ledger may be away that was read before, until that is the link's problem."""
 
 
+class WhenOccupied(enum.Enum):
+    """What to do about a link that another controller runs."""
+
+    LEAVE = enum.auto()
+    """Leave it to that one."""
+    STAND_BY = enum.auto()
+    """Wait for as long as that one is heard."""
+    TAKE_OVER = enum.auto()
+    """Ask nobody, and fence that one."""
+
+    @classmethod
+    def of(cls, *, take_over: bool, standby: bool) -> WhenOccupied:
+        """What an operator has asked for.
+
+        :raises ConfigError: Both at once.
+        """
+        if take_over and standby:
+            raise ConfigError(
+                "a run takes over at once or stands by, not both", hint="Leave out --take-over or --standby."
+            )
+        if take_over:
+            return cls.TAKE_OVER
+        return cls.STAND_BY if standby else cls.LEAVE
+
+
 class Turn(enum.Enum):
     """Whose turn it is to run the link."""
 
@@ -40,11 +65,12 @@ class Turn(enum.Enum):
 class Vigil:
     """What a successor makes of the controller it found in the ledger; `controller` is the newest it heard of.
 
-    All times are of the monotonic clock, in seconds.
+    All times are of the monotonic clock, in seconds. Who `stands_by` waits for the end of whoever is heard.
     """
 
-    def __init__(self, found: ControllerDocument) -> None:
+    def __init__(self, found: ControllerDocument, *, stands_by: bool = False) -> None:
         self.controller = found
+        self._stands_by = stands_by
         self._turn = Turn.WAIT
         self._quiet_since: float | None = None
 
@@ -56,7 +82,8 @@ class Vigil:
             self._turn = Turn.FREE
         elif (document.generation, document.beat) != (self.controller.generation, self.controller.beat):
             self.controller = document
-            self._turn = Turn.TAKEN
+            self._turn = Turn.WAIT if self._stands_by else Turn.TAKEN
+            self._quiet_since = None
 
     def looked(self, asked_at: float, *, at_end: bool) -> None:
         """Nothing else was in the ledger; `at_end` if that was all there was at `asked_at`."""
@@ -79,11 +106,15 @@ class Vigil:
 
 
 class Succession:
-    """The way to be the next controller of a link. With `takes_over` nobody is asked, until the ledger was `opened`."""
+    """The way to be the next controller of a link. To take over counts until the ledger was `opened`.
 
-    def __init__(self, link: str, *, takes_over: bool) -> None:
+    `is_standing_by` while another controller is heard whose end is waited for.
+    """
+
+    def __init__(self, link: str, when_occupied: WhenOccupied) -> None:
         self._key = f"{ControllerDocument.KIND}/{link}"
-        self._takes_over = takes_over
+        self._when_occupied = when_occupied
+        self.is_standing_by = False
         self._entry: Entry | None = None
         self._position = 0
         self._topic_id = NO_TOPIC_ID
@@ -96,18 +127,19 @@ class Succession:
 
     def opened(self) -> None:
         """The link is ours. Should we lose sight of it, and another takes it meanwhile, then that one is asked for."""
-        self._takes_over = False
+        if self._when_occupied is WhenOccupied.TAKE_OVER:
+            self._when_occupied = WhenOccupied.LEAVE
 
     async def wait(self, target: Client, tell: Callable[[Problem], None]) -> None:
         """Return when nobody runs the link any more; `tell` what is waited for. Nothing is written.
 
         Ask again right before the link is taken: who was found to be gone is not waited for a second time.
 
-        :raises Occupied: Another controller runs it.
+        :raises Occupied: Another controller runs it, and is not to be waited for.
         :raises PlanRefused: A newer Isthmus wrote the ledger.
         :raises ClusterError: The ledger cannot be read.
         """
-        if self._takes_over:
+        if self._when_occupied is WhenOccupied.TAKE_OVER:
             return
         # The second time only what is new has to be read.
         tail = LedgerTail(target, position=self._position, topic_id=self._topic_id)
@@ -116,14 +148,26 @@ class Succession:
             found = None if self._entry is None else _controller(self._entry)
             if self._entry is None or found is None or found.generation in self._own:
                 return
-            if self._gone is None or self._gone.generation != found.generation:
-                await self._watch(tail, Vigil(found), partial(tell, _waiting(found, self._entry)))
-                self._gone = found
-            elif self._gone.beat != found.beat:
-                raise _occupied(found)
+            if self._gone is not None and self._gone.generation == found.generation:
+                if self._gone.beat == found.beat:
+                    return
+                if not self._stands_by:
+                    raise _occupied(found)
+            vigil = Vigil(found, stands_by=self._stands_by)
+            self.is_standing_by = self._stands_by
+            await self._watch(tail, vigil, partial(tell, self._problem(found, self._entry)))
+            self._gone = vigil.controller
         finally:
+            self.is_standing_by = False
             self._position, self._topic_id = tail.position, tail.topic_id
             tail.close()
+
+    @property
+    def _stands_by(self) -> bool:
+        return self._when_occupied is WhenOccupied.STAND_BY
+
+    def _problem(self, found: ControllerDocument, entry: Entry) -> Problem:
+        return _standing_by(found) if self._stands_by else _waiting(found, entry)
 
     def _take(self, entries: Iterable[Entry]) -> list[Entry]:
         """What the ledger says of the link's controller, the newest of which is kept."""
@@ -183,9 +227,16 @@ def _waiting(found: ControllerDocument, entry: Entry) -> Problem:
     )
 
 
+def _standing_by(found: ControllerDocument) -> Problem:
+    return Problem(
+        f"standing by for {found.described}",
+        f"When that one ends or is silent for {SILENCE_S:.0f} s, this process runs the link.",
+    )
+
+
 def _occupied(by: ControllerDocument) -> Occupied:
     return Occupied(
         f"link {by.link} is run by {by.described}",
-        hint="Only one controller runs a link, and this one has left it alone. End the other process, or take the link "
-        "over with isthmus run --take-over.",
+        hint="Only one controller runs a link, and this one has left it alone. End the other process, wait for its end "
+        "with isthmus run --standby, or take the link over with --take-over.",
     )

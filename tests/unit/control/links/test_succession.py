@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from isthmus.control.links.succession import Turn, Vigil
+import pytest
+
+from isthmus.control.links.succession import Turn, Vigil, WhenOccupied
+from isthmus.errors import ConfigError
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import SILENCE_S
 from isthmus.model.whereabouts import Liveness
@@ -72,3 +75,32 @@ def test_silence_counts_only_while_something_could_be_heard() -> None:
     assert deaf.turn(Liveness.UNKNOWN) is Turn.WAIT
     deaf.looked(AT_S + 21 + SILENCE_S, at_end=True)
     assert deaf.turn(Liveness.UNKNOWN) is Turn.FREE
+
+
+def test_who_stands_by_waits_for_whoever_is_heard() -> None:
+    """Every new beat begins the silence anew, also that of another controller; a farewell ends the wait at once."""
+    standing = Vigil(FOUND, stands_by=True)
+    standing.looked(AT_S, at_end=True)
+    second = replace(FOUND, generation=8, beat=1)
+    standing.hear(second)
+    assert (standing.turn(Liveness.UNKNOWN), standing.controller) == (Turn.WAIT, second)
+    standing.looked(AT_S + 8, at_end=True)
+    standing.looked(AT_S + 8 + SILENCE_S - 0.1, at_end=True)
+    assert standing.turn(Liveness.UNKNOWN) is Turn.WAIT
+    standing.looked(AT_S + 8 + SILENCE_S, at_end=True)
+    assert standing.turn(Liveness.UNKNOWN) is Turn.FREE
+    ended = Vigil(FOUND, stands_by=True)
+    ended.hear(replace(FOUND, beat=31))
+    ended.hear(None)
+    assert ended.turn(Liveness.UNKNOWN) is Turn.FREE
+    ended.hear(second)
+    assert ended.turn(Liveness.UNKNOWN) is Turn.WAIT, "somebody else was quicker"
+
+
+def test_a_run_takes_over_or_stands_by() -> None:
+    """Both at once is no way to go, and is refused."""
+    assert WhenOccupied.of(take_over=False, standby=False) is WhenOccupied.LEAVE
+    assert WhenOccupied.of(take_over=True, standby=False) is WhenOccupied.TAKE_OVER
+    assert WhenOccupied.of(take_over=False, standby=True) is WhenOccupied.STAND_BY
+    with pytest.raises(ConfigError, match="not both"):
+        WhenOccupied.of(take_over=True, standby=True)
