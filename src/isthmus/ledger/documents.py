@@ -33,6 +33,7 @@ from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 SCHEMA_VERSION: Final = 1
+_NO_ID: Final = uuid.UUID(int=0)
 _VERSION_FIELD: Final = "schema_version"
 
 
@@ -78,6 +79,7 @@ class TopicDocument(Document):
     """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none.
 
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
+    `is_mapped` says that records got other offsets at the target: `MapDocument` has which.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -89,6 +91,7 @@ class TopicDocument(Document):
     state: str
     problem: Problem | None = None
     ended: tuple[EndedPartition, ...] = ()
+    is_mapped: bool = False
 
     def _path(self) -> tuple[str, ...]:
         return (self.target_topic,)
@@ -230,7 +233,7 @@ class MapDocument(Document):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
 
     Each lease writes into segments of its own. What a segment says stays true, so several may say the same, and
-    what comes late does no harm: the map is what all of them say together.
+    what comes late does no harm: the map is what all of them say together, of those with the same topic ids.
     """
 
     KIND: ClassVar[str] = "map"
@@ -241,9 +244,16 @@ class MapDocument(Document):
     ordinal_begin: int
     ranges: tuple[MappedRange, ...]
     cursor: Cursor
+    source_topic_id: uuid.UUID = _NO_ID
+    target_topic_id: uuid.UUID = _NO_ID
 
     def _path(self) -> tuple[str, ...]:
         return (str(LaneKey(self.topic, self.partition)), self.segment)
+
+    def is_of(self, source_topic_id: uuid.UUID, target_topic_id: uuid.UUID) -> bool:
+        """Whether it is about these topics, and not about others that had their names before."""
+        pairs = ((self.source_topic_id, source_topic_id), (self.target_topic_id, target_topic_id))
+        return all(_NO_ID in pair or pair[0] == pair[1] for pair in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

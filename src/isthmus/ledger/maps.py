@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.model.lane import LaneKey
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
@@ -28,6 +28,9 @@ def lane_maps(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, Lan
     found: dict[LaneKey, list[MapDocument]] = {}
     for document in documents.values():
         if isinstance(document, MapDocument) and document.link == link:
+            topic = documents.get("/".join([TopicDocument.KIND, link, document.topic]))
+            if isinstance(topic, TopicDocument) and not document.is_of(topic.source_topic_id, topic.target_topic_id):
+                continue
             found.setdefault(LaneKey(document.topic, document.partition), []).append(document)
     return {key: lane_map(segments) for key, segments in found.items()}
 

@@ -30,6 +30,7 @@ from isthmus.model.naming import (
     TargetTopic,
     named,
 )
+from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.patterns import NamePattern
 
 
@@ -56,11 +57,16 @@ class TopicPattern(NamePattern):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """The topics of the source that a link mirrors, those included and not excluded, and their names at the target."""
+    """The topics of the source that a link mirrors, those included and not excluded, and their names at the target.
+
+    `offsets` are those that records get there, and `start` is where mapped topics begin: see `model.offsets`.
+    """
 
     include: tuple[TopicPattern, ...] = ()
     exclude: tuple[TopicPattern, ...] = ()
     naming: Naming = IDENTITY
+    offsets: OffsetPolicy = OffsetPolicy.SAME
+    start: int = EARLIEST
 
     def matches(self, name: SourceTopic) -> bool:
         """Whether a topic of the source is selected, whether or not it has a name at the target."""

@@ -74,8 +74,11 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
-    """Which topics were brought together when mirroring began: the source's name, and the ids of both."""
+    """Which topics were brought together when mirroring began: the source's name, the ids of both, and whether offsets
+    are the same or mapped.
+    """
 
     source_topic: SourceTopic
     source: uuid.UUID
     target: uuid.UUID
+    is_mapped: bool = False

@@ -12,7 +12,7 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_map
 from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.view import LedgerView
-from isthmus.model.lane import LaneKey
+from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 from isthmus.spark.lease import LeaseSpec
@@ -35,40 +35,48 @@ class LedgerMaps:
         self._link = spec.context.link
         self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
         self._writer = LedgerWriter(target)
+        self._lanes: dict[LaneKey, Lane] = {}
         self._numbers: dict[LaneKey, int] = {}
         self._saved: dict[LaneKey, Cursor] = {}
         self._unsaved: dict[str, Change] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
 
-    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
         """What is known of these lanes by now; those that have not begun are missing.
 
         :raises ClusterError: The ledger cannot be read.
         :raises ConfigError: What was written contradicts itself.
         """
-        found: dict[str, dict[str, MapDocument]] = {f"{MapDocument.KIND}/{self._link}/{key}": {} for key in keys}
+        wanted = {f"{MapDocument.KIND}/{self._link}/{lane.key}": lane for lane in lanes}
+        found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
         view = LedgerView(self._target)
         try:
             entries = (await view.look()).entries
         finally:
             view.close()
         for entry in entries:
-            segments = found.get(entry.key.rpartition("/")[0])
-            if segments is None:
+            prefix = entry.key.rpartition("/")[0]
+            if prefix not in found:
                 continue
             document = None if entry.value is None else decoded(entry.key, entry.value)
             if isinstance(document, MapDocument):
-                segments[entry.key] = document
+                found[prefix][entry.key] = document
             else:
-                segments.pop(entry.key, None)
+                found[prefix].pop(entry.key, None)
         return {
-            key: self._resumed(key, list(segments.values()))
-            for key, segments in zip(keys, found.values(), strict=True)
-            if segments
+            wanted[prefix].key: known
+            for prefix, segments in found.items()
+            if (known := self._resumed(wanted[prefix], segments.values())) is not None
         }
 
-    def _resumed(self, key: LaneKey, segments: list[MapDocument]) -> Known:
+    def _resumed(self, lane: Lane, found: Collection[MapDocument]) -> Known | None:
         """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
+        self._lanes[lane.key] = lane
+        segments = [segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id)]
+        # What is about topics that had these names before is over.
+        self._replaced[lane.key] = [segment.key for segment in found if segment not in segments]
+        if not segments:
+            return None
         whole = lane_map(segments)
         last: list[MapDocument] = []
         for segment in reversed(whole.segments):
@@ -76,18 +84,19 @@ class LedgerMaps:
                 break
             last.insert(0, segment)
         ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
-        self._replaced[key] = [segment.key for segment in last]
+        self._replaced[lane.key] += [segment.key for segment in last]
         return Known(
             whole.cursor, ordinal_begin, OffsetMap.of(one for segment in last for one in segment.ranges).ranges
         )
 
-    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+    async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write down where lanes begin, before anything of them is appended.
 
         :raises ClusterError: The ledger cannot be written.
         """
-        for key, cursor in cursors.items():
-            self._put(self._document(key, Transit(cursor)))
+        for lane, cursor in cursors.items():
+            self._lanes[lane.key] = lane
+            self._put(self._document(lane.key, Transit(cursor)))
         await self._write()
 
     async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
@@ -125,6 +134,8 @@ class LedgerMaps:
             ordinal_begin=transit.ordinal_begin,
             ranges=tuple(transit.ranges),
             cursor=transit.cursor,
+            source_topic_id=self._lanes[key].source_topic_id,
+            target_topic_id=self._lanes[key].target_topic_id,
         )
 
     def _put(self, document: MapDocument) -> None:

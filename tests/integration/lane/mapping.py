@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from isthmus.lane.engine import Engine
 from isthmus.lane.mapped.places import Known
-from isthmus.model.lane import LaneKey
+from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
@@ -22,11 +22,12 @@ class Maps:
         self.cursors: dict[LaneKey, Cursor] = {}
         self.ranges: dict[LaneKey, list[MappedRange]] = {}
 
-    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
+        keys = [lane.key for lane in lanes]
         return {key: Known(self.cursors[key], self.cursors[key].ordinal) for key in keys if key in self.cursors}
 
-    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
-        self.cursors.update(cursors)
+    async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
+        self.cursors.update((lane.key, cursor) for lane, cursor in cursors.items())
 
     def save(self, engine: Engine) -> None:
         """Remember how far the lanes are now."""

@@ -57,10 +57,10 @@ class Store:
     def __init__(self, cursor: Cursor | None) -> None:
         self.cursor = cursor
 
-    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
-        return {} if self.cursor is None else {key: Known(self.cursor, self.cursor.ordinal) for key in keys}
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
+        return {} if self.cursor is None else {lane.key: Known(self.cursor, self.cursor.ordinal) for lane in lanes}
 
-    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+    async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         (self.cursor,) = cursors.values()
 
 

@@ -36,7 +36,10 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
     """Which topics of the link were brought together, by target topic."""
     return {
         document.target_topic: TopicIds(
-            source_topic=document.source_topic, source=document.source_topic_id, target=document.target_topic_id
+            source_topic=document.source_topic,
+            source=document.source_topic_id,
+            target=document.target_topic_id,
+            is_mapped=document.is_mapped,
         )
         for document in documents.values()
         if isinstance(document, TopicDocument) and document.link == link and document.target_topic_id != NO_TOPIC_ID

@@ -210,6 +210,7 @@ class TopicLoop:
                 source_topic=topic.source_topic,
                 source=topic.lanes[0].source_topic_id,
                 target=topic.lanes[0].target_topic_id,
+                is_mapped=topic.lanes[0].is_mapped,
             )
             for topic in topics
             if topic.lanes

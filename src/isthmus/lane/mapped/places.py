@@ -27,7 +27,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, ProducerState
-from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.lane import Gap, Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
@@ -52,10 +52,10 @@ class Known(NamedTuple):
 class MapStore(Protocol):
     """Where the maps of mapped lanes are kept. Both raise `ClusterError` where that does not answer."""
 
-    async def load(self, keys: Collection[LaneKey]) -> Mapping[LaneKey, Known]:
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
         """What is known of these lanes by now; those that have not begun are missing."""
 
-    async def begin(self, cursors: Mapping[LaneKey, Cursor]) -> None:
+    async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write down where lanes begin, before anything of them is appended."""
 
 
@@ -122,11 +122,11 @@ class Places:
             return
         if self._store is None:
             raise ValueError("mapped lanes need a place for their maps")
-        known = await self._store.load([look.run.lane.key for look in looks])
+        known = await self._store.load([look.run.lane for look in looks])
         new = [look for look in looks if look.run.lane.key not in known]
         begun = await self._origins(new)
         if begun:
-            await self._store.begin({run.lane.key: cursor for run, cursor in begun.items()})
+            await self._store.begin({run.lane: cursor for run, cursor in begun.items()})
         for look in looks:
             run = look.run
             if run in begun:
