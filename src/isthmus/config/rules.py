@@ -12,10 +12,12 @@ from pydantic import SecretStr
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import naming_of
 from isthmus.config.problems import Mistake, nearest
-from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection
+from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection, TopicsSection
+from isthmus.config.start import start_of
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
 from isthmus.model.naming import RESERVED_PREFIX
+from isthmus.model.offsets import EARLIEST, OffsetPolicy
 
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
 
@@ -32,24 +34,45 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
             naming_of(link.topics.naming, link.source, link.target, folder)
         except ConfigError as error:
             yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
+        yield from _start(("links", position, "topics", "start"), link.topics)
+
+
+def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
+    try:
+        start = start_of(topics.start)
+    except ConfigError as error:
+        yield Mistake(path, error.message, error.hint)
+        return
+    if start != EARLIEST and topics.offsets == "same":
+        yield Mistake(
+            path,
+            f"is {topics.start}, and the same offsets begin where the source begins",
+            "Set topics.offsets: mapped (or auto) to begin elsewhere: docs/offsets.md.",
+        )
 
 
 def one_writer(links: tuple[Link, ...]) -> Iterator[Mistake]:
-    """No two links may write the same topic of the same cluster.
+    """No two links may write the same topic of the same cluster, unless both map offsets.
 
     Told for every topic one of the two names literally. Overlapping patterns alone are no proof:
     it takes the topics of the source to know.
     """
     for (_, former), (position, latter) in combinations(enumerate(links), 2):
-        if former.target.alias != latter.target.alias:
+        if former.target.alias != latter.target.alias or not _contend(former, latter):
             continue
         written = [link.topics.named({*former.topics.literals, *latter.topics.literals}) for link in (former, latter)]
         for topic in sorted(written[0].sources.keys() & written[1].sources.keys()):
             yield Mistake(
                 ("links", position, "topics"),
                 f"writes {topic} into {latter.target.alias}, which {former.name} does already",
-                "A topic has one writer: exclude it in one of the two links.",
+                "A topic with the source's offsets has one writer: exclude it in one of the two links, or set "
+                "topics.offsets: mapped in both.",
             )
+
+
+def _contend(former: Link, latter: Link) -> bool:
+    """Whether they can be no two writers of a topic; what auto comes to is found out when the topics are looked at."""
+    return OffsetPolicy.SAME in (former.topics.offsets, latter.topics.offsets)
 
 
 def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Path]) -> Iterator[str]:

@@ -185,6 +185,20 @@ class TopicsSection(Section):
         TopicNamingSection(),
         description="The names at the target: `identity`, `mm2`, or a section as below (docs/naming.md).",
     )
+    offsets: Literal["same", "mapped", "auto"] = Field(
+        "same",
+        description=(
+            "The offsets at the target: same are those of the source, and what cannot have them is refused; mapped are "
+            "those that come next there, beside whatever is there; auto is same where that is possible, else mapped "
+            "(docs/offsets.md)."
+        ),
+    )
+    start: Text = Field(
+        "earliest",
+        description=(
+            "Where mapped topics begin: earliest, latest, or a point in time such as `2026-01-01T08:30` or `2h` ago."
+        ),
+    )
 
 
 class GroupsSection(Section):
@@ -200,11 +214,11 @@ class GroupsSection(Section):
     exclude: tuple[GroupPatternText, ...] = Field(
         (), description="What to leave out, written in the same way. Exclusion wins."
     )
-    way: Literal["identity", "timestamp"] = Field(
+    way: Literal["identity", "mapped", "timestamp"] = Field(
         "identity",
         description=(
-            "How a position becomes one at the target: identity is the same offset, timestamp the first record that is "
-            "not older than the record at the position less the margin."
+            "How a position becomes one at the target: identity is the same offset, mapped the offset that the record "
+            "got there, timestamp the first record that is not older than the record at the position less the margin."
         ),
     )
     margin_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(

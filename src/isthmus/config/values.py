@@ -20,10 +20,12 @@ from isthmus.config.schema import (
     SecuritySection,
     TlsSection,
 )
+from isthmus.config.start import start_of
 from isthmus.model.cluster import Cluster, OAuth, Secret, SecretOrigin, Security, Tls
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.reference import FileReference
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.transactions import AbortedPolicy
@@ -124,6 +126,8 @@ def _link(section: LinkSection, source: Cluster, target: Cluster, folder: Path) 
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
             naming=naming_of(section.topics.naming, source.alias, target.alias, folder),
+            offsets=OffsetPolicy(section.topics.offsets),
+            start=start_of(section.topics.start),
         ),
         groups=_groups(section.groups),
         limits=Limits(

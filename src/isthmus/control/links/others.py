@@ -108,6 +108,7 @@ def _claims(known: LinkMemory) -> list[Claim]:
             target_topic=topic,
             source_id=identity.source_cluster_id,
             target_id=identity.target_cluster_id,
+            is_mapped=document.is_mapped,
         )
         for topic, document in known.topics.items()
     ]

@@ -6,6 +6,7 @@ A step of its own, for those who only want to know: a run has its lanes look for
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import Final
 from isthmus.cluster.brokers import topic_operations
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
+from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
 from isthmus.control.links.memory import paused_topics, recorded_topics
 from isthmus.control.links.others import neighbouring_claims, selection
 from isthmus.control.topics.observation import ObservedLink, observe
-from isthmus.control.topics.outlooks import Seen, with_pauses, with_rights, with_seen
+from isthmus.control.topics.outlooks import Seen, with_copied, with_pauses, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
 from isthmus.control.topics.planning import at_start, plan_link
 from isthmus.errors import ClusterError, Unreachable
@@ -41,6 +43,7 @@ from isthmus.lane.tail import TailLook, Tails
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents
+from isthmus.ledger.maps import lane_maps
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -87,6 +90,7 @@ async def foresee(link: Link, source: Client, target: Client, claims: Claims, ow
     paused = paused_topics(link.name, documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused & {None, lane.target_topic}]
     observed = with_seen(observed, await _scout(observed, documents, source, target).look(lanes))
+    observed = with_copied(observed, await _copied_ends(observed, documents, source, lanes))
     plan = plan_link(observed, claims, recorded)
     copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     at_source, at_target = await asyncio.gather(
@@ -103,6 +107,26 @@ def _scout(observed: ObservedLink, documents: Mapping[str, Document], source: Cl
     # What the leases before said of the lanes is believed as by the lease that comes next.
     left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
     return _Scout(source, target, producer, left, is_in_order=is_in_order(link, documents))
+
+
+async def _copied_ends(
+    observed: ObservedLink, documents: Mapping[str, Document], source: Client, lanes: Sequence[Lane]
+) -> dict[LaneKey, int]:
+    """How far mapped lanes were copied; those that have not begun do so at a timestamp, if that is what is wanted."""
+    maps = lane_maps(observed.link.name, documents)
+    ends = {key: found.cursor.source_offset for key, found in maps.items()}
+    asked = {_source(lane): lane for lane in lanes if lane.is_mapped and lane.key not in ends and lane.start >= 0}
+    if not asked:
+        return ends
+    # Of a source that does not answer it stays unknown.
+    with contextlib.suppress(ClusterError):
+        found = await offsets_by_time(source, {key: lane.start for key, lane in asked.items()})
+        for key, offset in found.items():
+            lane = asked[key]
+            log = observed.pairs[lane.target_topic].source_ranges.get(lane.partition)
+            if offset >= 0 or log is not None:
+                ends[lane.key] = offset if log is None or offset >= 0 else log.stable_end
+    return ends
 
 
 class _Scout:
@@ -166,6 +190,9 @@ class _Scout:
             elif source is None:
                 error = sources.errors.get(_source(lane), _NO_LEADER)
                 seen[lane.key] = _unexamined(error, LaneState.SOURCE_UNAVAILABLE)
+            elif lane.is_mapped:
+                # Where it goes on is for the ledger to say.
+                seen[lane.key] = Seen(outlook=Outlook(), source=source, target=target)
             else:
                 sights[lane.key] = self._sight(lane, target, source)
         looks = [self._doubt(lane, sights[lane.key]) for lane in lanes if lane.key in sights]

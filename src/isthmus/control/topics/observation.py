@@ -22,6 +22,7 @@ from isthmus.model.aborted import Abilities, Treatment, treatment
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import NamedTopics, SourceTopic, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.topic import Configs, TopicDescription
 from isthmus.wire import codes
@@ -86,7 +87,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
     return replace(
         seen,
         names=found.names,
-        pairs=await _with_holes(source, pairs, link.compaction_holes_max, view.problems),
+        pairs=await _with_holes(source, pairs, link, view.problems),
         defaults=view.defaults,
         problems=view.problems,
         denied=view.denied,
@@ -218,9 +219,12 @@ def _by_topic(
 
 
 async def _with_holes(
-    source: Client, pairs: Mapping[TargetTopic, TopicPair], holes_max: int, problems: dict[TargetTopic, Problem]
+    source: Client, pairs: Mapping[TargetTopic, TopicPair], link: Link, problems: dict[TargetTopic, Problem]
 ) -> dict[TargetTopic, TopicPair]:
     """The pairs with holes counted where only counting tells whether there are too many."""
+    if link.topics.offsets is OffsetPolicy.MAPPED:
+        return dict(pairs)
+    holes_max = link.compaction_holes_max
     room = asyncio.Semaphore(_COUNTED_AT_ONCE)
 
     async def counted(name: SourceTopic, partition: int, begin: int, end: int) -> int:

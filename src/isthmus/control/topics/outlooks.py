@@ -43,6 +43,16 @@ def with_seen(observed: ObservedLink, seen: Mapping[LaneKey, Seen]) -> ObservedL
     return replace(observed, pairs=pairs)
 
 
+def with_copied(observed: ObservedLink, ends: Mapping[LaneKey, int]) -> ObservedLink:
+    """The observation with the source offsets up to which mapped partitions were copied."""
+    pairs = dict(observed.pairs)
+    for key, end in ends.items():
+        if key.topic in pairs:
+            pair = pairs[key.topic]
+            pairs[key.topic] = replace(pair, copied_ends={**pair.copied_ends, key.partition: end})
+    return replace(observed, pairs=pairs)
+
+
 def with_rights(
     observed: ObservedLink, plan: LinkPlan, at_source: Mapping[str, Operations], at_target: Mapping[str, Operations]
 ) -> ObservedLink:

@@ -47,11 +47,14 @@ class TopicPlan:
     creation: NewTopic | None = None
     settles: Mapping[str, str | None] = field(default_factory=dict)
     is_filling: bool = False
+    is_mapped: bool = False
     lanes: tuple[Lane, ...] = ()
 
     @property
     def mode(self) -> TopicMode:
-        return TopicMode.REFUSED if self.action is Action.REFUSE else TopicMode.IDENTITY
+        if self.action is Action.REFUSE:
+            return TopicMode.REFUSED
+        return TopicMode.MAPPED if self.is_mapped else TopicMode.IDENTITY
 
     @property
     def refused(self) -> tuple[PartitionDecision, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from isthmus.control.links.claims import Claim, Claims
 from isthmus.control.links.identity import same_clusters
 from isthmus.control.topics.creation import creation, is_filling, settled_policy
 from isthmus.control.topics.observation import ObservedLink
+from isthmus.control.topics.offsets import choose
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import (
     TopicDecision,
@@ -18,6 +20,7 @@ from isthmus.control.topics.preflight import (
     number,
     only_at_target,
     preflight,
+    preflight_mapped,
 )
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
@@ -89,22 +92,32 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
     if problem is not None:
         state = LaneState.NOT_AUTHORIZED if name in observed.denied else LaneState.SOURCE_UNAVAILABLE
         return _refused(name, source_topic, problem, state)
-    pair = observed.pairs[name]
+    pair, link = observed.pairs[name], observed.link
+
+    def same(pair: TopicPair = pair) -> TopicDecision:
+        return preflight(pair, holes_max=link.compaction_holes_max, cluster=link.target)
+
+    # What a run would find of single partitions comes later, and changes nothing of the offsets.
+    choice = choose(link.topics, pair, recorded, lambda: same(replace(pair, outlooks={})))
     problem = claims.grant(
         Claim(
-            link=observed.link.name,
+            link=link.name,
             source_topic=source_topic,
             target_topic=name,
             source_id=observed.source_id,
             target_id=observed.target_id,
+            is_mapped=choice.is_mapped,
         )
     )
+    problem = problem or choice.refusal
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.REFUSED, pair)
-    problem = _other_topic(pair, recorded, observed.link.target)
+    problem = _other_topic(pair, recorded, link.target)
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
-    decision = preflight(pair, holes_max=observed.link.compaction_holes_max, cluster=observed.link.target)
+    decision = preflight_mapped(pair, start=link.topics.start) if choice.is_mapped else same()
+    if choice.reason is not None:
+        decision = replace(decision, notes=(choice.reason, *decision.notes))
     return _decided(observed, pair, decision)
 
 
@@ -158,7 +171,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
             has_prefix=any(p.prefix for p in decision.partitions),
         )
         created, notes = wanted.topic, (*notes, *wanted.notes)
-    else:
+    elif not decision.is_mapped:
         settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
     refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
@@ -172,7 +185,8 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         state=LaneState.REFUSED if decision.refusals else LaneState.STARTING,
         creation=None if refused else created,
         settles={} if refused else settles,
-        is_filling=not refused and target is not None and is_filling(source, target),
+        is_filling=not refused and not decision.is_mapped and target is not None and is_filling(source, target),
+        is_mapped=decision.is_mapped,
         lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed))),
     )
 
@@ -202,6 +216,8 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 holes_max=link.compaction_holes_max,
                 aborted=aborted,
                 continues_after_gap=link.on_data_gap == "continue",
+                is_mapped=decision.is_mapped,
+                start=link.topics.start,
             )
 
 

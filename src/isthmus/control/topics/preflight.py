@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from isthmus.lane.judgement import UNAVAILABLE, Outlook, Sight, diverged
 from isthmus.lane.source import Bounds
@@ -17,6 +17,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import EARLIEST, LATEST
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.topic import TopicDescription
@@ -35,6 +36,8 @@ class TopicMode(enum.StrEnum):
 
     IDENTITY = "identity"
     """Every record at its own offset."""
+    MAPPED = "mapped"
+    """Every committed record behind what the target holds, with a map of which went where."""
     REFUSED = "refused"
     """Not at all, for the reasons given."""
 
@@ -45,14 +48,15 @@ class TopicPair:
     exist.
 
     Ranges are by partition and lack those whose leader did not answer; the target's were read
-    before the source's. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will
-    find of partitions, where that was looked at.
+    before the source's. `copied_ends` are source offsets up to which mapped partitions were copied. `holes` are
+    counts of `uncounted` stretches. `outlooks` are what a run will find of partitions, where that was looked at.
     """
 
     name: TargetTopic
     source: TopicDescription
     target: TopicDescription | None
     source_ranges: Mapping[int, LogRange] = field(default_factory=dict)
+    copied_ends: Mapping[int, int] = field(default_factory=dict)
     target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     holes: Mapping[int, int] = field(default_factory=dict)
     outlooks: Mapping[int, Outlook] = field(default_factory=dict)
@@ -67,9 +71,9 @@ class TopicPair:
 class PartitionDecision:
     """One partition: what is there, how many offsets precede the first record, and any refusal.
 
-    Offsets are -1 while unknown. `state` is what a run reports of the partition, as far as that was
-    looked at; `unexamined` is why it could not be. `gap` is what will be missing at the target, if
-    the link goes on after gaps.
+    Offsets are -1 while unknown. `state` is what a run reports of the partition, as far as that was looked at;
+    `unexamined` is why it could not be. `gap` is what will be missing at the target, if the link goes on after gaps. A
+    mapped partition was copied up to `copied_end`, an offset of the source; others up to the target's end.
     """
 
     partition: int
@@ -79,18 +83,20 @@ class PartitionDecision:
     state: LaneState = LaneState.ACTIVE
     unexamined: Problem | None = None
     gap: Gap | None = None
+    copied_end: int | None = None
 
     @property
     def lag_records(self) -> int:
         """Offsets that hold records still to be copied, -1 while unknown."""
-        if self.source is None or self.target_end < 0:
+        copied_end = self.target_end if self.copied_end is None else self.copied_end
+        if self.source is None or copied_end < 0:
             return -1
-        return max(self.source.stable_end - max(self.target_end, self.source.start), 0)
+        return max(self.source.stable_end - max(copied_end, self.source.start), 0)
 
     @property
     def prefix(self) -> int:
         """Offsets without records before the first one to copy: they are filled, and deleted again but for a gap's."""
-        if self.source is None or self.target_end < 0:
+        if self.source is None or self.target_end < 0 or self.copied_end is not None:
             return 0
         return max(self.source.start - self.target_end, 0)
 
@@ -107,10 +113,13 @@ class TopicDecision:
     partitions: tuple[PartitionDecision, ...]
     partitions_missing: int
     is_compacted: bool
+    is_mapped: bool = False
 
     @property
     def mode(self) -> TopicMode:
-        return TopicMode.REFUSED if self.refusals else TopicMode.IDENTITY
+        if self.refusals:
+            return TopicMode.REFUSED
+        return TopicMode.MAPPED if self.is_mapped else TopicMode.IDENTITY
 
     @property
     def copies_something(self) -> bool:
@@ -136,6 +145,53 @@ def preflight(pair: TopicPair, *, holes_max: int, cluster: Cluster) -> TopicDeci
         partitions_missing=max(source.partition_count - target_count, 0),
         is_compacted=is_compacted(source),
     )
+
+
+def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
+    """Decide about a topic whose offsets are mapped. Partitions that have not begun do so at `start`."""
+    source, target = pair.source, pair.target
+    partitions = tuple(
+        PartitionDecision(
+            partition=partition,
+            source=pair.source_ranges.get(partition),
+            target_end=_target_end(pair, partition),
+            copied_end=pair.copied_ends.get(partition, _start(pair, partition, start)),
+            **_seen(pair.outlooks.get(partition, Outlook())),
+        )
+        for partition in range(source.partition_count)
+    )
+    notes = [*_source_notes(source), *([] if target is None else _target_notes(source, target))]
+    if target is not None and target.value("compression.type") not in (None, "producer"):
+        notes.append(
+            Problem(
+                f"the target topic has compression.type={target.value('compression.type')}, so its brokers compress "
+                "every batch anew",
+                "Set compression.type=producer on the target topic.",
+            )
+        )
+    target_count = source.partition_count if target is None else target.partition_count
+    return TopicDecision(
+        refusals=() if target is None else tuple(_lossy(source, target)),
+        notes=tuple(notes),
+        partitions=partitions,
+        partitions_missing=max(source.partition_count - target_count, 0),
+        is_compacted=is_compacted(source),
+        is_mapped=True,
+    )
+
+
+def _seen(outlook: Outlook) -> dict[str, Any]:
+    """What was seen of a partition: that a side does not answer now is no refusal, it may be found sound."""
+    told = "unexamined" if outlook.state in UNAVAILABLE else "refusal"
+    return {"state": outlook.state, told: outlook.problem}
+
+
+def _start(pair: TopicPair, partition: int, start: int) -> int:
+    """Where a mapped partition begins, -1 where that has to be looked up."""
+    log = pair.source_ranges.get(partition)
+    if start == EARLIEST:
+        return 0
+    return log.stable_end if start == LATEST and log is not None else -1
 
 
 def uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:
@@ -242,6 +298,18 @@ def _refusals(
             "brokers would compress every batch anew",
             "Set compression.type=producer on the target topic.",
         )
+    yield from _lossy(source, target)
+    if any(p.prefix for p in partitions) and "delete" not in _policy(target):
+        yield Problem(
+            "the source's log starts above offset 0, and in the target topic the offsets before "
+            "cannot be filled and deleted: its cleanup.policy has no delete",
+            "Set cleanup.policy=compact,delete with retention.ms=-1 and retention.bytes=-1 on the "
+            f"target topic, or begin anew. {keep_or_delete(target.name, cluster, deleted_at_source(pair))}",
+        )
+
+
+def _lossy(source: TopicDescription, target: TopicDescription) -> Iterator[Problem]:
+    """Why the target would not keep what is written to it."""
     if stamps_append_time(target):
         yield Problem(
             "the target topic has message.timestamp.type=LogAppendTime, so records would lose their timestamps",
@@ -252,13 +320,6 @@ def _refusals(
         yield Problem(
             "the target topic is compacted and the source is not, so the target would lose records",
             f"Set the target's cleanup.policy to the source's: {source.value('cleanup.policy') or 'delete'}.",
-        )
-    if any(p.prefix for p in partitions) and "delete" not in _policy(target):
-        yield Problem(
-            "the source's log starts above offset 0, and in the target topic the offsets before "
-            "cannot be filled and deleted: its cleanup.policy has no delete",
-            "Set cleanup.policy=compact,delete with retention.ms=-1 and retention.bytes=-1 on the "
-            f"target topic, or begin anew. {keep_or_delete(target.name, cluster, deleted_at_source(pair))}",
         )
 
 
