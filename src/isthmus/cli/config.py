@@ -20,7 +20,9 @@ from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Secret, Security
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
+from isthmus.model.offsets import written_start
 from isthmus.model.patterns import NamePattern
+from isthmus.model.selection import TopicSettings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -130,6 +132,8 @@ def _plain(value: object) -> object:
 
 def _fields(value: DataclassInstance) -> dict[str, object]:
     shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, TopicSettings):
+        shown["start"] = written_start(value.start)
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]

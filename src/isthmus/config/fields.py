@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -98,6 +99,11 @@ def conf_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _moment(value: object) -> object:
+    # YAML takes some points in time for numbers and dates.
+    return str(value) if isinstance(value, int | date) and not isinstance(value, bool) else value
+
+
 def _master(value: str) -> str:
     if _MASTER.fullmatch(value) is None:
         raise ValueError("must be local[*], local[4], spark://host:port, yarn or k8s://host:port")
@@ -113,3 +119,4 @@ Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
 Master = Annotated[str, AfterValidator(_master)]
 Text = Annotated[str, Field(min_length=1)]
+Moment = Annotated[str, BeforeValidator(_moment), Field(min_length=1)]

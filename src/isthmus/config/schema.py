@@ -19,6 +19,7 @@ from isthmus.config.fields import (
     Address,
     GroupPatternText,
     Master,
+    Moment,
     Name,
     Pattern,
     Size,
@@ -193,7 +194,7 @@ class TopicsSection(Section):
             "(docs/offsets.md)."
         ),
     )
-    start: Text = Field(
+    start: Moment = Field(
         "earliest",
         description=(
             "Where mapped topics begin: earliest, latest, or a point in time such as `2026-01-01T08:30` or `2h` ago."

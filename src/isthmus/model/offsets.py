@@ -11,6 +11,11 @@ LATEST: Final = -1
 """Where copying begins, as ListOffsets has it; any other number is a timestamp in ms."""
 
 
+def written_start(start: int) -> str:
+    """Where copying begins, as people write it."""
+    return {EARLIEST: "earliest", LATEST: "latest"}.get(start, str(start))
+
+
 class OffsetPolicy(enum.StrEnum):
     """Which offsets the records of a topic get at the target."""
 

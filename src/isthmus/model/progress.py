@@ -20,6 +20,9 @@ _CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPP
 class PartitionProgress:
     """One partition. Offsets are -1 while unknown; `lag_s` is the age of the oldest record to copy.
 
+    Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
+    then the target ends there.
+
     `records` is what the present run has copied. `gaps` are offsets the source deleted before they were copied. The
     ages (s) are how long ago the state and the ends were seen.
     """
@@ -30,6 +33,7 @@ class PartitionProgress:
     target_end: int = -1
     source_end: int = -1
     source_start: int = 0
+    copied_end: int | None = None
     records: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
@@ -46,9 +50,10 @@ class PartitionProgress:
     @property
     def lag_records(self) -> int:
         """Offsets still to copy, -1 while unknown."""
-        if self.target_end < 0 or self.source_end < 0:
+        copied_end = self.target_end if self.copied_end is None else self.copied_end
+        if copied_end < 0 or self.source_end < 0:
             return -1
-        return max(self.source_end - max(self.target_end, self.source_start), 0)
+        return max(self.source_end - max(copied_end, self.source_start), 0)
 
     @property
     def is_unfinished(self) -> bool:
@@ -72,6 +77,7 @@ class PartitionProgress:
             "source_end_age_seconds": round(self.source_age_s, 1) if self.source_end >= 0 else None,
             "target_end": _known(self.target_end),
             "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
+            **({} if self.copied_end is None else {"copied_end": _known(self.copied_end)}),
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
@@ -106,6 +112,11 @@ class TopicProgress:
         return sum(max(partition.lag_records, 0) for partition in self.partitions)
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether records have other offsets at the target."""
+        return any(partition.copied_end is not None for partition in self.partitions)
+
+    @property
     def records(self) -> int:
         """Records copied by the present run."""
         return sum(partition.records for partition in self.partitions)
@@ -126,6 +137,7 @@ class TopicProgress:
         return {
             "topic": self.topic,
             "source_topic": self.source_topic,
+            "offsets": "mapped" if self.is_mapped else "same",
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
             "target_end": _total(p.target_end for p in self.partitions),

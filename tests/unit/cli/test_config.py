@@ -62,7 +62,13 @@ def test_show_has_every_key_in_the_form_of_the_file(path: Path, capsys: Capture)
     shown = json.loads(capsys.readouterr().out)
     assert shown["clusters"]["east"]["security"]["protocol"] == "SASL_SSL"
     assert shown["clusters"]["west"]["bootstrap_servers"] == ["b:1", "c:2"]
-    assert shown["links"][0]["topics"] == {"include": ["x", "/y+/"], "exclude": ["x*"], "naming": "identity"}
+    assert shown["links"][0]["topics"] == {
+        "include": ["x", "/y+/"],
+        "exclude": ["x*"],
+        "naming": "identity",
+        "offsets": "same",
+        "start": "earliest",
+    }
     assert shown["links"][0]["on_data_gap"] == "stop"
     assert shown["spark"]["conf"]["spark.ui.enabled"] == "true"
 

@@ -70,6 +70,9 @@ class Audit:
         suspected: dict[LaneKey, _Suspicion] = {}
         for lane in lanes:
             key, log, known = lane.key, logs.get((lane.target_topic, lane.partition)), told.get(lane.key)
+            if lane.is_mapped:
+                # Others may write there.
+                continue
             if log is None or known is None or known.report.state is not LaneState.ACTIVE or known.report.position < 0:
                 continue
             before, position = self._suspected.get(key, _Suspicion(log.end, beat)), known.report.position

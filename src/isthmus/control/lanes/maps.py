@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import Document, MapDocument
-from isthmus.ledger.maps import LaneMap, lane_map
+from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics
+from isthmus.model.lane import LaneKey
+from isthmus.model.naming import TargetTopic
 from isthmus.model.translation import OffsetMap
 from isthmus.wire.offsets import PartitionKey
 
@@ -61,17 +63,14 @@ class LinkMaps:
     def __init__(self, link: str, documents: Mapping[str, Document]) -> None:
         self._link = link
         self._documents = documents
-        self._segments: dict[PartitionKey, list[MapDocument]] = {}
-        self._topics: set[str] = set()
-        self._made: dict[PartitionKey, tuple[list[MapDocument], LaneMap | None]] = {}
+        self._segments: dict[LaneKey, list[MapDocument]] = {}
+        self._topics: frozenset[TargetTopic] = frozenset()
+        self._made: dict[LaneKey, tuple[list[MapDocument], LaneMap | None]] = {}
 
     def look(self) -> None:
         """Take what the ledger says now."""
-        self._segments, self._topics = {}, set()
-        for document in self._documents.values():
-            if document.link == self._link and isinstance(document, MapDocument):
-                self._segments.setdefault((document.topic, document.partition), []).append(document)
-                self._topics.add(document.topic)
+        self._segments = map_segments(self._link, self._documents)
+        self._topics = mapped_topics(self._link, self._documents)
         self._made = {key: made for key, made in self._made.items() if key in self._segments}
 
     def is_mapped(self, topic: str) -> bool:
@@ -80,20 +79,21 @@ class LinkMaps:
 
     def of(self, key: PartitionKey) -> LaneMap | None:
         """The map of a target partition; `None` while there is none, or none that can be true."""
-        segments = self._segments.get(key)
+        lane = LaneKey(TargetTopic(key[0]), key[1])
+        segments = self._segments.get(lane)
         if segments is None:
             return None
-        made = self._made.get(key)
+        made = self._made.get(lane)
         if made is None or not _are_same(made[0], segments):
             # Only what is asked for is put together, and only when it has changed.
-            made = self._made[key] = (segments, self._lane_map(key, segments))
+            made = self._made[lane] = (segments, self._lane_map(lane, segments))
         return made[1]
 
-    def _lane_map(self, key: PartitionKey, segments: list[MapDocument]) -> LaneMap | None:
+    def _lane_map(self, lane: LaneKey, segments: list[MapDocument]) -> LaneMap | None:
         try:
             return lane_map(segments)
         except ConfigError as error:
-            _log.warning("link %s: the map of %s-%d cannot be true: %s", self._link, *key, error)
+            _log.warning("link %s: the map of %s cannot be true: %s", self._link, lane, error)
             return None
 
 

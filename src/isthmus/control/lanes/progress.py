@@ -71,7 +71,8 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         topic=topic.topic,
         partition=decision.partition,
         state=state,
-        target_end=decision.target_end if position < 0 else position,
+        target_end=decision.target_end if position < 0 or topic.is_mapped else position,
+        copied_end=_copied_end(decision, position) if topic.is_mapped else None,
         source_end=source_end,
         source_start=0 if source is None else source.start,
         records=view.counts[key].records if key in view.counts else 0,
@@ -81,6 +82,13 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         source_age_s=age_s,
         target_age_s=age_s,
     )
+
+
+def _copied_end(decision: PartitionDecision, position: int) -> int:
+    """Up to where a mapped partition was copied, as its lane says, or else as it was planned."""
+    if position >= 0:
+        return position
+    return -1 if decision.copied_end is None else decision.copied_end
 
 
 def _evidence(topic: TargetTopic, reported: LaneState | None, view: LanesView) -> LaneEvidence:

@@ -10,7 +10,7 @@ from typing import Any
 
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.ledger.documents import Document, GapDocument, PauseDocument, TopicDocument
+from isthmus.ledger.documents import Document, GapDocument, MapDocument, PauseDocument, TopicDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
@@ -100,6 +100,6 @@ def _forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
         key
         for key, d in known.documents.items()
         if (isinstance(d, TopicDocument) and d.target_topic == topic)
-        or (isinstance(d, GapDocument | PauseDocument) and d.topic == topic)
+        or (isinstance(d, GapDocument | PauseDocument | MapDocument) and d.topic == topic)
     )
     return Forgotten(link=known.link, topic=topic, documents=tuple(sorted(keys)))

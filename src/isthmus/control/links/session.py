@@ -28,6 +28,7 @@ from isthmus.ledger.documents import (
     ProgressDocument,
 )
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
@@ -227,9 +228,14 @@ class Session:
         targets = (await log_ranges(self._target, [target for _, target in idle.values()])).values
         sources = (await log_ranges(self._source, [source for source, _ in idle.values()])).values
         self._idle_ends = {key: sources[source].stable_end for key, (source, _) in idle.items() if source in sources}
+        ends = {key: targets[target].end for key, (_, target) in idle.items() if target in targets}
+        mapped = {lane.key for lane in self._topics.lanes if lane.is_mapped} & idle.keys()
+        if mapped:
+            # Where the target ends says nothing of what was copied.
+            maps = lane_maps(self._link.name, self._ledger.documents)
+            ends.update((key, maps[key].cursor.source_offset if key in maps else -1) for key in mapped)
         return not self._audit.found and all(
-            key in self._idle_ends and target in targets and targets[target].end >= self._idle_ends[key]
-            for key, (_, target) in idle.items()
+            key in self._idle_ends and ends.get(key, -1) >= self._idle_ends[key] for key in idle
         )
 
     def _has_carried_groups(self) -> bool:

@@ -22,10 +22,12 @@ from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
+from isthmus.ledger.maps import lane_maps
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
@@ -100,6 +102,7 @@ class _Reading:
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
     paused: frozenset[TargetTopic | None] = frozenset()
+    cursors: Mapping[LaneKey, int] = field(default_factory=dict)
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
 
@@ -123,6 +126,18 @@ class _Reading:
     def at_source(self, lane: LaneKey) -> PartitionKey:
         """The partition at the source that goes into one at the target."""
         return self.sources[lane.topic], lane.partition
+
+    def is_mapped(self, topic: TargetTopic) -> bool:
+        """Whether records of the topic have other offsets at the target."""
+        known = self.recorded.get(topic)
+        return self.link.topics.offsets is OffsetPolicy.MAPPED if known is None else known.is_mapped
+
+    def copied_end(self, lane: LaneKey) -> int:
+        """The source offset up to which everything was copied, -1 while that is not known."""
+        if self.is_mapped(lane.topic):
+            report = self.known.last_known.get(lane)
+            return max(self.cursors.get(lane, -1), -1 if report is None else report.position)
+        return self.target.ranges[lane].end if lane in self.target.ranges else -1
 
     def _name(self) -> None:
         """Find out what the link selects: as the source has it, or as it was when the source was last there."""
@@ -150,6 +165,9 @@ class _Reading:
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
+        self.cursors = {
+            key: found.cursor.source_offset for key, found in lane_maps(self.link.name, self.known.documents).items()
+        }
         self.controller = self.known.controller_state(now_ms())
         document = self.known.controller
         if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
@@ -184,9 +202,9 @@ class _Reading:
         begins = {}
         for lanes in self.partitions().values():
             for lane in lanes:
-                log, target = self.source.ranges.get(self.at_source(lane)), self.target.ranges.get(lane)
+                log = self.source.ranges.get(self.at_source(lane))
                 if log is not None:
-                    begins[self.at_source(lane)] = max(0 if target is None else target.end, log.start)
+                    begins[self.at_source(lane)] = max(self.copied_end(lane), log.start)
         return {key: at for key, at in begins.items() if at < self.source.ranges[key].stable_end}
 
 
@@ -314,7 +332,8 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         source_end=ends.source.offset,
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
-        lag_s=_lag_s(source, reading.target.ranges.get(lane), reading.times.get(at_source), moment_ms),
+        copied_end=reading.copied_end(lane) if reading.is_mapped(lane.topic) else None,
+        lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
         records_per_s=_rate(reading, before, lane),
         problem=report.problem if is_reported and report is not None else None,
         gaps=reading.gaps.get(lane, ()),
@@ -345,7 +364,8 @@ def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:
         at = time.monotonic() - age_s
         seen = _Ends(
             max(seen.source, _End(report.source_end, at), key=_seen_at),
-            max(seen.target, _End(report.position, at), key=_seen_at),
+            # A mapped lane reports its place at the source.
+            seen.target if reading.is_mapped(lane.topic) else max(seen.target, _End(report.position, at), key=_seen_at),
         )
     source, target = reading.source, reading.target
     key = reading.at_source(lane)
@@ -362,14 +382,14 @@ def _seen_at(end: _End) -> float:
     return end.seen_at if end.offset >= 0 else 0.0
 
 
-def _lag_s(source: LogRange | None, target: LogRange | None, oldest: int | None, moment_ms: int) -> float | None:
-    if source is not None and target is not None and target.end >= source.stable_end:
+def _lag_s(source: LogRange | None, copied_end: int, oldest: int | None, moment_ms: int) -> float | None:
+    if source is not None and copied_end >= source.stable_end:
         return 0.0
     return None if oldest is None else max((moment_ms - oldest) / _MS_PER_S, 0.0)
 
 
 def _rate(reading: _Reading, before: _Reading | None, key: LaneKey) -> float | None:
-    if before is None or key not in before.target.ranges or key not in reading.target.ranges:
+    if before is None or before.copied_end(key) < 0 or reading.copied_end(key) < 0:
         return None
-    advanced = reading.target.ranges[key].end - before.target.ranges[key].end
+    advanced = reading.copied_end(key) - before.copied_end(key)
     return max(advanced, 0) / max(reading.target.at - before.target.at, 0.001)
