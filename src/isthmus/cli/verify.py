@@ -30,6 +30,7 @@ _MB: Final = 1_000_000
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
+    Column("offsets", gives_way=9),
     Column("verdict"),
     Column("records", Cells.NUMBER, gives_way=4),
     Column("missing", Cells.NUMBER, gives_way=1),
@@ -149,6 +150,7 @@ def _row(link: str, topic: TopicVerdict) -> Row:
     return {
         "link": link,
         "topic": renamed(topic.source_topic, topic.target_topic),
+        "offsets": str(topic.offsets),
         "verdict": "equal" if topic.is_equal else "different",
         "records": topic.records,
         "missing": topic.missing,

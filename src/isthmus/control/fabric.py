@@ -156,6 +156,8 @@ class Fabric:
     ) -> dict[str, Verdict]:
         """Compare both logs on Spark, by link: every offset, timestamp, key, value and header.
 
+        Records of topics with other offsets at the target are compared with those that the link's map names.
+
         `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
         timestamps to begin and to end at. Records the target does not have yet are missing,
         unless `allow_lag`. Aborted records that it lacks are counted as left out, unless the link
@@ -179,6 +181,7 @@ class Fabric:
                 allow_lag=allow_lag,
                 # Under `auto` they may have been left out at another time.
                 may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
+                link=link.name,
                 progress=on_progress,
             )
             for link in links

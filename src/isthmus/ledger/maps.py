@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.model.lane import LaneKey
+from isthmus.model.log import LogRange
+from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 
@@ -19,12 +21,27 @@ class LaneMap:
     cursor: Cursor
     segments: tuple[MapDocument, ...] = ()
 
+    def seen_by_source(self, log: LogRange) -> LogRange:
+        """The log of the target as the map shows it to the source: from and up to which of the source's offsets.
+
+        What the target deleted is left out, together with what the source has before it.
+        """
+        copied_to = self.cursor.source_offset
+        start, end = self.offsets.first_source(log.start), self.offsets.first_source(log.stable_end)
+        end = copied_to if end is None else end
+        return LogRange(copied_to if start is None else min(start, end), end, end)
+
 
 def lane_maps(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, LaneMap]:
     """The maps of a link's mapped lanes; lanes that have not begun are missing.
 
     :raises ConfigError: What was written contradicts itself.
     """
+    return {key: lane_map(found) for key, found in map_segments(link, documents).items()}
+
+
+def map_segments(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, list[MapDocument]]:
+    """What was written down of a link's mapped lanes, without what is about topics that had their names before."""
     found: dict[LaneKey, list[MapDocument]] = {}
     for document in documents.values():
         if isinstance(document, MapDocument) and document.link == link:
@@ -32,7 +49,14 @@ def lane_maps(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, Lan
             if isinstance(topic, TopicDocument) and not document.is_of(topic.source_topic_id, topic.target_topic_id):
                 continue
             found.setdefault(LaneKey(document.topic, document.partition), []).append(document)
-    return {key: lane_map(segments) for key, segments in found.items()}
+    return found
+
+
+def mapped_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic]:
+    """The target topics of a link whose records have other offsets than at the source, begun or not."""
+    begun = {key.topic for key in map_segments(link, documents)}
+    known = (one for one in documents.values() if isinstance(one, TopicDocument) and one.link == link)
+    return frozenset(begun | {topic.target_topic for topic in known if topic.is_mapped})
 
 
 def lane_map(segments: list[MapDocument]) -> LaneMap:

@@ -84,6 +84,28 @@ class OffsetMap:
             return one.target_begin + position - one.source_begin
         return self.ranges[index + 1].target_begin if index + 1 < len(self.ranges) else self.ranges[-1].target_end
 
+    def within(self, begin: int, end: int) -> tuple[MappedRange, ...]:
+        """What the map says of the source offsets `[begin, end)`."""
+        if begin >= end:
+            return ()
+        first = max(bisect_right(self.ranges, begin, key=lambda one: one.source_begin) - 1, 0)
+        found: list[MappedRange] = []
+        for index in range(first, len(self.ranges)):
+            one = self.ranges[index]
+            if one.source_begin >= end:
+                break
+            low, high = max(one.source_begin, begin), min(one.source_end, end)
+            if low < high:
+                found.append(MappedRange(low, low + one.shift, high - low))
+        return tuple(found)
+
+    def first_source(self, target_offset: int) -> int | None:
+        """The first source offset whose record went to this target offset or behind it; `None` if there is none."""
+        index = bisect_right(self.ranges, target_offset, key=lambda one: one.target_begin) - 1
+        if index >= 0 and target_offset < self.ranges[index].target_end:
+            return target_offset - self.ranges[index].shift
+        return self.ranges[index + 1].source_begin if index + 1 < len(self.ranges) else None
+
 
 def timestamp_to_look_up(record_ms: int, margin_ms: int = DEFAULT_MARGIN_MS) -> int:
     """What to ask the target for: it answers with its first offset that has this timestamp or a later one.

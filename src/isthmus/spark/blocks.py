@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch
+from isthmus.spark.projection import Projection
 from isthmus.wire.batch import Batch
 from isthmus.wire.records import payload
 
@@ -46,11 +47,13 @@ class Blocks:
     """The digests of a range's blocks, from its batches in their order.
 
     Block n are the offsets from `n * BLOCK_OFFSETS` on. A block that cannot be read in columns gets a digest that the
-    other side does not share: message sets from before Kafka 0.11, damaged batches.
+    other side does not share: message sets from before Kafka 0.11, damaged batches. With a `projection` the range is of
+    a target, and blocks are of the source's offsets.
     """
 
-    def __init__(self, side: str, span: OffsetRange) -> None:
+    def __init__(self, side: str, span: OffsetRange, projection: Projection | None = None) -> None:
         self._span = span
+        self._projection = projection
         self._unread = f"unread at the {side}".encode()
         self._block = -1
         self._places, self._rests = sha256(), sha256()
@@ -66,10 +69,12 @@ class Blocks:
             first, last = with_records[0].batch, with_records[-1].batch
             begin = max(first.base_offset, self._span.offset_begin)
             end = min(last.offset_end, self._span.offset_end)
-            for block in range(begin // BLOCK_OFFSETS, (end - 1) // BLOCK_OFFSETS + 1):
+            if self._projection is not None:
+                begin, end = self._projection.extent(begin, end) or (0, 0)
+            for block in range(begin // BLOCK_OFFSETS, -(-end // BLOCK_OFFSETS)):
                 yield block, self._unread
             return
-        yield from self._add(columns)
+        yield from self._add(columns if self._projection is None else _projected(columns, self._projection))
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
         """The last block, when there are no more batches."""
@@ -145,6 +150,21 @@ def columns_of(found: Sequence[StoredBatch], span: OffsetRange) -> Columns:
         aborted[within],
         np.cumsum((ends - rests)[within]),
         _without(raw, begins, np.where(within, rests, ends)),
+    )
+
+
+def _projected(columns: Columns, projection: Projection) -> Columns:
+    """The records that are in ranges of a map, with the source's offsets."""
+    is_inside, sources = projection.sources(columns.offsets)
+    if is_inside.all():
+        return columns._replace(offsets=sources)
+    begins = columns.ends - np.diff(columns.ends, prepend=0)
+    return Columns(
+        sources[is_inside],
+        columns.timestamps[is_inside],
+        columns.is_aborted[is_inside],
+        np.cumsum((columns.ends - begins)[is_inside]),
+        _without(columns.rests, begins, np.where(is_inside, begins, columns.ends)),
     )
 
 

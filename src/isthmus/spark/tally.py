@@ -7,21 +7,29 @@ from collections import Counter
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from isthmus.cluster.reading import OffsetRange
+from isthmus.cluster.reading import OffsetRange, StoredBatch
+from isthmus.cluster.spans import spans_of
+from isthmus.model.translation import MappedRange
 from isthmus.spark.blocks import Blocks
 from isthmus.spark.logs import Logs
+from isthmus.spark.projection import Projection
 from isthmus.spark.rows import digest_batch
 
 _PLACE: Final = struct.Struct(">qqi").pack
 
 
 class Pair(NamedTuple):
-    """The same slice in two logs, each named by the alias of its cluster."""
+    """The same slice in two logs, each named by the alias of its cluster.
+
+    With `ranges` of a map it is that slice of the target, and nothing else there is looked at; nor is what the source
+    has of aborted transactions.
+    """
 
     source_alias: str
     source: OffsetRange
     target_alias: str
     target: OffsetRange
+    ranges: tuple[MappedRange, ...] | None = None
 
 
 class _Side:
@@ -48,6 +56,30 @@ class _Side:
         self.digests = [digest.digest() for digest in digests]
 
 
+class _MappedSide:
+    """The target's side of a mapped slice. It `is_whole` if all of it lies in batches that lie in one range each."""
+
+    def __init__(self, logs: Logs, alias: str, span: OffsetRange, ranges: tuple[MappedRange, ...]) -> None:
+        self.records = self.size_bytes = 0
+        self.is_whole = True
+        digest = sha256()
+        projection = Projection(ranges)
+        for part in spans_of(span, ranges):
+            for found in logs.read(alias, part):
+                for batch, is_aborted in found:
+                    self.size_bytes += batch.size_bytes
+                    reach = projection.extent(batch.base_offset, batch.offset_end)
+                    if batch.is_control or reach is None:
+                        continue
+                    shift = projection.shift(batch.base_offset, batch.offset_end)
+                    self.is_whole &= shift is not None and not is_aborted
+                    self.records += min(batch.record_count, reach[1] - reach[0])
+                    place = (batch.base_offset - (shift or 0), batch.offset_end - (shift or 0), batch.size_bytes)
+                    digest.update(_PLACE(*place))
+                    digest_batch(digest, batch)
+        self.digest = digest.digest()
+
+
 def batch_totals(logs: Logs, pair: Pair, *, may_lack_aborted: bool = False) -> tuple[int, int, int, int, bool, int]:
     """The records at the source and at the target, the bytes at the source and at both, whether all batches that hold
     records are alike: in their places and in all that a raw copy shares with its source; and how many aborted records
@@ -56,6 +88,8 @@ def batch_totals(logs: Logs, pair: Pair, *, may_lack_aborted: bool = False) -> t
     Control batches count in bytes only: consumers never see them, and the target has more of them where they fill holes
     in the source's offsets, or stand for aborted records.
     """
+    if pair.ranges is not None:
+        return _mapped_totals(logs, pair, pair.ranges)
     source = _Side(logs, pair.source_alias, pair.source)
     target = _Side(logs, pair.target_alias, pair.target)
     left_out = source.records[True] if may_lack_aborted and not target.records[True] else 0
@@ -70,10 +104,27 @@ def batch_totals(logs: Logs, pair: Pair, *, may_lack_aborted: bool = False) -> t
     )
 
 
+def _mapped_totals(logs: Logs, pair: Pair, ranges: tuple[MappedRange, ...]) -> tuple[int, int, int, int, bool, int]:
+    source = _Side(logs, pair.source_alias, pair.source)
+    target = _MappedSide(logs, pair.target_alias, pair.target, ranges)
+    return (
+        source.records[False],
+        target.records,
+        source.size_bytes,
+        source.size_bytes + target.size_bytes,
+        target.is_whole and source.digests[False] == target.digest,
+        source.records[True],
+    )
+
+
 def unlike_blocks(logs: Logs, pair: Pair) -> list[int]:
     """The blocks of offsets in which the records are not known to be equal, in their order."""
-    at_source = _blocks(logs, "source", pair.source_alias, pair.source)
-    at_target = _blocks(logs, "target", pair.target_alias, pair.target)
+    if pair.ranges is None:
+        at_source = _blocks(logs, "source", pair.source_alias, pair.source)
+        at_target = _blocks(logs, "target", pair.target_alias, pair.target)
+    else:
+        at_source = _committed_blocks(logs, pair.source_alias, pair.source)
+        at_target = _mapped_blocks(logs, pair.target_alias, pair.target, pair.ranges)
     return sorted({block for block, _ in (at_source - at_target) + (at_target - at_source)})
 
 
@@ -85,3 +136,27 @@ def _blocks(logs: Logs, side: str, alias: str, span: OffsetRange) -> Counter[tup
             told.update(blocks.take(found))
         told.update(blocks.rest())
     return told
+
+
+def _committed_blocks(logs: Logs, alias: str, span: OffsetRange) -> Counter[tuple[int, bytes]]:
+    blocks, told = Blocks("source", span), Counter[tuple[int, bytes]]()
+    for found in logs.read(alias, span):
+        told.update(blocks.take([item for item in found if not item.is_aborted]))
+    told.update(blocks.rest())
+    return told
+
+
+def _mapped_blocks(
+    logs: Logs, alias: str, span: OffsetRange, ranges: tuple[MappedRange, ...]
+) -> Counter[tuple[int, bytes]]:
+    projection = Projection(ranges)
+    blocks, told = Blocks("target", span, projection), Counter[tuple[int, bytes]]()
+    for part in spans_of(span, ranges):
+        for found in logs.read(alias, part):
+            told.update(blocks.take([item for item in found if _is_touched(projection, item)]))
+    told.update(blocks.rest())
+    return told
+
+
+def _is_touched(projection: Projection, item: StoredBatch) -> bool:
+    return projection.extent(item.batch.base_offset, item.batch.offset_end) is not None

@@ -13,6 +13,7 @@ from isthmus.local import LocalCluster
 from tests.integration.cli.test_run import TERM_S, Shell, children
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
+from tests.integration.mapped import HandMade
 from tests.integration.verification.forgery import forge
 from tests.integration.verification.pair import without
 
@@ -42,10 +43,24 @@ def test_verdicts(shell: Shell) -> None:
     assert (good["source_topic"], good["partitions"][0]["missing"]) == (f"{shell.stem}.good", 0)
     assert partition["missing"] == 1
     assert partition["findings"] == [
-        {"kind": "missing", "offset_begin": AT, "offset_end": AT + 1, "records": 1, "fields": []}
+        {"kind": "missing", "offset_begin": AT, "offset_end": AT + 1, "records": 1, "fields": [], "target_offset": None}
     ]
+    assert good["offsets"] == "same"
     shell.run("verify", "--topic", f"{shell.stem}.goood", code=2)
     shell.run("verify", "--since", "yesterday", code=2)
+
+
+def test_mapped_topics(shell: Shell, east: LocalCluster, west: LocalCluster) -> None:
+    """Of a topic with a map in the ledger it is told, and its records are compared by that."""
+    name = f"{shell.stem}.mapped"
+    topics.create_both(east, west, name)
+    made = HandMade(east, west, shell.stem, name)
+    made.at_target([Given(b"k", b"of others", [], topics.SEPTEMBER)] * 5)
+    made.copy([Given(b"k", b"%d" % n, [], topics.SEPTEMBER) for n in range(10)])
+    made.told()
+    (verdict,) = shell.run("verify", "--topic", name)
+    (mapped,) = verdict["topics"]
+    assert (mapped["offsets"], verdict["equal"], verdict["records"]) == ("mapped", True, 10)
 
 
 def test_table_of_some_topics(shell: Shell) -> None:

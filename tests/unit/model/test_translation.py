@@ -114,3 +114,24 @@ def test_ranges_that_overlap_on_either_side_are_refused(other: MappedRange) -> N
     """Each offset went to one place, in one order."""
     with pytest.raises(ConfigError, match="contradict"):
         OffsetMap.of([MappedRange(0, 0, 5), other])
+
+
+def map_of(where: dict[int, int]) -> OffsetMap:
+    return OffsetMap.of(MappedRange(source, target, 1) for source, target in where.items())
+
+
+@given(logs, st.integers(0, 35), st.integers(0, 35))
+def test_a_part_of_a_map(log: list[tuple[int, int | None]], begin: int, end: int) -> None:
+    """It says of its offsets what the whole says, and nothing else."""
+    where = copied(log)
+    part = map_of(where).within(begin, end)
+    named = {one.source_begin + n: one.target_begin + n for one in part for n in range(one.length)}
+    assert named == {source: target for source, target in where.items() if begin <= source < end}
+
+
+@given(logs, st.integers(0, 120))
+def test_the_first_source_offset(log: list[tuple[int, int | None]], offset: int) -> None:
+    """The first whose record lies at a target offset, or behind it."""
+    where = copied(log)
+    wanted = min((source for source, target in where.items() if target >= offset), default=None)
+    assert map_of(where).first_source(offset) == wanted

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.spark.verification.extent import ComparedRange, ComparedSlice
 from isthmus.spark.verification.verdict import Discrepancy, DiscrepancyKind, PartitionVerdict, TopicVerdict
 
@@ -46,7 +47,7 @@ def one_sided(part: ComparedSlice, totals: SliceTotals) -> SliceFindings | None:
     if part.source.is_empty == part.target.is_empty:
         return None
     kind, span, records = (
-        (DiscrepancyKind.EXTRA, part.target, totals.target_records)
+        (DiscrepancyKind.EXTRA, part.seen, totals.target_records)
         if part.source.is_empty
         else (DiscrepancyKind.MISSING, part.source, totals.source_records)
     )
@@ -78,6 +79,7 @@ def topic_verdicts(
     problems: Mapping[str, str],
 ) -> tuple[TopicVerdict, ...]:
     """The verdicts of all topics, from totals and findings by the numbers of slices."""
+    mapped = {extent.source_topic for extent in extents if extent.lane is not None}
     of_extent: dict[ComparedRange, list[int]] = {extent: [] for extent in extents}
     for number, part in slices.items():
         of_extent[part.extent].append(number)
@@ -95,6 +97,7 @@ def topic_verdicts(
             target_topic=target,
             partitions=tuple(partitions),
             problem=problems.get(source, ""),
+            offsets=OffsetPolicy.MAPPED if source in mapped else OffsetPolicy.SAME,
         )
         for (source, target), partitions in topics.items()
     )
@@ -114,10 +117,17 @@ def _partition(
         extra=_count(found, DiscrepancyKind.EXTRA),
         different=_count(found, DiscrepancyKind.DIFFERENT),
         cleaned=_count(found, CLEANED),
-        left_out=_count(found, LEFT_OUT) + sum(one.left_out for one in totals if one.is_equal),
+        left_out=_count(found, LEFT_OUT)
+        + sum(one.left_out for one in totals if one.is_equal or extent.lane is not None),
         lag=extent.lag,
-        findings=tuple(finding for kind in DiscrepancyKind for finding in _first(kind, findings)),
+        findings=tuple(_placed(extent, finding) for kind in DiscrepancyKind for finding in _first(kind, findings)),
     )
+
+
+def _placed(extent: ComparedRange, finding: Discrepancy) -> Discrepancy:
+    """The finding with the target's offset of its first record, where that is another one and known."""
+    ranges = extent.ranges(finding.offset_begin, finding.offset_begin + 1)
+    return replace(finding, target_offset=ranges[0].target_begin) if ranges else finding
 
 
 def _count(found: Iterable[SliceFindings], kind: str) -> int:

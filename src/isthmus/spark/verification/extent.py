@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from isthmus.cluster.reading import OffsetRange
 from isthmus.cluster.slices import Slice
+from isthmus.ledger.maps import LaneMap
 from isthmus.model.log import LogRange
+from isthmus.model.translation import MappedRange, OffsetMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class ComparedRange:
 
     The target's log ends at `target_end`: before `offset_end` where it lags behind, after it where it holds more than
     the source. `lag` counts the source's offsets from `offset_end` on that are left out because lag is allowed.
+
+    With the `lane` of a mapped partition all of these are the source's offsets: the target is what its map says of it.
     """
 
     source_topic: str
@@ -26,6 +30,8 @@ class ComparedRange:
     offset_end: int
     target_end: int
     lag: int = 0
+    # Two maps of one partition are of one lane; and comparing them costs as much as they are long.
+    lane: LaneMap | None = field(default=None, compare=False, repr=False)
 
     @property
     def source(self) -> OffsetRange:
@@ -35,16 +41,30 @@ class ComparedRange:
     @property
     def target(self) -> OffsetRange:
         """What is compared of the target."""
-        return OffsetRange(self.target_topic, self.partition, self.offset_begin, self.target_end)
+        return self.at_target(self.ranges(self.offset_begin, self.target_end), self.offset_begin, self.target_end)
+
+    def ranges(self, begin: int, end: int) -> tuple[MappedRange, ...] | None:
+        """What the map says of the source's offsets `[begin, end)`; `None` where offsets are the same."""
+        return None if self.lane is None else self.lane.offsets.within(begin, end)
+
+    def at_target(self, ranges: tuple[MappedRange, ...] | None, begin: int, end: int) -> OffsetRange:
+        """Where ranges lie at the target; or, where there are no maps, the offsets `[begin, end)` themselves."""
+        if ranges is not None:
+            begin, end = (ranges[0].target_begin, ranges[-1].target_end) if ranges else (0, 0)
+        return OffsetRange(self.target_topic, self.partition, begin, end)
 
 
 class ComparedSlice(NamedTuple):
-    """A part of an extent: what to read on either side, possibly nothing, and about how many bytes the source's is."""
+    """A part of an extent: what to read on either side, possibly nothing, and about how many bytes the source's is.
+
+    Of a mapped partition only the target's records in `ranges` count.
+    """
 
     extent: ComparedRange
     source: OffsetRange
     target: OffsetRange
     size_bytes: int
+    ranges: tuple[MappedRange, ...] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -55,33 +75,47 @@ class ComparedSlice(NamedTuple):
         """Whether the target ends within the slice, or before it: what the source has behind that is missing."""
         return self.extent.target_end < self.source.offset_end
 
+    @property
+    def seen(self) -> OffsetRange:
+        """What there is at the target, in offsets of the source."""
+        if not self.ranges:
+            return self.target
+        return self.target._replace(offset_begin=self.ranges[0].source_begin, offset_end=self.ranges[-1].source_end)
+
     def from_offset(self, begin: int) -> ComparedSlice:
         """What is left of the slice from this offset on."""
+        source = self.source._replace(offset_begin=max(self.source.offset_begin, begin))
+        if self.ranges is not None:
+            return self._mapped(source, begin, max(begin, self.seen.offset_end))
         return self._replace(
-            source=self.source._replace(offset_begin=max(self.source.offset_begin, begin)),
-            target=self.target._replace(offset_begin=max(self.target.offset_begin, begin)),
+            source=source, target=self.target._replace(offset_begin=max(self.target.offset_begin, begin))
         )
 
     def within(self, begin: int, end: int) -> ComparedSlice:
         """What the slice has of the offsets `[begin, end)`, its size being an estimate."""
 
-        def clipped(span: OffsetRange) -> OffsetRange:
+        def cut(span: OffsetRange) -> OffsetRange:
             first, last = max(span.offset_begin, begin), min(span.offset_end, end)
             return span._replace(offset_begin=first, offset_end=max(first, last))
 
-        part = self._replace(source=clipped(self.source), target=clipped(self.target))
+        source = cut(self.source)
+        part = self._mapped(source, begin, end) if self.ranges is not None else None
+        part = part or self._replace(source=source, target=cut(self.target))
         offsets = max(self.source.offset_end - self.source.offset_begin, 1)
         share = part.source.offset_end - part.source.offset_begin
         return part._replace(size_bytes=self.size_bytes * share // offsets)
 
     def at_offset(self, offset: int) -> ComparedSlice:
         """This one offset at both sides."""
-        return ComparedSlice(
-            self.extent,
-            self.source._replace(offset_begin=offset, offset_end=offset + 1),
-            self.target._replace(offset_begin=offset, offset_end=offset + 1),
-            0,
-        )
+        source = self.source._replace(offset_begin=offset, offset_end=offset + 1)
+        if self.ranges is not None:
+            return self._mapped(source, offset, offset + 1)._replace(size_bytes=0)
+        target = self.target._replace(offset_begin=offset, offset_end=offset + 1)
+        return ComparedSlice(self.extent, source, target, 0)
+
+    def _mapped(self, source: OffsetRange, begin: int, end: int) -> ComparedSlice:
+        ranges = OffsetMap(self.ranges or ()).within(begin, end)
+        return self._replace(source=source, target=self.extent.at_target(ranges, begin, end), ranges=ranges)
 
 
 def extent_of(
@@ -92,10 +126,12 @@ def extent_of(
     since: int | None = None,
     until: int | None = None,
     allow_lag: bool = False,
+    lane: LaneMap | None = None,
 ) -> ComparedRange:
     """The extent of a partition: source topic, target topic, number; `None` stands for a log that does not exist.
 
-    `since` and `until` are offsets. What retention or DeleteRecords has removed on either side is not compared.
+    `since` and `until` are offsets. What retention or DeleteRecords has removed on either side is not compared. Where
+    there is a `lane`, the target's log is that of `LaneMap.seen_by_source`.
     """
     begin = max(since or 0, *(log.start for log in (source, target) if log is not None))
     end = begin if source is None else source.stable_end
@@ -114,19 +150,19 @@ def extent_of(
         offset_end=end,
         target_end=max(target_end, begin),
         lag=lag,
+        lane=lane,
     )
 
 
 def compared_slices(extent: ComparedRange, parts: Sequence[Slice]) -> Iterator[ComparedSlice]:
     """The extent in the slices its source part was cut into, with a last one for what only the target has."""
     for part in parts:
-        end = max(min(part.span.offset_end, extent.target_end), part.span.offset_begin)
-        yield ComparedSlice(
-            extent,
-            part.span,
-            OffsetRange(extent.target_topic, extent.partition, part.span.offset_begin, end),
-            part.size_bytes,
-        )
+        begin = part.span.offset_begin
+        end = max(min(part.span.offset_end, extent.target_end), begin)
+        ranges = extent.ranges(begin, end)
+        yield ComparedSlice(extent, part.span, extent.at_target(ranges, begin, end), part.size_bytes, ranges)
     if extent.target_end > extent.offset_end:
         nothing = extent.source._replace(offset_begin=extent.offset_end)
-        yield ComparedSlice(extent, nothing, extent.target._replace(offset_begin=extent.offset_end), 0)
+        ranges = extent.ranges(extent.offset_end, extent.target_end)
+        target = extent.at_target(ranges, extent.offset_end, extent.target_end)
+        yield ComparedSlice(extent, nothing, target, 0, ranges)

@@ -50,6 +50,7 @@ def verify(
     until_ms: int | None = None,
     allow_lag: bool = False,
     may_lack_aborted: bool = False,
+    link: str | None = None,
     progress: OnVerified | None = None,
 ) -> Verdict:
     """Compare the logs of two clusters on Spark: every record's offset, timestamp, key, value, headers and visibility.
@@ -57,12 +58,14 @@ def verify(
     Whole batches are compared by digests of their bytes; where those differ, blocks of records by digests that do not
     depend on batches; and only where those differ too, records one by one. Compared is what both logs still hold, up to
     the source's last stable offset at the start. What the target does not have by then is missing, unless `allow_lag`.
-    Records that one side's log cleaner has removed already are no difference.
+    Records that one side's log cleaner has removed already are no difference. Where a link gives records other offsets
+    at the target, each is compared with the one that the link's map names, and what is in no map is not looked at.
 
     :param topics: Source topics and the target topics that hold their copies.
     :param since_ms: Compare from the first record with this timestamp (ms since the epoch) or a later one.
     :param until_ms: Compare up to the first record with this timestamp or a later one.
     :param may_lack_aborted: That the target lacks an aborted record is no difference; such records are counted.
+    :param link: The link whose maps count, which the target's ledger has.
     :param progress: Told what is being done, several times a second.
     :raises ClusterError: A source topic does not exist, or a cluster could not be read.
     """
@@ -72,7 +75,7 @@ def verify(
         raise ConfigError(f"both clusters have the alias {source.alias}", hint="Give each its own.")
     sides = Sides(spark, source, target, progress, may_lack_aborted=may_lack_aborted)
     began = time.monotonic()
-    surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag))
+    surveyed = sides.ask(survey, topics, ComparisonBounds(since_ms, until_ms, allow_lag), link)
     slices = dict(enumerate(surveyed.slices))
     totals = _totals(sides, slices)
     told = {number: one_sided(part, totals[number]) for number, part in slices.items()}
@@ -167,7 +170,9 @@ def _without_cleaned(sides: Sides, suspects: Suspects, found: Findings) -> dict[
     def build() -> DataFrame:
         parts = [(first[part.extent], part) for _, part in _numbered(affected)]
         records = sides.read("records", comparison.KEYED_RECORD_FIELDS, parts)
-        keys = sides.read("records", comparison.KEY_FIELDS, [(first[part.extent], part) for part in logs])
+        keys = sides.read(
+            "records", comparison.KEY_FIELDS, [(first[part.extent], part) for part in logs], keeps_others=True
+        )
         held = comparison.keys_held(keys)
         differing = comparison.differences_of_keys(records, held, ends=_ends(sides, parts))
         return comparison.findings(differing, FINDINGS_MAX)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from isthmus.cluster.slices import SLICE_BYTES
+from isthmus.cluster.spans import spans_of
 from isthmus.model.cluster import Cluster
+from isthmus.model.translation import MappedRange
 from isthmus.spark.datasource import NumberedRange, grouped, read_rows
 from isthmus.spark.logs import Logs
+from isthmus.spark.projection import CommittedRows, Projection
 from isthmus.spark.tally import Pair
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.extent import ComparedSlice
@@ -25,6 +30,12 @@ if TYPE_CHECKING:
 
 _GROUP_BYTES_MIN: Final = 1 << 20
 _GROUPS_PER_SLOT: Final = 2
+
+_TARGET: Final = 1
+"""The side of an odd number."""
+
+Views = dict[int, CommittedRows | Projection]
+"""What is to be seen of mapped partitions, by the numbers of ranges."""
 
 PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
@@ -98,20 +109,28 @@ class Sides:
 
         return self._told(what, work) if groups else []
 
-    def read(self, mode: str, fields: str, parts: Iterable[tuple[int, ComparedSlice]]) -> DataFrame:
+    def read(
+        self, mode: str, fields: str, parts: Iterable[tuple[int, ComparedSlice]], *, keeps_others: bool = False
+    ) -> DataFrame:
         """Rows of the data source in this mode, of both sides' ranges, numbered as `comparison` has it.
+
+        Of mapped partitions all rows have the source's offsets; what others wrote to the target is left out, unless it
+        is to be told what lies before and behind a record (`keeps_others`).
 
         For `build` alone: it speaks with the JVM, which must not be interrupted. Not by way of the data source, which
         has Spark start two more Python processes for every plan.
         """
         clusters = self._clusters
         names = [field.split()[0] for field in fields.split(",")]
+        parts = list(parts)
+        views = _views(parts, keeps_others=keeps_others)
         groups = self._grouped(list(self._ranges(parts)))
 
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part in numbers:
                 for number in part.column(0).to_pylist():
-                    yield from read_rows(clusters, mode, names, groups[number])
+                    rows = read_rows(clusters, mode, names, groups[number])
+                    yield from map(partial(_viewed, views), rows) if views else rows
 
         count = max(len(groups), 1)
         rows = self._spark.range(0, len(groups), 1, count).mapInArrow(task, fields)
@@ -129,13 +148,34 @@ class Sides:
         return list(grouped(sized, group_bytes=max(_GROUP_BYTES_MIN, min(share, SLICE_BYTES))))
 
     def _pair(self, part: ComparedSlice) -> Pair:
-        return Pair(self.source.alias, part.source, self.target.alias, part.target)
+        return Pair(self.source.alias, part.source, self.target.alias, part.target, part.ranges)
 
     def _ranges(self, parts: Iterable[tuple[int, ComparedSlice]]) -> Iterator[tuple[NumberedRange, int]]:
         for number, part in parts:
             for side, (alias, span) in enumerate(((self.source.alias, part.source), (self.target.alias, part.target))):
-                if not span.is_empty:
-                    yield (2 * number + side, alias, span), part.size_bytes
+                # A span of a mapped target may hold much that belongs to others.
+                is_sparse = side == _TARGET and part.ranges is not None
+                for each in spans_of(span, part.ranges or ()) if is_sparse else (span,):
+                    if not each.is_empty:
+                        yield (2 * number + side, alias, each), part.size_bytes
+
+
+def _views(parts: Sequence[tuple[int, ComparedSlice]], *, keeps_others: bool) -> Views:
+    ranges: dict[int, list[MappedRange]] = defaultdict(list)
+    for number, part in parts:
+        if part.extent.lane is not None:
+            ranges[number] += part.extent.lane.offsets.ranges if part.ranges is None else part.ranges
+    targets: Views = {
+        2 * number + _TARGET: Projection(sorted({*found}), keeps_others=keeps_others)
+        for number, found in ranges.items()
+    }
+    return targets if keeps_others else targets | {2 * number: CommittedRows() for number in ranges}
+
+
+def _viewed(views: Views, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as the comparison sees them. All of a batch are of one range."""
+    view = views.get(rows.column("range")[0].as_py()) if rows.num_rows else None
+    return rows if view is None else view.rows(rows)
 
 
 def _settled(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:

@@ -11,10 +11,17 @@ from isthmus.cluster.configs import describe_topic_configs
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.cluster.slices import slices
+from isthmus.ledger.maps import LaneMap
 from isthmus.model.log import LogRange
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
-from isthmus.spark.verification.extent import ComparedRange, ComparedSlice, compared_slices, extent_of
+from isthmus.spark.verification.extent import (
+    ComparedRange,
+    ComparedSlice,
+    compared_slices,
+    extent_of,
+)
+from isthmus.spark.verification.mapping import LinkMapping, read_maps
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -43,11 +50,12 @@ class ComparisonSurvey:
 
 
 async def survey(
-    source: Client, target: Client, topics: Mapping[str, str], bounds: ComparisonBounds
+    source: Client, target: Client, topics: Mapping[str, str], bounds: ComparisonBounds, link: str | None
 ) -> ComparisonSurvey:
-    """Decide what to compare. `topics` maps source topics to target topics.
+    """Decide what to compare. `topics` maps source topics to target topics, and `link` has the maps of those mapped.
 
-    The source's last stable offsets are read before the target's, so what is written meanwhile is no difference.
+    The source's last stable offsets are read before the maps, and these before the target's, so what is written
+    meanwhile is no difference.
 
     :raises ClusterError: A source topic does not exist, or something cannot be read.
     """
@@ -58,8 +66,9 @@ async def survey(
     source_logs = await _logs(source, _partitions(at_source))
     since = await _offsets_at(source, at_source, source_logs, bounds.since_ms)
     until = await _offsets_at(source, at_source, source_logs, bounds.until_ms)
-    names = {target_topic: source_topic for source_topic, target_topic in topics.items()}
-    target_logs = {(names[t], p): log for (t, p), log in (await _logs(target, _partitions(at_target))).items()}
+    maps = await read_maps(target, link)
+    lanes = maps.lanes_of(topics, source_logs)
+    target_logs = await _target_logs(target, at_target, topics, lanes)
     ahead = {key for key, log in source_logs.items() if target_logs.get(key, _NO_LOG).stable_end > log.stable_end}
     # The target may be right by now: what it is found to have is compared, as far as the source has it too.
     newer = await _logs(source, ahead)
@@ -75,11 +84,29 @@ async def survey(
             since=since.get((s, p)),
             until=until.get((s, p)),
             allow_lag=bounds.allow_lag,
+            lane=lanes.get((s, p)),
         )
         extents.append(await _aligned(reader, found, 0 if log is None else log.stable_end))
     cut = await slices(reader, [extent.source for extent in extents])
     parts = [part for extent, found in zip(extents, cut, strict=True) for part in compared_slices(extent, found)]
-    return ComparisonSurvey(tuple(parts), tuple(extents), _problems(at_source, at_target, topics, target.cluster.alias))
+    problems = _problems(at_source, at_target, topics, target.cluster.alias, maps)
+    return ComparisonSurvey(tuple(parts), tuple(extents), problems)
+
+
+async def _target_logs(
+    target: Client, at_target: Metadata, topics: Mapping[str, str], lanes: Mapping[PartitionKey, LaneMap]
+) -> dict[PartitionKey, LogRange]:
+    """The logs of the target by the partitions of the source, those of mapped ones as the source sees them."""
+    names = {target_topic: source_topic for source_topic, target_topic in topics.items()}
+    mapped = {topic for topic, _ in lanes}
+    found: dict[PartitionKey, LogRange] = {}
+    for (target_topic, partition), log in (await _logs(target, _partitions(at_target))).items():
+        key = names[target_topic], partition
+        if key in lanes:
+            found[key] = lanes[key].seen_by_source(log)
+        elif key[0] not in mapped:
+            found[key] = log
+    return found
 
 
 async def log_starts(source: Client, target: Client, extents: Collection[ComparedRange]) -> dict[ComparedRange, int]:
@@ -89,9 +116,13 @@ async def log_starts(source: Client, target: Client, extents: Collection[Compare
     """
     at_source = await _logs(source, {extent.source.key for extent in extents})
     at_target = await _logs(target, {extent.target.key for extent in extents})
-    return {
-        e: max(at_source.get(e.source.key, _NO_LOG).start, at_target.get(e.target.key, _NO_LOG).start) for e in extents
-    }
+
+    def start(extent: ComparedRange) -> int:
+        log = at_target.get(extent.target.key, _NO_LOG)
+        there = log if extent.lane is None else extent.lane.seen_by_source(log)
+        return max(at_source.get(extent.source.key, _NO_LOG).start, there.start)
+
+    return {extent: start(extent) for extent in extents}
 
 
 async def compacted_topics(source: Client, target: Client, extents: Collection[ComparedRange]) -> set[str]:
@@ -175,13 +206,17 @@ def _check(metadata: Metadata, alias: str, *, may_be_missing: bool = False) -> N
             codes.raise_for_code(topic.error_code, f"reading topic {name}", on_topic("DESCRIBE", name), cluster=alias)
 
 
-def _problems(at_source: Metadata, at_target: Metadata, topics: Mapping[str, str], alias: str) -> dict[str, str]:
+def _problems(
+    at_source: Metadata, at_target: Metadata, topics: Mapping[str, str], alias: str, maps: LinkMapping
+) -> dict[str, str]:
     problems: dict[str, str] = {}
     for source_topic, target_topic in topics.items():
         expected, count = _partition_count(at_source, source_topic), _partition_count(at_target, target_topic)
         if not count:
             problems[source_topic] = f"{alias} has no topic {target_topic}"
-        elif count != expected:
+        elif target_topic in maps.broken:
+            problems[source_topic] = maps.broken[target_topic]
+        elif count < expected or (count != expected and target_topic not in maps.topics):
             problems[source_topic] = (
                 f"{alias} has {counted(count, 'partition')} of {target_topic} where there should be {expected:,}"
             )

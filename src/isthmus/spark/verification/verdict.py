@@ -7,6 +7,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from isthmus.model.offsets import OffsetPolicy
+
 
 class DiscrepancyKind(enum.StrEnum):
     """How records of the two logs fail to be equal at an offset."""
@@ -25,6 +27,7 @@ class Discrepancy:
 
     `fields` names what differs in the first record, for a few findings of the kind DIFFERENT: `key`, `value`,
     `headers`, `timestamp`, or `visibility` (only one of the two is seen by consumers at read_committed).
+    `target_offset` is where the first record went, for mapped topics: `None` if it is in no range of the map.
     """
 
     kind: DiscrepancyKind
@@ -32,10 +35,12 @@ class Discrepancy:
     offset_end: int
     records: int
     fields: tuple[str, ...] = ()
+    target_offset: int | None = None
 
     def __str__(self) -> str:
         last = self.offset_end - 1
         where = f"offset {last}" if last == self.offset_begin else f"offsets {self.offset_begin} to {last}"
+        where += "" if self.target_offset is None else f", at the target {self.target_offset}"
         what = f" ({', '.join(self.fields)})" if self.fields else ""
         return f"{self.kind} at {where}{what}"
 
@@ -71,12 +76,16 @@ class PartitionVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdict:
-    """The comparison of one topic. `problem` says what is wrong with the topic as a whole, in one sentence."""
+    """The comparison of one topic. `problem` says what is wrong with the topic as a whole, in one sentence.
+
+    Where `offsets` are mapped, records are compared with those that the map of their partition names.
+    """
 
     source_topic: str
     target_topic: str
     partitions: tuple[PartitionVerdict, ...]
     problem: str = ""
+    offsets: OffsetPolicy = OffsetPolicy.SAME
 
     @property
     def is_equal(self) -> bool:
@@ -135,7 +144,7 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether every record stands at the same offset with the same content and visibility.
+        """Whether every record stands at the same offset, or where its map says, with the same content and visibility.
 
         Aborted records that are left out make no difference.
         """

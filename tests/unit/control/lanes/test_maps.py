@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.control.lanes.maps import LinkMaps, gapless_from, mapped_position
-from isthmus.ledger.documents import Document, MapDocument
+from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.ledger.maps import LaneMap, lane_map
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
 
@@ -117,3 +120,28 @@ def test_the_ledger_is_looked_at_when_asked() -> None:
     assert maps.is_mapped(TOPIC)
     assert maps.of((TOPIC, 0)) is None
     assert maps.of((TOPIC, 1)) is None
+
+
+def test_topics_remember_whether_they_are_mapped() -> None:
+    """One that has not begun is mapped if that was decided; maps of topics that had its name before count no more."""
+    old, new = uuid.uuid4(), uuid.uuid4()
+    topic = TopicDocument(
+        link="east-west",
+        source_topic=SourceTopic(TOPIC),
+        source_topic_id=new,
+        target_topic=TOPIC,
+        target_topic_id=new,
+        state="ACTIVE",
+        is_mapped=True,
+    )
+    before = replace(
+        document("1", 0, [MappedRange(0, 3, 5)], Cursor(5, 5, 8)), source_topic_id=old, target_topic_id=old
+    )
+    maps = LinkMaps("east-west", {topic.key: topic, before.key: before})
+    maps.look()
+    assert maps.is_mapped(TOPIC)
+    assert maps.of((TOPIC, 0)) is None
+    same = replace(topic, is_mapped=False)
+    others = LinkMaps("east-west", {topic.key: same, before.key: before})
+    others.look()
+    assert not others.is_mapped(TOPIC)

@@ -1,0 +1,24 @@
+"""What to read of a log of which only some ranges matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from isthmus.cluster.reading import OffsetRange
+from isthmus.model.translation import MappedRange
+
+GAP_OFFSETS: Final = 4096
+"""So many offsets of others between two ranges are not read, but asked for anew behind them."""
+
+
+def spans_of(whole: OffsetRange, ranges: Sequence[MappedRange]) -> Iterator[OffsetRange]:
+    """What to read of the target for these ranges: all of them, and little of what lies between."""
+    begin = end = -1
+    for one in ranges:
+        if begin >= 0 and one.target_begin - end >= GAP_OFFSETS:
+            yield whole._replace(offset_begin=begin, offset_end=end)
+            begin = -1
+        begin, end = (one.target_begin if begin < 0 else begin), one.target_end
+    if begin >= 0:
+        yield whole._replace(offset_begin=begin, offset_end=end)

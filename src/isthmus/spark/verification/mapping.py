@@ -1,0 +1,61 @@
+"""Which topics of a link have other offsets at the target, and the maps of which record went where."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from isthmus.errors import ConfigError, NotAuthorized
+from isthmus.ledger.documents import Document
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics
+from isthmus.model.offsets import Cursor
+from isthmus.model.translation import OffsetMap
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+NOT_BEGUN: Final = LaneMap(OffsetMap(), Cursor(source_offset=0, ordinal=0, target_offset=0))
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMapping:
+    """The maps of a link by target partition, the target topics that are mapped, and why some maps cannot be true."""
+
+    lanes: Mapping[PartitionKey, LaneMap] = field(default_factory=dict)
+    topics: Collection[str] = frozenset()
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+    def lanes_of(self, topics: Mapping[str, str], partitions: Collection[PartitionKey]) -> dict[PartitionKey, LaneMap]:
+        """The maps of these partitions of the source, as far as their topics are mapped."""
+        return {
+            (topic, partition): self.lanes.get((topics[topic], partition), NOT_BEGUN)
+            for topic, partition in partitions
+            if topics[topic] in self.topics
+        }
+
+
+async def read_maps(target: Client, link: str | None) -> LinkMapping:
+    """The maps that the ledger has of a link; none where it may not be read, or there is no link.
+
+    :raises ClusterError: The ledger cannot be read now.
+    :raises PlanRefused: A newer Isthmus wrote it.
+    """
+    if link is None:
+        return LinkMapping()
+    try:
+        return mapping_of(link, await read_documents(target))
+    except NotAuthorized:
+        return LinkMapping()
+
+
+def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
+    """What the documents of a ledger say of a link."""
+    lanes: dict[PartitionKey, LaneMap] = {}
+    broken: dict[str, str] = {}
+    for (topic, partition), found in sorted(map_segments(link, documents).items()):
+        try:
+            lanes[topic, partition] = lane_map(found)
+        except ConfigError as error:
+            broken[topic] = f"the map of partition {partition} cannot be true: {error}"
+    return LinkMapping(lanes, mapped_topics(link, documents), broken)
