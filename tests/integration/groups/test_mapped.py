@@ -134,3 +134,68 @@ def test_a_real_consumer_goes_on(east: LocalCluster, west: LocalCluster, topic: 
     ours = [value for value in rest if not value.startswith(b"other")]
     assert seen + ours == [b"%d" % n for n in range(20)]
     assert len(rest) - len(ours) == 45
+
+
+@pytest.mark.parametrize("position", [0, 5, 10, 20])
+def test_a_drill_skips_nothing_and_repeats_nothing(
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer, position: int
+) -> None:
+    """Records are told apart by the map: what others wrote behind the position is not read again, it is theirs."""
+    name, group = topic("drilled"), topic("drilled")
+    create_both(east, west, name)
+    made = half_copied(east, west, name)
+    made.at_source(records(4, begin=20))
+    consumers.commit(east, {group: {(name, 0): position}})
+    link = between(east, west, [name], [group], way="mapped")
+    asyncio.run(declared(link))
+    made.told()
+    found = opened(link).groups.drill(group)
+    assert (found.way, found.skipped, found.read_again, found.problem) == ("mapped", 0, 0, None)
+    (one,) = found.positions
+    assert (one.source_position, one.compared, one.waiting) == (position, 20 - position, 4)
+
+
+def test_a_drill_finds_what_is_wrong(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A record that is another one at the target, or in no range of the map, would be skipped."""
+    name, group = topic("wrong"), topic("wrong")
+    create_both(east, west, name)
+    made = HandMade(east, west, name, name)
+    made.copy(records(10))
+    made.at_source(records(2, begin=10))
+    made.copy(records(5, begin=12), at_target=[*records(3, begin=12), *others(2)])
+    consumers.commit(east, {group: {(name, 0): 8}})
+    link = between(east, west, [name], [group], way="mapped")
+    asyncio.run(declared(link))
+    made.told()
+    found = opened(link).groups.drill(group)
+    assert (found.skipped, found.read_again) == (4, 0)
+    assert [each.compared for each in found.positions] == [9]
+
+
+def test_a_drill_by_time_counts_what_is_ours(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """With way timestamp a group reads some records of the link's again, and what others wrote besides."""
+    name, group = topic("by-time"), topic("by-time")
+    create_both(east, west, name)
+    made = half_copied(east, west, name)
+    consumers.commit(east, {group: {(name, 0): 12}})
+    link = between(east, west, [name], [group], way="timestamp", margin_s=4.0)
+    asyncio.run(declared(link))
+    made.told()
+    found = opened(link).groups.drill(group)
+    assert (found.skipped, found.read_again, found.problem) == (0, 4, None)
+
+
+def test_a_drill_that_cannot_be_tried_says_so(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """With way identity nothing of a mapped topic is tried, and the reason is told."""
+    name, plain, group = topic("untried"), topic("tried"), topic("untried")
+    create_both(east, west, name)
+    filled(east, west, plain, 20)
+    made = half_copied(east, west, name)
+    consumers.commit(east, {group: {(name, 0): 5, (plain, 0): 5}})
+    link = between(east, west, [name, plain], [group])
+    asyncio.run(declared(link))
+    made.told()
+    found = opened(link).groups.drill(group)
+    assert [each.topic for each in found.positions] == [plain]
+    assert found.problem is not None
+    assert "way: mapped" in found.problem.hint

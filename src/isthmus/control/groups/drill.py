@@ -14,10 +14,13 @@ from typing import Any, Final
 from isthmus.cluster.groups import Positions, committed_offsets, delete_groups
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.spans import spans_of
 from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.control.groups.transaction import commit_outside
+from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, records_of
+from isthmus.ledger.maps import LaneMap
 from isthmus.model.group import Committed
 from isthmus.model.groupsettings import OWN_PREFIX
 from isthmus.model.link import Link
@@ -36,7 +39,8 @@ class PositionDrill:
     """One partition. `compared` records were read on both sides from the group's position on.
 
     `skipped` are those of them the group would never see at the target, `read_again` those it would see a second time.
-    `waiting` offsets are not at the target yet: they come with the mirror.
+    `waiting` offsets are not at the target yet: they come with the mirror. What others write to a mapped partition is
+    none of these.
     """
 
     topic: str
@@ -90,7 +94,9 @@ class GroupDrill:
         }
 
 
-async def drill(link: Link, plan: GroupPlan, source: Client, target: Client, *, records: int) -> GroupDrill:
+async def drill(
+    link: Link, plan: GroupPlan, source: Client, target: Client, maps: LinkMaps, *, records: int
+) -> GroupDrill:
     """Try the failover of one group as it was just planned, whether it may be carried now or not.
 
     :raises ClusterError: A cluster refused or did not answer.
@@ -98,9 +104,10 @@ async def drill(link: Link, plan: GroupPlan, source: Client, target: Client, *, 
     able = {p.target_key: p for p in plan.positions if p.translated is not None}
     scratch = f"{OWN_PREFIX}drill.{secrets.token_hex(_TOKEN_BYTES)}"
     committed = await _rehearsed(target, scratch, {key: _position(p) for key, p in able.items()})
-    problem = plan.problem if not able else None
+    is_whole = bool(able) and all(p.translated is not None or p.target_topic is None for p in plan.positions)
+    problem = None if is_whole else plan.problem
     try:
-        found = await _compared(source, target, able, committed, records)
+        found = await _compared(source, target, able, committed, maps, records)
     finally:
         error = (await delete_groups(target, [scratch])).errors.get(scratch) if able else None
     if error is not None:
@@ -139,6 +146,7 @@ async def _compared(
     target: Client,
     able: Mapping[PartitionKey, PositionPlan],
     committed: Positions,
+    maps: LinkMaps,
     records: int,
 ) -> tuple[PositionDrill, ...]:
     readers = LogReader(source), LogReader(target)
@@ -147,7 +155,11 @@ async def _compared(
     found = []
     for key, plan in sorted(able.items()):
         logs = here[plan.topic, plan.partition], there[key]
-        found.append(await _compare(readers, plan, committed[key].offset, logs, records))
+        lane = maps.of(key)
+        if plan.is_mapped and lane is not None:
+            found.append(await _compare_mapped(readers, plan, committed[key].offset, logs, lane, records))
+        elif not plan.is_mapped:
+            found.append(await _compare(readers, plan, committed[key].offset, logs, records))
     return tuple(found)
 
 
@@ -183,6 +195,42 @@ async def _compare(
         skipped=sum(not _is_same(record, seen.get(record.offset)) for record in expected),
         read_again=await _count(readers[1], before),
         waiting=max(here.stable_end - max(there.stable_end, begin), 0),
+    )
+
+
+async def _compare_mapped(
+    readers: tuple[LogReader, LogReader],
+    plan: PositionPlan,
+    position: int,
+    logs: tuple[LogRange, LogRange],
+    lane: LaneMap,
+    records: int,
+) -> PositionDrill:
+    """The map tells which record is which, and which of those before the position would be read once more."""
+    here, there = logs
+    seen_end = lane.seen_by_source(there).end
+    begin = max(plan.source.offset, here.start)
+    end = min(here.stable_end, seen_end, begin + records)
+    expected = await _read(readers[0], OffsetRange(plan.topic, plan.partition, begin, end))
+    ranges = lane.offsets.within(begin, end)
+    whole = OffsetRange(plan.target_topic or "", plan.partition, 0, 0)
+    seen: dict[int, Record] = {}
+    for span in spans_of(whole, ranges):
+        from_position = span._replace(offset_begin=max(span.offset_begin, position))
+        seen |= {record.offset: record for record in await _read(readers[1], from_position)}
+    where = {one.source_begin + n: one.target_begin + n for one in ranges for n in range(one.length)}
+    known = lane.offsets.within(0, plan.source.offset)
+    return PositionDrill(
+        topic=plan.topic,
+        partition=plan.partition,
+        source_position=plan.source.offset,
+        target_position=position,
+        compared=len(expected),
+        skipped=sum(not _is_same(record, seen.get(where.get(record.offset, -1))) for record in expected),
+        read_again=sum(
+            max(min(one.target_end, there.stable_end) - max(one.target_begin, position), 0) for one in known
+        ),
+        waiting=max(here.stable_end - max(seen_end, begin), 0),
     )
 
 

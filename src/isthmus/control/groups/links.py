@@ -18,6 +18,7 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.review import GroupReview
+from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.identity import cluster_ids
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.link import read_documents
@@ -109,7 +110,7 @@ class Groups:
             if link.groups.matches(group):
                 async with looked_at(link, group) as look:
                     if look.plans:
-                        return await drill(link, look.plans[0], look.source, look.target, records=records)
+                        return await drill(link, look.plans[0], look.source, look.target, look.maps, records=records)
         raise _unknown(group, links, [])
 
 
@@ -121,6 +122,7 @@ class GroupsLook:
     target: Client
     memory: GroupMemory
     plans: list[GroupPlan]
+    maps: LinkMaps
 
 
 @asynccontextmanager
@@ -144,7 +146,7 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
         planner = GroupReview(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
         plans = await planner.plan(commits, commits.positions.keys() | known)
-        yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group))
+        yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), planner.maps)
 
 
 def _is_wanted(link: Link, group: str | None, name: str) -> bool:

@@ -54,7 +54,7 @@ class GroupReview:
         self._memory = memory
         self._documents = documents
         self._counterparts = Counterparts(source, target)
-        self._maps = LinkMaps(link.name, documents)
+        self.maps = LinkMaps(link.name, documents)
         self._mirrored: Mapping[str, str] = {}
         self.unstable: dict[str, float] = {}
 
@@ -81,9 +81,9 @@ class GroupReview:
         producers = self._counterparts.producers
         echoes = {group: self._memory.echoes(group, transacted[group], producers) for group in sure}
         ended = ended_partitions(self._link, self._documents)
-        self._maps.look()
+        self.maps.look()
         view = await observe_groups(
-            self._link, sure, echoes, self._mirrored, self._maps, self._source, self._target, ended=ended
+            self._link, sure, echoes, self._mirrored, self.maps, self._source, self._target, ended=ended
         )
         for group in view.groups:
             if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
