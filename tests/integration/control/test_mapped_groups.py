@@ -1,0 +1,77 @@
+"""A mapped link as a whole: copied beside others, verified by its map, its group carried, and gone on at the target."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric
+from isthmus.local import LocalCluster
+from isthmus.model.carrying import Standing
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Link
+from isthmus.model.offsets import OffsetPolicy
+from tests.integration.control.running import configuration_of, link_of
+from tests.integration.groups import consumers
+from tests.integration.groups.test_failover import going_on
+from tests.integration.lane import topics
+from tests.integration.lane.transactions import TransactionalProducer
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+
+
+def mapped(link: Link, group: str) -> Link:
+    """The link with mapped topics, and a group that it carries by their maps."""
+    return replace(
+        link,
+        topics=replace(link.topics, offsets=OffsetPolicy.MAPPED),
+        groups=GroupSettings(include=(GroupPattern.parse(group),), way="mapped"),
+    )
+
+
+def numbered(begin: int, end: int) -> list[topics.Given]:
+    return [topics.Given(b"k", b"%d" % n, [], topics.SEPTEMBER + n) for n in range(begin, end)]
+
+
+def test_a_group_goes_over(
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, chance: random.Random
+) -> None:
+    """What others write at the target disturbs neither the copies nor the verdict, and the group misses and repeats
+    nothing of the link's: also where the source ends with control records, and with aborted data before them.
+    """
+    name, group = topic("beside"), topic("beside")
+    for cluster in (east, west):
+        topics.create(cluster, name)
+    topics.produce(west, name, topics.some(30, chance))
+    topics.produce(east, name, numbered(0, 50))
+    writing = TransactionalProducer(east, name)
+    for begin, commit in ((1000, False), (50, True)):
+        writing.send(name, numbered(begin, begin + 20))
+        writing.end(commit=commit)
+    consumers.commit(east, {group: {(name, 0): 0}})
+    seen = going_on(east, group, name, 40)
+    link = mapped(link_of(east.cluster(), west.cluster(), name, name=name), group)
+    fabric = Fabric(configuration_of(link), spark=spark)
+    assert fabric.run(until="caught-up").exit_code == 0
+
+    (plan,) = fabric.groups.plan()
+    assert [each.standing for each in plan.groups] == [Standing.IN_STEP]
+    topics.produce(west, name, [topics.Given(None, b"of others", [], topics.SEPTEMBER)] * 10)
+    topics.produce(east, name, numbered(70, 90))
+    assert fabric.run(until="caught-up").exit_code == 0
+
+    verdict = fabric.verify()[name]
+    assert (verdict.equal, verdict.records) == (True, 90)
+    (verified,) = verdict.topics
+    assert (verified.offsets, verified.left_out, verified.missing) == (OffsetPolicy.MAPPED, 20, 0)
+    drilled = fabric.groups.drill(group)
+    assert (drilled.skipped, drilled.read_again, drilled.problem) == (0, 0, None)
+    assert [each.waiting for each in drilled.positions] == [0]
+    rest = going_on(west, group, name, 30 + 10 + 20)
+    assert seen + [value for value in rest if value.isdigit()] == [b"%d" % n for n in range(90)]
