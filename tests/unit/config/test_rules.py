@@ -6,6 +6,7 @@ import pytest
 
 from isthmus import config
 from isthmus.errors import ConfigError
+from isthmus.model.offsets import EARLIEST, LATEST
 
 
 def refusal(text: str) -> str:
@@ -147,3 +148,52 @@ def test_links_without_a_common_topic_are_accepted(former: str, latter: str, tar
     )
 
     assert len(config.parse(text).links) == 2
+
+
+def topics(settings: str) -> str:
+    """A link with these settings of its topics."""
+    return linked(f"name: l, source: a, target: b, topics: {{include: [x], {settings}}}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "start"),
+    [
+        ("offsets: mapped", EARLIEST),
+        ("offsets: auto, start: latest", LATEST),
+        ("offsets: mapped, start: 2026-01-01", 1_767_225_600_000),
+        ("offsets: mapped, start: 1767225600000", 1_767_225_600_000),
+        ("offsets: mapped, start: 2026-01-01T09:00+01:00", 1_767_254_400_000),
+    ],
+)
+def test_mapped_topics_begin_anywhere(settings: str, start: int) -> None:
+    """Words and points in time, also those that YAML takes for numbers and dates."""
+    assert config.parse(topics(settings)).links[0].topics.start == start
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("start: latest", "start is latest, and the same offsets begin where the source begins"),
+        ("offsets: mapped, start: soon", "neither earliest nor latest nor a point in time"),
+        ("offsets: mapped, start: 2999-01-01", "lies in the future"),
+        ("offsets: other", "offsets must be"),
+    ],
+)
+def test_a_start_that_makes_no_sense_is_refused(settings: str, says: str) -> None:
+    """The same offsets have one beginning, and nobody can begin in the future."""
+    assert says in refusal(topics(settings))
+
+
+@pytest.mark.parametrize(("offsets", "is_refused"), [(("mapped", "mapped"), False), (("mapped", "same"), True)])
+def test_links_that_map_offsets_may_share_a_topic(offsets: tuple[str, str], is_refused: bool) -> None:
+    """Two links into one topic are a mistake unless both map their offsets."""
+    text = linked(
+        *(
+            f"name: l{n}, source: {source}, target: c, topics: {{include: [x], offsets: {each}}}"
+            for n, (source, each) in enumerate(zip("ab", offsets, strict=True))
+        )
+    )
+    if is_refused:
+        assert "writes x into c" in refusal(text)
+    else:
+        assert len(config.parse(text).links) == 2

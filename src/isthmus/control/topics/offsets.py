@@ -43,9 +43,9 @@ def choose(
     is_mapped = policy is OffsetPolicy.MAPPED
     if recorded.is_mapped == is_mapped:
         return Choice(is_mapped)
-    was, wanted = ("mapped", "the source's") if recorded.is_mapped else ("the source's", "mapped")
+    was, wanted = ("mapped", "the source's") if recorded.is_mapped else ("the source's", "mapped ones")
     refusal = Problem(
-        f"the topic was begun with {was} offsets, and is now to have {wanted} ones",
+        f"the topic was begun with {was} offsets, and is now to have {wanted}",
         f"Set topics.offsets to {'mapped' if recorded.is_mapped else 'same'} or auto, or have the topic begin anew: "
         "under another name (topics.naming), or after its target topic was deleted.",
     )

@@ -64,3 +64,46 @@ def test_granted_claims_form_a_forest(pairs: list[tuple[str, str]]) -> None:
             assert cluster not in seen
             seen.add(cluster)
             cluster = parent[cluster]
+
+
+def mapped(link: str, source: str, target: str, source_topic: str = "orders", topic: str = "orders") -> Claim:
+    """A claim of a link that maps offsets."""
+    return Claim(
+        link=link,
+        source_topic=SourceTopic(source_topic),
+        target_topic=TargetTopic(topic),
+        source_id=source,
+        target_id=target,
+        is_mapped=True,
+    )
+
+
+def test_links_that_map_offsets_share_a_topic() -> None:
+    """Among themselves only: who keeps offsets is alone, whoever came first."""
+    claims = Claims()
+    assert claims.grant(mapped("one", "a", "c")) is None
+    assert claims.grant(mapped("two", "b", "c")) is None
+    assert claims.grant(claim("three", "d", "c")) is not None
+    assert claims.grant(mapped("one", "a", "c")) is None
+    alone = Claims()
+    assert alone.grant(claim("one", "a", "c")) is None
+    assert alone.grant(mapped("two", "b", "c")) is not None
+
+
+def test_circles_are_found_on_every_way() -> None:
+    """Where a topic comes from several sources, each of them is followed."""
+    claims = Claims()
+    for granted in (mapped("xa", "x", "a"), mapped("ya", "y", "a"), mapped("zy", "z", "y")):
+        assert claims.grant(granted) is None
+    problem = claims.grant(mapped("az", "a", "z"))
+    assert problem is not None
+    assert "circle with zy, ya" in problem.message
+
+
+def test_a_circle_under_other_names_is_one() -> None:
+    """What goes there as one name and back as another goes round all the same, longer each time."""
+    claims = Claims()
+    assert claims.grant(mapped("ab", "a", "b", "orders", "a.orders")) is None
+    problem = claims.grant(mapped("ba", "b", "a", "a.orders", "orders"))
+    assert problem is not None
+    assert "circle with ab" in problem.message

@@ -1,0 +1,136 @@
+"""Which offsets a topic's records get: what is asked for, what was begun, and what is possible."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from isthmus.control.links.claims import Claims
+from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.control.topics.planning import plan_link
+from isthmus.control.topics.preflight import TopicMode, TopicPair
+from isthmus.lane.judgement import Outlook
+from isthmus.model.lane import LaneState
+from isthmus.model.log import LogRange
+from isthmus.model.offsets import EARLIEST, LATEST, OffsetPolicy
+from isthmus.model.problem import Problem
+from isthmus.model.topic import TopicIds
+from tests.unit.control.names import ORDERS, SOURCE_ORDERS
+from tests.unit.control.topics.test_planning import LINK, observed, topic
+
+SAME, MAPPED, AUTO = OffsetPolicy
+WRITTEN = LogRange(3, 9, 9)
+
+
+def pair(*, target: dict[str, str] | None = None, end: int = 0, partitions: int = 1, **fields: Any) -> TopicPair:
+    """A source of 20 offsets, and a target that ends at `end`; without `target` there is none."""
+    return TopicPair(
+        name=ORDERS,
+        source=topic(),
+        target=None if target is None else topic(target, partitions=partitions),
+        source_ranges={0: LogRange(5, 20, 20)},
+        target_ranges={} if target is None else dict.fromkeys(range(partitions), LogRange(0, end, end)),
+        **fields,
+    )
+
+
+def planned(
+    found: TopicPair, offsets: OffsetPolicy, *, recorded: bool | None = None, start: int = EARLIEST, **link: Any
+) -> TopicPlan:
+    """The plan of the topic; `recorded` says that it was begun, and whether with mapped offsets."""
+    known = {}
+    if recorded is not None:
+        target_id = uuid.uuid4() if found.target is None else found.target.topic_id
+        ids = TopicIds(source_topic=SOURCE_ORDERS, source=found.source.topic_id, target=target_id, is_mapped=recorded)
+        known[ORDERS] = ids
+    settings = replace(LINK.topics, offsets=offsets, start=start)
+    seen = replace(observed(found), link=replace(LINK, topics=settings, **link))
+    (plan,) = plan_link(seen, Claims(), known).topics
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("offsets", "mode"), [(SAME, TopicMode.REFUSED), (MAPPED, TopicMode.MAPPED), (AUTO, TopicMode.MAPPED)]
+)
+def test_what_cannot_have_the_same_offsets_is_mapped_if_it_may_be(offsets: OffsetPolicy, mode: TopicMode) -> None:
+    """More partitions than the source are no obstacle for mapped offsets; auto says what made it choose."""
+    plan = planned(pair(target={}, partitions=3), offsets)
+    assert plan.mode is mode
+    assert any("3 partitions" in note.message for note in plan.notes) is (offsets is AUTO)
+    assert [lane.is_mapped for lane in plan.lanes] == ([] if offsets is SAME else [True])
+
+
+@pytest.mark.parametrize(
+    ("found", "start", "is_mapped"),
+    [
+        (pair(), EARLIEST, False),
+        (pair(target={}), EARLIEST, False),
+        (pair(target={}, end=1), EARLIEST, True),
+        (pair(), LATEST, True),
+        (pair(), 1_700_000_000_000, True),
+    ],
+    ids=["new", "empty", "written to", "from the end", "from a moment"],
+)
+def test_auto_keeps_the_offsets_where_it_can(found: TopicPair, start: int, is_mapped: bool) -> None:
+    """Before the first byte, and by what both plan and run see; with a reason where it cannot."""
+    plan = planned(found, AUTO, start=start)
+    assert plan.mode is (TopicMode.MAPPED if is_mapped else TopicMode.IDENTITY)
+    assert any("offsets are mapped" in note.message for note in plan.notes) is is_mapped
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_a_topic_stays_as_it_was_begun(is_mapped: bool) -> None:
+    """Auto follows the ledger, whatever the target looks like by now; the other way is refused, with a way out."""
+    found = pair(target={}, end=0 if is_mapped else 9)
+    assert planned(found, AUTO, recorded=is_mapped).mode is (TopicMode.MAPPED if is_mapped else TopicMode.IDENTITY)
+    assert not planned(found, MAPPED if is_mapped else SAME, recorded=is_mapped).reasons
+    (reason,) = planned(found, SAME if is_mapped else MAPPED, recorded=is_mapped).reasons
+    assert reason.message.startswith("the topic was begun with")
+    assert "topics.offsets" in reason.hint
+
+
+def test_mapped_lanes_know_where_to_begin() -> None:
+    """The lane carries the start; what is to be copied follows from it, or from how far it got."""
+    found = pair(target={}, end=7)
+    plan = planned(found, MAPPED, start=LATEST)
+    assert ([lane.start for lane in plan.lanes], plan.lag_records, plan.has_changes) == ([LATEST], 0, False)
+    assert planned(found, MAPPED).lag_records == 15
+    assert planned(replace(found, copied_ends={0: 18}), MAPPED, start=LATEST).lag_records == 2
+    unknown = planned(found, MAPPED, start=1_700_000_000_000)
+    assert ([p.lag_records for p in unknown.partitions], unknown.lag_records) == ([-1], 0)
+
+
+def test_a_mapped_topic_needs_no_room_before_its_first_record() -> None:
+    """No prefix is filled and no topic is created for filling, however high the source begins."""
+    plan = planned(pair(), MAPPED)
+    assert (plan.action, plan.prefix_offsets) == (Action.CREATE, 0)
+    assert plan.creation is not None
+    assert "retention.ms" not in plan.creation.configs
+
+
+def test_what_the_target_would_lose_is_refused_all_the_same() -> None:
+    """Timestamps and records that its configuration takes; that its brokers compress anew is only said."""
+    assert planned(pair(target={"message.timestamp.type": "LogAppendTime"}), MAPPED).mode is TopicMode.REFUSED
+    assert planned(pair(target={"cleanup.policy": "compact"}), MAPPED).mode is TopicMode.REFUSED
+    plan = planned(pair(target={"compression.type": "zstd"}), MAPPED)
+    assert (plan.mode, plan.notes[0].message.split(",")[0]) == (
+        TopicMode.MAPPED,
+        "the target topic has compression.type=zstd",
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "is_refused"), [(LaneState.NOT_AUTHORIZED, True), (LaneState.TARGET_UNAVAILABLE, False)]
+)
+def test_what_is_seen_of_partitions_does_not_change_the_offsets(state: LaneState, is_refused: bool) -> None:
+    """A right that is missing is a reason to refuse a partition, and none to map it."""
+    outlook = {0: Outlook(state=state, problem=Problem("no", "do"))}
+    for offsets, mode in ((AUTO, TopicMode.IDENTITY), (MAPPED, TopicMode.MAPPED)):
+        plan = planned(pair(target={}, outlooks=outlook), offsets)
+        (decision,) = plan.partitions
+        assert plan.mode is (TopicMode.REFUSED if is_refused else mode)
+        assert (decision.state, decision.refusal is not None) == (state, is_refused)
+        assert (decision.unexamined is None) is is_refused
