@@ -20,7 +20,7 @@ NOT_BEGUN: Final = LaneMap(OffsetMap(), Cursor(source_offset=0, ordinal=0, targe
 
 @dataclass(frozen=True, slots=True)
 class LinkMapping:
-    """The maps of a link by target partition, the target topics that are mapped, and why some maps cannot be true."""
+    """The maps of a link by target partition, the target topics that are mapped, and what is wrong with some maps."""
 
     lanes: Mapping[PartitionKey, LaneMap] = field(default_factory=dict)
     topics: Collection[str] = frozenset()
@@ -58,4 +58,6 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
             lanes[topic, partition] = lane_map(found)
         except ConfigError as error:
             broken[topic] = f"the map of partition {partition} cannot be true: {error}"
+        if all(segment.ordinal_begin for segment in found):
+            broken[topic] = f"the ledger has lost the beginning of the map of partition {partition}"
     return LinkMapping(lanes, mapped_topics(link, documents), broken)

@@ -121,13 +121,15 @@ def test_findings_in_no_range_have_no_place() -> None:
 def test_what_a_ledger_says() -> None:
     """The maps of one link; a topic is mapped with all its partitions, and a map that cannot be true is told."""
 
-    def document(link: str, topic: str, partition: int, segment: str, *ranges: MappedRange) -> MapDocument:
+    def document(
+        link: str, topic: str, partition: int, segment: str, *ranges: MappedRange, ordinal_begin: int = 0
+    ) -> MapDocument:
         return MapDocument(
             link=link,
             topic=TargetTopic(topic),
             partition=partition,
             segment=segment,
-            ordinal_begin=0,
+            ordinal_begin=ordinal_begin,
             ranges=ranges,
             cursor=Cursor(5, 5, 5),
         )
@@ -137,10 +139,12 @@ def test_what_a_ledger_says() -> None:
         document("two", "other", 0, "1", MappedRange(0, 0, 5)),
         document("one", "bad", 0, "1", MappedRange(0, 0, 5)),
         document("one", "bad", 0, "2", MappedRange(3, 9, 5)),
+        document("one", "late", 1, "2", MappedRange(3, 9, 5), ordinal_begin=3),
     ]
     found = mapping_of("one", {each.key: each for each in given})
-    assert set(found.lanes) == {("copy", 0)}
-    assert found.topics == {"copy", "bad"}
+    assert set(found.lanes) == {("copy", 0), ("late", 1)}
+    assert found.topics == {"copy", "bad", "late"}
     assert "contradict" in found.broken["bad"]
+    assert "lost the beginning" in found.broken["late"]
     lanes = found.lanes_of({"orders": "copy", "plain": "other"}, [("orders", 0), ("orders", 1), ("plain", 0)])
     assert {key: lane is NOT_BEGUN for key, lane in lanes.items()} == {("orders", 0): False, ("orders", 1): True}
