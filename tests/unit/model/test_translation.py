@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -135,3 +136,23 @@ def test_the_first_source_offset(log: list[tuple[int, int | None]], offset: int)
     where = copied(log)
     wanted = min((source for source, target in where.items() if target >= offset), default=None)
     assert map_of(where).first_source(offset) == wanted
+
+
+@given(st.sets(st.integers(0, 60)), st.randoms(use_true_random=False))
+def test_maps_say_the_same_in_whatever_order_and_however_often_their_parts_come(
+    sources: set[int], chance: random.Random
+) -> None:
+    """Merging is commutative, associative and idempotent: parts that overlap, come late or come twice change nothing."""
+    whole = [MappedRange(source, 100 + n + n // 7, 1) for n, source in enumerate(sorted(sources))]
+    wanted = OffsetMap.of(whole)
+    parts = []
+    for _ in range(4):
+        begin, end = sorted((chance.randint(0, len(whole)), chance.randint(0, len(whole))))
+        parts.append(OffsetMap.of(whole[begin:end]).ranges)
+    parts += [wanted.ranges, tuple(whole)]
+    chance.shuffle(parts)
+    assert OffsetMap.of(one for part in parts for one in part) == wanted
+    merged = OffsetMap()
+    for part in parts:
+        merged = OffsetMap.of((*OffsetMap.of(part).ranges, *merged.ranges))
+    assert merged == wanted
