@@ -142,7 +142,7 @@ def test_the_first_source_offset(log: list[tuple[int, int | None]], offset: int)
 def test_maps_say_the_same_in_whatever_order_and_however_often_their_parts_come(
     sources: set[int], chance: random.Random
 ) -> None:
-    """Merging is commutative, associative and idempotent: parts that overlap, come late or come twice change nothing."""
+    """Merging is commutative, associative and idempotent: what overlaps, comes late or comes twice changes nothing."""
     whole = [MappedRange(source, 100 + n + n // 7, 1) for n, source in enumerate(sorted(sources))]
     wanted = OffsetMap.of(whole)
     parts = []

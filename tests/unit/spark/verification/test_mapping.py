@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -74,6 +75,25 @@ def test_parts_of_a_mapped_slice(copied: list[int | None], begin: int, size: int
             assert named == {s for s in inside if s >= found.offset_begin}
             targets = [where[s] for s in named]
             assert part.target[2:] == ((min(targets), max(targets) + 1) if targets else (0, 0))
+
+
+@given(copies, st.lists(st.integers(1, 19), max_size=4))
+def test_slices_name_each_range_once(copied: list[int | None], borders: list[int]) -> None:
+    """However the source is cut, also through a range: together its slices look at all that was copied, and at nothing
+    else; what the source has lost is in the last of them.
+    """
+    lane, where = lane_of(copied)
+    found = extent(log(0, 15), log(0, 99), lane)
+    cuts = [found.offset_begin, *sorted({b for b in borders if found.offset_begin < b < found.offset_end})]
+    cuts.append(found.offset_end)
+    parts = [Slice(found.source._replace(offset_begin=b, offset_end=e), 10) for b, e in pairwise(cuts) if b < e]
+    named = [
+        (one.source_begin + n, one.target_begin + n)
+        for part in compared_slices(found, parts)
+        for one in part.ranges or ()
+        for n in range(one.length)
+    ]
+    assert named == sorted(where.items())
 
 
 def numbers(found: ComparedRange) -> tuple[int, int, int, int]:
