@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
+from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.live import LiveProgress
@@ -57,6 +59,10 @@ def run(
         bool,
         typer.Option("--standby", help="Wait, ready to go, for the end of a controller that runs the links."),
     ] = False,
+    follow_config: Annotated[
+        bool,
+        typer.Option("--follow-config", help="Follow changes of the configuration file while running."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
     ] = False,
@@ -70,6 +76,9 @@ def run(
     Only one controller runs a link. If another one is at work this run names it and ends with 16. One that may be
     gone is waited for until it was silent for 10 seconds; one whose process is known to have ended is not. With
     --standby one that is at work is waited for too: this run takes over when it ends or is silent for 10 seconds.
+
+    On SIGHUP the configuration is read again, with --follow-config every two seconds: topics and groups to include and
+    to exclude, limits and intervals are followed while everything else goes on; what takes a new start is told.
 
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.
@@ -86,6 +95,8 @@ def run(
             on_progress=live.show,
             take_over=take_over,
             standby=standby,
+            reread=partial(config.load, path),
+            follow_config=follow_config,
         )
     show_outcome(outcome, output)
     if outcome.exit_code:

@@ -16,6 +16,7 @@ from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
@@ -112,6 +113,8 @@ class Fabric:
         on_progress: OnProgress | None = None,
         take_over: bool = False,
         standby: bool = False,
+        reread: Reread | None = None,
+        follow_config: bool = False,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
@@ -123,9 +126,14 @@ class Fabric:
         taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
         waited for, with Spark running and clusters connected, however long it takes.
 
+        `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
+        seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
+
         :raises ConfigError: There is no link of that name, or it is to take over and to stand by at once.
         """
-        return in_loop(self._run(self.links(link), until, on_progress, take_over=take_over, standby=standby))
+        following = Following(reread, is_constant=follow_config)
+        running = self._run(self.links(link), until, on_progress, following, take_over=take_over, standby=standby)
+        return in_loop(running)
 
     def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
         """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
@@ -208,6 +216,7 @@ class Fabric:
         links: tuple[Link, ...],
         until: Until | None,
         on_progress: OnProgress | None,
+        following: Following,
         *,
         take_over: bool,
         standby: bool,
@@ -220,7 +229,13 @@ class Fabric:
         spark = self._given or self._own
         workers = Workers(self.configuration.spark, links=[link.name for link in links], spark=spark)
         controller = Controller(
-            self.configuration, links, workers, until=until, on_progress=on_progress, when_occupied=when_occupied
+            self.configuration,
+            links,
+            workers,
+            until=until,
+            on_progress=on_progress,
+            when_occupied=when_occupied,
+            following=following,
         )
         try:
             return await controller.run()

@@ -110,6 +110,10 @@ class LeaseScheduler:
         self._distribution.assign(lanes)
         self._progress.forget(r.key for r in self.reports() if r.key not in self._distribution)
 
+    def limit(self, limits: Limits) -> None:
+        """What the link may take from its next leases on."""
+        self._context = replace(self._context, limits=limits)
+
     def reports(self) -> list[LaneReport]:
         """Where the assigned lanes stand; counts are all there are in `progress`."""
         return self._progress.reports()

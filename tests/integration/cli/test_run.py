@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from isthmus.local import LocalCluster
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
 
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ class Shell:
 
     def __init__(self, folder: Path, east: LocalCluster, west: LocalCluster, stem: str) -> None:
         self.stem = stem
-        document = {
+        document: dict[str, Any] = {
             "clusters": {
                 "east": {"bootstrap_servers": east.bootstrap_servers},
                 "west": {"bootstrap_servers": west.bootstrap_servers},
@@ -45,6 +45,7 @@ class Shell:
         }
         self._path = folder / "isthmus.yaml"
         self._document = document
+        self.links = document["links"]
         self._environment = {**os.environ, "ISTHMUS_CONFIG": str(self._path), "PYTHONPATH": str(ROOT / "src")}
         self.configure()
 
@@ -136,6 +137,31 @@ def test_sigterm_ends_a_run_in_good_order(shell: Shell, east: LocalCluster) -> N
     while any(Path(f"/proc/{pid}").exists() for pid in found):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_sighup_has_the_configuration_read_again(shell: Shell, east: LocalCluster, west: LocalCluster) -> None:
+    """A topic that the file includes from then on is copied by the run that is there."""
+    other = f"other-{shell.stem}"
+    topics.create(east, other)
+    topics.produce(east, other, [Given(b"k", b"v", [], topics.SEPTEMBER)] * 10)
+
+    def until_at(name: str, end: int) -> None:
+        deadline = time.monotonic() + TERM_S
+        while name not in topics.names(west) or oracle.ends(west.bootstrap_servers, name).high < end:
+            assert time.monotonic() < deadline
+            assert command.poll() is None
+            time.sleep(0.2)
+
+    with shell.start("run", "-o", "json") as command:
+        until_at(f"{shell.stem}.a", 100)
+        (link,) = shell.links
+        shell.configure(links=[{**link, "topics": {"include": [f"{shell.stem}.*", other]}}])
+        command.send_signal(signal.SIGHUP)
+        until_at(other, 10)
+        command.send_signal(signal.SIGTERM)
+        _, told = command.communicate(timeout=TERM_S)
+    assert command.returncode == 128 + signal.SIGTERM, told
+    assert "topics.include changed, and is followed" in " ".join(told.split())
 
 
 def test_spark_does_not_write_into_a_live_table(shell: Shell) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.controller import Controller
+from isthmus.control.links.following import Following
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.workers import Workers
@@ -83,6 +84,7 @@ async def running(
     *,
     until_caught_up: bool = False,
     when_occupied: WhenOccupied = WhenOccupied.LEAVE,
+    following: Following | None = None,
 ) -> AsyncIterator[Running]:
     """Run all links of a configuration until the block is left."""
     workers = Workers(configuration.spark, links=[link.name for link in configuration.links], spark=spark)
@@ -100,6 +102,7 @@ async def running(
         until="caught-up" if until_caught_up else None,
         on_progress=said,
         when_occupied=when_occupied,
+        following=following,
     )
     run.append(Running(controller, asyncio.create_task(controller.run())))
     try:

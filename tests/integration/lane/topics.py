@@ -118,6 +118,11 @@ def create_both(
         create(cluster, name, partitions=partitions, replicas=replicas, assigned=(), **configs)
 
 
+def names(cluster: Brokers) -> frozenset[str]:
+    """The topics there are."""
+    return frozenset(AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers}).list_topics(timeout=30).topics)
+
+
 def delete(cluster: Brokers, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     admin.delete_topics([name], operation_timeout=_TERM_S)[name].result(_TERM_S)

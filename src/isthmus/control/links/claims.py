@@ -53,6 +53,12 @@ class Claims:
         held[:] = [*others, claim]
         return None
 
+    def release(self, link: str, topic: TargetTopic) -> None:
+        """The link does not want the topic any more."""
+        for (_, name), held in self._granted.items():
+            if name == topic:
+                held[:] = [claim for claim in held if claim.link != link]
+
     def _path(self, claim: Claim) -> list[str]:
         """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
         other names it would get a longer one in every round.

@@ -13,10 +13,12 @@ from typing import Any, Final, Literal
 
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.following import Following
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.run import LinkRun
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.workers import Workers
+from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
 from isthmus.model.link import Link
@@ -26,6 +28,7 @@ Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5
+FOLLOW_S: Final = 2.0
 ARRIVAL_S: Final = 15.0
 """How long a cluster may take to answer when a run begins."""
 _GRACE_S: Final = 15.0
@@ -40,7 +43,8 @@ class Controller:
 
     `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
     the sources had is copied, with a function when that says so of the newest progress, and in any
-    case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs.
+    case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs, `following`
+    how it learns of changes of the configuration.
     """
 
     def __init__(
@@ -52,11 +56,17 @@ class Controller:
         until: Until | None = None,
         on_progress: OnProgress | None = None,
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
+        following: Following | None = None,
     ) -> None:
         claims = Claims()
         self._runs: list[LinkRun] = []
         for link in links:
             self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs, when_occupied=when_occupied))
+        self._following = following or Following()
+        self._hung_up = asyncio.Event()
+        self._refused = ""
+        self._runs_all = len(links) == len(configuration.links)
+        self._strange: list[str] = []
         self._workers = workers
         self._until = until
         self._on_progress = on_progress
@@ -79,6 +89,7 @@ class Controller:
         self._workers.start()
         with self._signals():
             tasks = [asyncio.create_task(run.run(self._workers)) for run in self._runs]
+            following = asyncio.create_task(self._follow())
             arrivals: dict[str, Arrival] = {}
             try:
                 arrivals = await self._until_done(tasks)
@@ -89,9 +100,9 @@ class Controller:
                     raise
                 # A second signal, which the outcome tells of as of the first.
             finally:
-                for task in tasks:
+                for task in (following, *tasks):
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(following, *tasks, return_exceptions=True)
         return RunOutcome(
             links=self._progress(),
             caught_up=frozenset(link for link, arrival in arrivals.items() if arrival is Arrival.CAUGHT_UP),
@@ -101,6 +112,34 @@ class Controller:
             duration_s=time.monotonic() - begun,
             latency=tuple(merge(run.latency for run in self._runs)),
         )
+
+    async def _follow(self) -> None:
+        """Go on as the configuration says, whenever it is to be looked at."""
+        while (reread := self._following.reread) is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hung_up.wait(), FOLLOW_S if self._following.is_constant else None)
+            self._hung_up.clear()
+            try:
+                configuration = await asyncio.to_thread(reread)
+            except IsthmusError as error:
+                if self._refused != str(error):
+                    _log.warning("the configuration cannot be used, everything goes on as it was: %s", error)
+                self._refused = str(error)
+            else:
+                self._refused = ""
+                self._take(configuration)
+
+    def _take(self, configuration: Configuration) -> None:
+        written = {link.name: link for link in configuration.links}
+        for run in self._runs:
+            if run.link.name in written:
+                run.follow(written[run.link.name])
+        running = {run.link.name for run in self._runs}
+        strange = [*(f"{name} is new" for name in written if name not in running and self._runs_all)]
+        strange += [f"{name} is gone" for name in sorted(running - written.keys())]
+        if strange and strange != self._strange:
+            _log.warning("links that come or go take a new start of isthmus run: %s", ", ".join(strange))
+        self._strange = strange
 
     async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""
@@ -168,6 +207,9 @@ class Controller:
         for number in (int(signal.SIGINT), int(signal.SIGTERM)):
             before[number] = signal.getsignal(number)
             loop.add_signal_handler(number, arrived, number)
+        if self._following.reread is not None:
+            before[int(signal.SIGHUP)] = signal.getsignal(signal.SIGHUP)
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
         try:
             yield
         finally:

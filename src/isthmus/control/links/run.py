@@ -13,6 +13,7 @@ from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.lanes.progress import LanesView, topics_of
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.following import change_of
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import now_ms
@@ -60,6 +61,7 @@ class LinkRun:
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
+        self._waiting: tuple[str, ...] = ()
         self._succession = Succession(link.name, when_occupied)
         self._started_ms = now_ms()
         self._session: Session | None = None
@@ -67,6 +69,19 @@ class LinkRun:
         self._progress = RunProgress()
         self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
+
+    def follow(self, link: Link) -> None:
+        """Go on as the configuration says now, as far as a link can that runs; the rest is told."""
+        change = change_of(self.link, link)
+        if change.waiting and change.waiting != self._waiting:
+            waiting = ", ".join(change.waiting)
+            _log.warning("link %s: %s changed, which takes effect when the link is started anew", link.name, waiting)
+        self._waiting = change.waiting
+        if change.link != self.link and change.followed:
+            _log.warning("link %s: %s changed, and is followed", link.name, ", ".join(change.followed))
+            if self._session is not None:
+                self._session.follow(change.link)
+        self.link = change.link
 
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.groups.loop import GroupLoop
+from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.catchup import Arrival, CatchUp
 from isthmus.control.links.claims import Claims
@@ -87,8 +87,8 @@ class Session:
         self._catch_up = CatchUp(source)
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
-        self._groups_pass: int | None = None
-        self._groups = GroupLoop(link, source, target, ledger) if link.groups.is_configured else None
+        self._groups = GroupCarrier(link, source, target, ledger)
+        self._wanted: Link | None = None
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle_ends: dict[LaneKey, int] = {}
@@ -120,6 +120,22 @@ class Session:
         """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
         return self.plan is not None and (bool(self._known) or not self._runnable())
 
+    def follow(self, link: Link) -> None:
+        """Go on with other settings: without a new lease, and soon."""
+        self._wanted = link
+        self._stirred.set()
+
+    def _take_over_settings(self) -> None:
+        """Between two looks, so that none is half of each."""
+        link, self._wanted = self._wanted, None
+        if link is None:
+            return
+        self._link = link
+        self._topics.follow(link)
+        if self._scheduler is not None:
+            self._scheduler.limit(link.limits)
+        self._groups.follow(link)
+
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""
         self._stopping.set()
@@ -134,7 +150,7 @@ class Session:
         leases = asyncio.create_task(self._lease(workers, term_s))
         watch = asyncio.create_task(self._watch())
         # Not waited for: what happens to groups never ends the copying.
-        groups = asyncio.create_task(self._carry_groups())
+        groups = asyncio.create_task(self._groups.run())
         halt = asyncio.create_task(self._stopping.wait())
         try:
             done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
@@ -196,8 +212,7 @@ class Session:
             return Arrival.UNDER_WAY
         await self._write_states()
         await self._write_gaps()
-        if self._groups is not None:
-            await self._groups.remember()
+        await self._groups.remember()
         if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._measure_idle():
             return Arrival.HELD_UP
         return Arrival.CAUGHT_UP
@@ -240,11 +255,7 @@ class Session:
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""
-        if self._groups is None or None in self.paused:
-            return True
-        if self._groups_pass is None:
-            self._groups_pass = self._groups.begin_pass()
-        return self._groups.has_ended(self._groups_pass)
+        return None in self.paused or self._groups.has_carried()
 
     # Lanes
 
@@ -275,23 +286,18 @@ class Session:
     @property
     def groups(self) -> tuple[GroupProgress, ...]:
         """How the groups stand."""
-        plans = () if self._groups is None else self._groups.plan.groups
-        return tuple(GroupProgress(group=p.group, standing=str(p.standing), problem=p.problem) for p in plans)
-
-    async def _carry_groups(self) -> None:
-        if self._groups is not None:
-            await self._groups.run()
+        return self._groups.progress
 
     async def _remember_groups(self) -> None:
-        if self._groups is not None:
-            with contextlib.suppress(IsthmusError, TimeoutError):
-                async with asyncio.timeout(_FAREWELL_S):
-                    await self._groups.remember()
+        with contextlib.suppress(IsthmusError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._groups.remember()
 
     # Topics
 
     async def _watch(self) -> None:
         while True:
+            self._take_over_settings()
             try:
                 await self._topics.refresh()
                 await self._audit_when_due()

@@ -97,6 +97,19 @@ class TopicLoop:
         self._unmatched: tuple[TopicPattern, ...] = ()
         self._plan: LinkPlan | None = None
 
+    def follow(self, link: Link) -> None:
+        """Go on with other settings: what is not selected any more is dropped, all else is planned anew."""
+        self._link = link
+        for name, topic in list(self._topics.items()):
+            if link.topics.target_of(topic.source_topic) != name:
+                self._claims.release(link.name, name)
+                del self._topics[name]
+        kept = {name: own for name, own in self._names.sources.items() if name in self._topics}
+        self._names = NamedTopics(sources=kept)
+        self._shapes.clear()
+        self._suspected.clear()
+        self._unmatched = ()
+
     @property
     def plan(self) -> LinkPlan | None:
         """The plan as it is being carried out, `None` before the first `refresh`."""

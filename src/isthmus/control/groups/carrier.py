@@ -1,0 +1,71 @@
+"""The groups of a link while it runs: by one loop, and by another one as soon as settings change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from isthmus.control.groups.loop import GroupLoop
+from isthmus.errors import IsthmusError
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.link import Link
+from isthmus.model.progress import GroupProgress
+from isthmus.wire.client import Client
+
+
+class GroupCarrier:
+    """Carries the groups of one link, if any are configured, as long as `run` is kept running."""
+
+    def __init__(self, link: Link, source: Client, target: Client, ledger: LinkLedger) -> None:
+        self._source, self._target = source, target
+        self._ledger = ledger
+        self._changed = asyncio.Event()
+        self._pass: int | None = None
+        self._link = link
+        self._loop = self._loop_of(link)
+
+    def _loop_of(self, link: Link) -> GroupLoop | None:
+        return GroupLoop(link, self._source, self._target, self._ledger) if link.groups.is_configured else None
+
+    def follow(self, link: Link) -> None:
+        """Go on with other settings, as soon as what was done so far is written down."""
+        self._link = link
+        self._changed.set()
+
+    @property
+    def progress(self) -> tuple[GroupProgress, ...]:
+        """How the groups stand."""
+        plans = () if self._loop is None else self._loop.plan.groups
+        return tuple(GroupProgress(group=p.group, standing=str(p.standing), problem=p.problem) for p in plans)
+
+    async def run(self) -> None:
+        """Carry groups until cancelled."""
+        while True:
+            self._changed.clear()
+            running = None if self._loop is None else asyncio.create_task(self._loop.run())
+            try:
+                await self._changed.wait()
+            finally:
+                if running is not None:
+                    running.cancel()
+                    await asyncio.gather(running, return_exceptions=True)
+            with contextlib.suppress(IsthmusError):
+                await self.remember()
+            self._loop, self._pass = self._loop_of(self._link), None
+
+    async def remember(self) -> None:
+        """Write down what changed.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises ClusterError: The ledger cannot be written.
+        """
+        if self._loop is not None:
+            await self._loop.remember()
+
+    def has_carried(self) -> bool:
+        """Whether all groups were looked at since this was first asked."""
+        if self._loop is None:
+            return True
+        if self._pass is None:
+            self._pass = self._loop.begin_pass()
+        return self._loop.has_ended(self._pass)

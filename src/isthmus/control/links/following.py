@@ -1,0 +1,64 @@
+"""What of a link may change while it runs, by what the configuration says now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
+
+Reread = Callable[[], Configuration]
+"""The configuration as it is written now; raises ConfigError where it cannot be used."""
+_TOPICS: Final = ("include", "exclude", "start")
+_GROUPS: Final = ("include", "exclude", "margin_s", "delete_at_target")
+_OWN: Final = ("limits", "transactions", "on_data_gap", "compaction_holes_max", "topics_interval_s")
+_FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How a run learns of changes: by asking `reread` on SIGHUP, and every few seconds if `is_constant`."""
+
+    reread: Reread | None = None
+    is_constant: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkChange:
+    """A running link as it is to go on. `followed` are the settings that differ, `waiting` those that differ too and
+    take effect when the link is started anew.
+    """
+
+    link: Link
+    followed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+
+
+def change_of(running: Link, written: Link) -> LinkChange:
+    """What becomes of a link that runs, now that this is written of it."""
+    topics = {name: getattr(written.topics, name) for name in _TOPICS}
+    groups = {name: getattr(written.groups, name) for name in _GROUPS}
+    own: dict[str, Any] = {name: getattr(written, name) for name in _OWN}
+    link = replace(running, topics=replace(running.topics, **topics), groups=replace(running.groups, **groups), **own)
+    followed = [
+        *(f"topics.{name}" for name in _TOPICS if getattr(running.topics, name) != topics[name]),
+        *(f"groups.{name}" for name in _GROUPS if getattr(running.groups, name) != groups[name]),
+        *(name for name in _OWN if getattr(running, name) != own[name]),
+    ]
+    waiting = [".".join(path) for path in _FIXED if _setting(running, path) != _setting(written, path)]
+    # Passwords and certificates are read again by themselves.
+    ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
+    # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
+    told = tuple(name for name in followed if name != "topics.start")
+    return LinkChange(link=link, followed=told, waiting=(*ends, *waiting))
+
+
+def _setting(link: Link, path: tuple[str, str]) -> object:
+    return getattr(getattr(link, path[0]), path[1])
+
+
+def _address(link: Link, side: str) -> tuple[str, tuple[str, ...]]:
+    cluster = getattr(link, side)
+    return cluster.alias, cluster.bootstrap_servers

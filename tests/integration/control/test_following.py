@@ -1,0 +1,105 @@
+"""What changes in the configuration while links run is followed, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.links import controller
+from isthmus.control.links.following import Following
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import LeaseDocument
+from isthmus.ledger.link import read_documents
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Limits, Link
+from isthmus.model.selection import TopicPattern
+from isthmus.wire.client import Client
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+
+
+async def leases_of(west: LocalCluster, link: str) -> dict[int, int]:
+    """The newest lease of each slot, as the ledger has it."""
+    async with Client(west.cluster()) as client:
+        documents = (await read_documents(client)).values()
+    return {d.slot: d.generation for d in documents if isinstance(d, LeaseDocument) and d.link == link}
+
+
+def selecting(link: Link, *names: str) -> Link:
+    """The link with these topics."""
+    return replace(link, topics=replace(link.topics, include=tuple(map(TopicPattern.parse, names))))
+
+
+def test_filters_and_limits_change_without_a_new_lease(
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Namer,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had."""
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    stem = topic("followed")
+    stays, goes, comes, group = f"{stem}.stays", f"{stem}.goes", f"{stem}.comes", topic("group")
+    for name in (stays, goes, comes):
+        topics.create(east, name)
+        topics.produce(east, name, records(20))
+    consumers.commit(east, {group: {(stays, 0): 7}})
+    link = selecting(link_of(east.cluster(), west.cluster(), stays, name=stem), stays, goes)
+    written: list[Configuration | ConfigError] = [configuration_of(link)]
+
+    def reread() -> Configuration:
+        found = written[-1]
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    async def is_at(name: str, end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark, following=Following(reread, is_constant=True)) as run:
+            for name in (stays, goes):
+                await run.until(partial(is_at, name, 20))
+            before = await leases_of(west, stem)
+            changed = replace(
+                selecting(link, stays, comes),
+                groups=GroupSettings(include=(GroupPattern.parse(group),)),
+                limits=Limits(bytes_per_s=50_000_000),
+            )
+            written.append(configuration_of(changed))
+            await run.until(lambda: is_at(comes, 20))
+            await run.until(lambda: {t.topic for t in run.links[0].topics} == {stays, comes})
+            await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP"})
+            for name in (goes, stays):
+                await asyncio.to_thread(topics.produce, east, name, records(5))
+            await run.until(lambda: is_at(stays, 25))
+            assert await is_at(goes, 20)
+            # What cannot be used, and what takes a new start, changes nothing.
+            written.append(ConfigError("no YAML"))
+            await run.until(lambda: "cannot be used" in caplog.text)
+            fixed = replace(changed, groups=replace(changed.groups, way="timestamp"))
+            written.append(configuration_of(fixed))
+            await run.until(lambda: "groups.way changed, which takes effect" in caplog.text)
+            await asyncio.to_thread(topics.produce, east, stays, records(5))
+            await run.until(lambda: is_at(stays, 30))
+            assert await leases_of(west, stem) == before, "leases began anew"
+            assert (await run.end()).exit_code == 0
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())

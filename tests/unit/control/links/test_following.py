@@ -1,0 +1,68 @@
+"""What of a link may change while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from isthmus.control.links.following import change_of
+from isthmus.model.cluster import Cluster
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Limits, Link
+from isthmus.model.naming import PrefixNaming
+from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.selection import TopicPattern, TopicSettings
+
+EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
+ORDERS, BILLS = (TopicPattern.parse(name) for name in ("orders", "bills"))
+LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(ORDERS,)))
+
+
+def topics(**settings: Any) -> Link:
+    return replace(LINK, topics=replace(LINK.topics, **settings))
+
+
+def groups(**settings: Any) -> Link:
+    return replace(LINK, groups=GroupSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("written", "followed"),
+    [
+        (LINK, ()),
+        (topics(include=(ORDERS, BILLS)), ("topics.include",)),
+        (topics(exclude=(BILLS,)), ("topics.exclude",)),
+        (groups(include=(GroupPattern.parse("g"),)), ("groups.include",)),
+        (groups(margin_s=1.0, delete_at_target=True), ("groups.margin_s", "groups.delete_at_target")),
+        (replace(LINK, limits=Limits(bytes_per_s=9), on_data_gap="continue"), ("limits", "on_data_gap")),
+    ],
+)
+def test_what_selects_and_limits_is_followed(written: Link, followed: tuple[str, ...]) -> None:
+    """The link goes on as it is written, and each setting that differs is named."""
+    change = change_of(LINK, written)
+    assert (change.link, change.followed, change.waiting) == (written, followed, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "waiting"),
+    [
+        (topics(naming=PrefixNaming(target_prefix="x-")), ("topics.naming",)),
+        (topics(offsets=OffsetPolicy.MAPPED), ("topics.offsets",)),
+        (groups(way="timestamp"), ("groups.way",)),
+        (groups(naming=PrefixNaming(target_prefix="x-")), ("groups.naming",)),
+        (replace(LINK, source=NORTH), ("source",)),
+        (replace(LINK, target=replace(WEST, bootstrap_servers=("other:1",))), ("target",)),
+    ],
+)
+def test_what_makes_a_link_another_waits_for_its_next_start(written: Link, waiting: tuple[str, ...]) -> None:
+    """Clusters, names, offsets and the way of groups stay as they were, and are named."""
+    change = change_of(LINK, written)
+    assert (change.link, change.followed, change.waiting) == (LINK, (), waiting)
+
+
+def test_a_start_so_long_ago_is_no_news() -> None:
+    """It is another moment at each reading; topics that are yet to begin do so there."""
+    change = change_of(LINK, topics(start=1_700_000_000_000))
+    assert (change.link.topics.start, change.followed, change.waiting) == (1_700_000_000_000, (), ())
