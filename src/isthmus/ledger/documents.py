@@ -231,6 +231,7 @@ class TaskDocument(Document):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapDocument(Document):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
+    The lane began at the source offset `begin`, -1 where that is not known.
 
     Each lease writes into segments of its own. What a segment says stays true, so several may say the same, and
     what comes late does no harm: the map is what all of them say together, of those with the same topic ids.
@@ -244,6 +245,7 @@ class MapDocument(Document):
     ordinal_begin: int
     ranges: tuple[MappedRange, ...]
     cursor: Cursor
+    begin: int = -1
     source_topic_id: uuid.UUID = _NO_ID
     target_topic_id: uuid.UUID = _NO_ID
 

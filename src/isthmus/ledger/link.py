@@ -24,7 +24,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.fencing import FencedWriter, fenced
 from isthmus.ledger.log import RETRY_S, LedgerTail
-from isthmus.ledger.records import Change, Entry
+from isthmus.ledger.records import Change, Entry, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.whereabouts import Whereabouts
@@ -244,7 +244,8 @@ class LinkLedger:
         if self._is_lost:
             # What tasks say of themselves they say again on their own.
             lost = [d for d in self.documents.values() if not isinstance(d, TaskDocument | ProgressDocument)]
-            await self.write(*lost)
+            for batch in in_batches(lost):
+                await self.write(*batch)
             self._is_lost = False
 
     def _hear(self, entry: Entry) -> None:

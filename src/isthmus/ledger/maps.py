@@ -15,10 +15,13 @@ from isthmus.model.translation import OffsetMap
 
 @dataclass(frozen=True, slots=True)
 class LaneMap:
-    """Where the records of a mapped lane went, and how far it is. `segments` are what both follow from, by ordinal."""
+    """Where the records of a mapped lane went, and how far it is. `begin` is the source offset at which it began, -1
+    while that is not known. `segments` are what all of it follows from, by ordinal.
+    """
 
     offsets: OffsetMap
     cursor: Cursor
+    begin: int = -1
     segments: tuple[MapDocument, ...] = ()
 
     def seen_by_source(self, log: LogRange) -> LogRange:
@@ -29,6 +32,10 @@ class LaneMap:
         copied_to = self.cursor.source_offset
         start, end = self.offsets.first_source(log.start), self.offsets.first_source(log.stable_end)
         end = copied_to if end is None else end
+        first = self.offsets.ranges[0].target_begin if self.offsets.ranges else self.cursor.target_offset
+        if self.begin >= 0 and log.start <= first:
+            # Nothing of the lane is deleted: whatever the source has from its beginning on has to be there.
+            return LogRange(min(self.begin, end), end, end)
         return LogRange(copied_to if start is None else min(start, end), end, end)
 
 
@@ -66,4 +73,5 @@ def lane_map(segments: list[MapDocument]) -> LaneMap:
     """
     ordered = sorted(segments, key=lambda segment: (segment.cursor.ordinal, segment.cursor.source_offset))
     offsets = OffsetMap.of(one for segment in ordered for one in segment.ranges)
-    return LaneMap(offsets, ordered[-1].cursor, tuple(ordered))
+    begin = max(segment.begin for segment in segments)
+    return LaneMap(offsets, ordered[-1].cursor, begin, tuple(ordered))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from isthmus.ledger.documents import Document, encoded
+from isthmus.ledger.documents import Document, MapDocument, encoded
 from isthmus.ledger.poison import pass_over
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.records import records_in
@@ -18,6 +18,10 @@ _NO_CODEC: Final = 0
 _ZSTD: Final = 4
 _COMPRESS_FROM_BYTES: Final = 1024
 _BUILDER_BYTES: Final = 1 << 30
+_RANGES_MAX: Final = 10_000
+"""Of maps, in one batch: brokers take a megabyte, and a range has some 25 bytes before they are compressed."""
+_RANGES_OF_OTHERS: Final = 10
+"""What the rest of a document takes as much room as."""
 
 
 class Entry(NamedTuple):
@@ -36,6 +40,21 @@ class Deletion(NamedTuple):
 
 
 Change = Document | Deletion
+
+
+def in_batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """The changes in the same order, as many at once as brokers certainly take."""
+    batch: list[Change] = []
+    ranges = 0
+    for change in changes:
+        size = _RANGES_OF_OTHERS + (len(change.ranges) if isinstance(change, MapDocument) else 0)
+        if batch and ranges + size > _RANGES_MAX:
+            yield batch
+            batch, ranges = [], 0
+        batch.append(change)
+        ranges += size
+    if batch:
+        yield batch
 
 
 def packed(changes: Iterable[Change]) -> Batch:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Mapping
 
 from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument, decoded
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import lane_map
-from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 from isthmus.spark.lease import LeaseSpec
 from isthmus.wire.client import Client
-
-_RANGES_AT_ONCE: Final = 2 * SEGMENT_RANGES
-"""In one batch, of which brokers take a megabyte: a range has some 25 bytes, before they are compressed."""
-_RANGES_OF_OTHERS: Final = 10
-"""What the rest of a document takes as much room as."""
 
 
 class LedgerMaps:
@@ -36,6 +30,7 @@ class LedgerMaps:
         self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
         self._writer = LedgerWriter(target)
         self._lanes: dict[LaneKey, Lane] = {}
+        self._begins: dict[LaneKey, int] = {}
         self._numbers: dict[LaneKey, int] = {}
         self._saved: dict[LaneKey, Cursor] = {}
         self._unsaved: dict[str, Change] = {}
@@ -83,6 +78,7 @@ class LedgerMaps:
             if sum(len(each.ranges) for each in (segment, *last)) > SEGMENT_RANGES // 2:
                 break
             last.insert(0, segment)
+        self._begins[lane.key] = whole.begin
         ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
         self._replaced[lane.key] += [segment.key for segment in last]
         return Known(
@@ -96,6 +92,7 @@ class LedgerMaps:
         """
         for lane, cursor in cursors.items():
             self._lanes[lane.key] = lane
+            self._begins[lane.key] = cursor.source_offset
             self._put(self._document(lane.key, Transit(cursor)))
         await self._write()
 
@@ -134,6 +131,7 @@ class LedgerMaps:
             ordinal_begin=transit.ordinal_begin,
             ranges=tuple(transit.ranges),
             cursor=transit.cursor,
+            begin=self._begins[key],
             source_topic_id=self._lanes[key].source_topic_id,
             target_topic_id=self._lanes[key].target_topic_id,
         )
@@ -142,16 +140,10 @@ class LedgerMaps:
         self._unsaved[document.key] = document
 
     async def _write(self, *, term_s: float = 30.0) -> None:
-        while self._unsaved:
-            some = dict(self._next())
-            await self._writer.append(some.values(), term_s=term_s)
-            self._unsaved = {key: change for key, change in self._unsaved.items() if some.get(key) is not change}
-
-    def _next(self) -> Iterator[tuple[str, Change]]:
-        """What goes into one batch; deletions behind what takes their place, or in a later one."""
-        ranges = 0
-        for key, change in sorted(self._unsaved.items(), key=lambda item: isinstance(item[1], Deletion)):
-            if ranges > _RANGES_AT_ONCE:
-                return
-            ranges += _RANGES_OF_OTHERS + (len(change.ranges) if isinstance(change, MapDocument) else 0)
-            yield key, change
+        # Deletions come behind what takes their place.
+        unsaved = sorted(self._unsaved.values(), key=lambda change: isinstance(change, Deletion))
+        for batch in in_batches(unsaved):
+            await self._writer.append(batch, term_s=term_s)
+            for change in batch:
+                if self._unsaved.get(change.key) is change:
+                    del self._unsaved[change.key]

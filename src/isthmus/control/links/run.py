@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
@@ -172,6 +173,7 @@ class LinkRun:
                     ledger=ledger,
                     claims=self._claims,
                     has_claimed=self.has_claimed,
+                    respect=partial(self._respect, (target, source)),
                     progress=self._progress,
                 )
                 self._session, self._is_at_work = session, True
@@ -224,9 +226,16 @@ class LinkRun:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
         for run in self._earlier:
             await run.has_claimed.wait()
+        await self._grant((target, source), self._configuration.links)
+
+    async def _respect(self, clients: Sequence[Client], link: Link) -> None:
+        """Leave topics that the link is to mirror from now on to those who write them already."""
+        await self._grant(clients, [link])
+
+    async def _grant(self, clients: Iterable[Client], links: Iterable[Link]) -> None:
         # Those that others run are no longer ours.
         own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
-        for claim in await neighbouring_claims((target, source), own, selection(self._configuration.links)):
+        for claim in await neighbouring_claims(clients, own, selection(links)):
             self._claims.grant(claim)
 
     def progress(self) -> LinkProgress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -49,10 +49,14 @@ _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
 
+Respect = Callable[[Link], Awaitable[None]]
+
+
 class Session:
     """One link from the moment its ledger is open until it is closed.
 
-    `has_claimed` is set once the topics it wants were looked at. `progress` counts what it copies.
+    `has_claimed` is set once the topics it wants were looked at, and before others are wanted `respect` finds out which
+    of them links of others write. `progress` counts what it copies.
 
     A cluster that cannot be looked at for a while stops nothing else.
     """
@@ -67,6 +71,7 @@ class Session:
         ledger: LinkLedger,
         claims: Claims,
         has_claimed: asyncio.Event,
+        respect: Respect,
         progress: RunProgress,
     ) -> None:
         self._away: Problem | None = None
@@ -89,6 +94,7 @@ class Session:
         self._audited_at = time.monotonic()
         self._groups = GroupCarrier(link, source, target, ledger)
         self._wanted: Link | None = None
+        self._respect = respect
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
         self._idle_ends: dict[LaneKey, int] = {}
@@ -125,12 +131,16 @@ class Session:
         self._wanted = link
         self._stirred.set()
 
-    def _take_over_settings(self) -> None:
-        """Between two looks, so that none is half of each."""
-        link, self._wanted = self._wanted, None
+    async def _take_over_settings(self) -> None:
+        """Between two looks, so that none is half of each.
+
+        :raises ClusterError: What others write cannot be read now; it is tried again.
+        """
+        link = self._wanted
         if link is None:
             return
-        self._link = link
+        await self._respect(link)
+        self._link, self._wanted = link, None if self._wanted is link else self._wanted
         self._topics.follow(link)
         if self._scheduler is not None:
             self._scheduler.limit(link.limits)
@@ -297,8 +307,8 @@ class Session:
 
     async def _watch(self) -> None:
         while True:
-            self._take_over_settings()
             try:
+                await self._take_over_settings()
                 await self._topics.refresh()
                 await self._audit_when_due()
                 await self._write_states()

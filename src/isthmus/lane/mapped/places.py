@@ -182,6 +182,7 @@ class Places:
         if found.is_lost:
             problem = _lost_at_target(run, cursor)
             run.fail(LaneState.DIVERGED, problem.message, problem.hint)
+            self._searches.pop(run, None)
             return None
         now = time.monotonic()
         if run.writer.abandoned and (
@@ -192,7 +193,7 @@ class Places:
         recount = await self._recount(run, cursor, found, limit)
         if recount is None:
             return self._beyond(run, search, limit, cursor)
-        del self._searches[run]
+        self._searches.pop(run, None)
         transit.resume(recount.cursor, recount.ranges)
         if self._passes_gap(run, transit, limit):
             run.writer.placed(transit.cursor.ordinal)
@@ -207,6 +208,7 @@ class Places:
         if search.doubts < LOOKS:
             run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {limit.stable_end}, before what was copied")
             return DOUBT_S
+        self._searches.pop(run, None)
         run.fail(
             LaneState.DIVERGED,
             f"the source ends at {limit.stable_end}, and records up to offset {cursor.source_offset} or behind were "

@@ -48,6 +48,16 @@ def extent(source: LogRange, target: LogRange, lane: LaneMap = SOME, **bounds: A
     return extent_of(NAMES, source, lane.seen_by_source(target), lane=lane, **bounds)
 
 
+def test_what_a_lane_left_out_at_its_beginning_is_compared() -> None:
+    """Where it is known where the lane began, and the target has deleted nothing of it, all from there on counts."""
+    found = OffsetMap.of([MappedRange(7, 20, 3)])
+    known = LaneMap(found, Cursor(10, 3, 23), begin=5)
+    assert known.seen_by_source(log(0, 23)) == log(5, 10)
+    assert known.seen_by_source(log(21, 23)) == log(8, 10)
+    assert LaneMap(found, Cursor(10, 3, 23)).seen_by_source(log(0, 23)) == log(7, 10)
+    assert LaneMap(OffsetMap(), Cursor(10, 0, 20), begin=5).seen_by_source(log(0, 20)) == log(5, 10)
+
+
 @given(copies, offsets, offsets)
 def test_a_target_seen_by_its_source(copied: list[int | None], start: int, size: int) -> None:
     """From the first record that it still holds, up to the first that it does not hold yet."""
