@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.memory import recorded_topics
 from isthmus.control.links.others import neighbouring_claims, selection
-from isthmus.control.topics.plan import Action
+from isthmus.control.topics.plan import Action, TopicPlan
+from isthmus.control.topics.recording import begun, changed_topics
 from isthmus.ledger import records
 from isthmus.ledger.link import LinkLedger
 from isthmus.local import LocalCluster
+from isthmus.model.lane import LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running
@@ -62,6 +68,42 @@ def test_a_neighbour_whose_clock_is_wrong(
     with monkeypatch.context() as patch:
         patch.setattr(records, "time", SimpleNamespace(time=lambda: real() + ahead_s))
         asyncio.run(scenario())
+
+
+def test_what_a_neighbour_only_wants_is_not_its_own(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
+    """A topic that was refused to it is nobody's: who wrote it may go on. What it writes it may share, if it says so."""
+    names = [topic(stem) for stem in ("written", "shared", "refused")]
+    for name in names:
+        for cluster in (east, west):
+            topics.create(cluster, name)
+    link = link_of(east.cluster(), west.cluster(), *names, name=names[0])
+    written, shared, refused = map(TargetTopic, names)
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            ledger = LinkLedger(target, link.name)
+            await ledger.open()
+            await declare(link, ledger, source, target)
+            recorded = recorded_topics(link.name, ledger.documents)
+            await ledger.write(begun(link.name, shared, replace(recorded[shared], is_mapped=True)))
+            never = TopicPlan(
+                topic=refused,
+                source_topic=SourceTopic(refused),
+                action=Action.REFUSE,
+                reasons=(Problem("another link writes it", ""),),
+                state=LaneState.REFUSED,
+            )
+            await ledger.write(*changed_topics(link.name, [never], {}, {}))
+            run = asyncio.create_task(ledger.run())
+            try:
+                found = await neighbouring_claims([target], ["own"], selection([link]))
+            finally:
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
+                ledger.close()
+        assert {claim.target_topic: claim.is_mapped for claim in found} == {written: False, shared: True}
+
+    asyncio.run(scenario())
 
 
 def test_topics_of_another_controllers_link_are_left_to_it(

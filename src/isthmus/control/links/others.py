@@ -13,13 +13,14 @@ from isthmus.control.links.claims import Claim
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LinkMemory, now_ms
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents import ControllerDocument, LinkDocument, kind_of, link_of
+from isthmus.ledger.documents import ControllerDocument, LinkDocument, TopicDocument, kind_of, link_of
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.log import LedgerTail
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
 
 _SKEW_S: Final = 3600.0
 """No two clocks differ by more: a controller that was last heard longer ago is not waited for."""
@@ -111,4 +112,10 @@ def _claims(known: LinkMemory) -> list[Claim]:
             is_mapped=document.is_mapped,
         )
         for topic, document in known.topics.items()
+        if not _was_never_begun(document)
     ]
+
+
+def _was_never_begun(document: TopicDocument) -> bool:
+    """Whether the link only wanted the topic: it was refused, perhaps because others write it."""
+    return document.target_topic_id == NO_TOPIC_ID and document.problem is not None
