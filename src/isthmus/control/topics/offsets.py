@@ -6,25 +6,31 @@ What a topic was begun with it keeps: the ledger says so. A topic that is about 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from isthmus.control.topics.preflight import TopicDecision, TopicPair
+from isthmus.control.topics.preflight import TopicDecision, TopicPair, is_compacted
+from isthmus.model.lane import LaneState
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.topic import TopicIds
 from isthmus.model.wording import counted
+from isthmus.wire.metadata import NO_TOPIC_ID
 
-_HINT = "topics.offsets: same refuses it instead; see docs/offsets.md for what consumers see."
+_HINT: Final = "topics.offsets: same refuses it instead; see docs/offsets.md for what consumers see."
+_UNDECIDED_HINT: Final = "It begins when that is known. topics.offsets: same or mapped does not wait for it."
 
 
 class Choice(NamedTuple):
-    """Whether offsets are mapped. `reason` says why, where it was left to us, and `refusal` why it cannot be."""
+    """Whether offsets are mapped. `reason` says why, where it was left to us, and `refusal` why it cannot be, or not
+    yet: then `state` is that of its lanes.
+    """
 
     is_mapped: bool
     reason: Problem | None = None
     refusal: Problem | None = None
+    state: LaneState = LaneState.REFUSED
 
 
 def choose(
@@ -36,7 +42,9 @@ def choose(
         if policy is not OffsetPolicy.AUTO:
             return Choice(policy is OffsetPolicy.MAPPED)
         reason = _against_same(settings, pair, same)
-        return Choice(reason is not None, reason)
+        if reason is not None:
+            return _without_ids(pair) or Choice(is_mapped=True, reason=reason)
+        return _undecided(pair) or Choice(is_mapped=False)
     if policy is OffsetPolicy.AUTO:
         reason = Problem("offsets are mapped, as they were when the topic was begun", _HINT)
         return Choice(recorded.is_mapped, reason if recorded.is_mapped else None)
@@ -44,10 +52,11 @@ def choose(
     if recorded.is_mapped == is_mapped:
         return Choice(is_mapped)
     was, wanted = ("mapped", "the source's") if recorded.is_mapped else ("the source's", "mapped ones")
+    held = ", which loses what others wrote to it too" if recorded.is_mapped else ""
     refusal = Problem(
         f"the topic was begun with {was} offsets, and is now to have {wanted}",
         f"Set topics.offsets to {'mapped' if recorded.is_mapped else 'same'} or auto, or have the topic begin anew: "
-        "under another name (topics.naming), or after its target topic was deleted.",
+        f"under another name (topics.naming), or after its target topic was deleted{held}.",
     )
     return Choice(is_mapped, refusal=refusal)
 
@@ -56,10 +65,48 @@ def _against_same(settings: TopicSettings, pair: TopicPair, same: Callable[[], T
     """Why a topic that is about to begin cannot have the source's offsets."""
     if settings.start != EARLIEST:
         return Problem("offsets are mapped, as the topic does not begin where the source begins (topics.start)", _HINT)
-    if any(log.end > 0 for log in pair.target_ranges.values()):
+    if _was_written(pair):
         held = sum(log.end - log.start for log in pair.target_ranges.values())
         written = f"offsets are mapped, as the target topic was written to before (it holds {counted(held, 'offset')})"
         return Problem(written, _HINT)
     decision = same()
     refused = [*decision.refusals, *(p.refusal for p in decision.partitions if p.refusal is not None)]
     return Problem(f"offsets are mapped: {refused[0].message}", _HINT) if refused else None
+
+
+def _was_written(pair: TopicPair) -> bool:
+    return any(log.end > 0 for log in pair.target_ranges.values())
+
+
+def _without_ids(pair: TopicPair) -> Choice | None:
+    """Where brokers give topics no ids, nothing tells what was written to a topic from what was, perhaps, begun."""
+    if pair.target is None or pair.target.topic_id != NO_TOPIC_ID or not _was_written(pair):
+        return None
+    problem = Problem(
+        "the target topic was written to, and whether it was begun with the source's offsets is not known: its brokers "
+        "give topics no ids",
+        "Set topics.offsets to same or mapped.",
+    )
+    return Choice(is_mapped=True, refusal=problem)
+
+
+def _undecided(pair: TopicPair) -> Choice | None:
+    """What is not known yet may speak against the source's offsets, and what a topic is begun with it keeps."""
+    at_target = range(0 if pair.target is None else pair.target.partition_count)
+    silent = [partition for partition in at_target if partition not in pair.target_ranges]
+    if silent:
+        problem = _silent(silent, "whether the target topic was written to before")
+        return Choice(is_mapped=False, refusal=problem, state=LaneState.TARGET_UNAVAILABLE)
+    silent = [partition for partition in range(pair.source.partition_count) if partition not in pair.source_ranges]
+    if silent and is_compacted(pair.source):
+        problem = _silent(silent, "how much of the source compaction has left")
+        return Choice(is_mapped=False, refusal=problem, state=LaneState.SOURCE_UNAVAILABLE)
+    return None
+
+
+def _silent(partitions: Sequence[int], what: str) -> Problem:
+    more = f" and {counted(len(partitions) - 1, 'more partition')}" if len(partitions) > 1 else ""
+    return Problem(
+        f"its offsets are not decided yet: {what} is not known while partition {partitions[0]}{more} does not answer",
+        _UNDECIDED_HINT,
+    )

@@ -37,6 +37,9 @@ EXPIRATION_MS_MAX: Final = 2**31 - 1
 """The largest `producer.id.expiration.ms` brokers take: 24.8 days."""
 _DAY_MS: Final = 86_400_000
 _NAMED_MAX: Final = 10
+_COPY_ANEW: Final = (
+    "Copy it under another name (topics.naming). The target topic keeps what it holds, records of others among it."
+)
 
 
 def at_start(observed: ObservedLink, recorded: Mapping[TargetTopic, TopicIds]) -> dict[TargetTopic, TopicIds]:
@@ -109,9 +112,10 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
             is_mapped=choice.is_mapped,
         )
     )
-    problem = problem or choice.refusal
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.REFUSED, pair)
+    if choice.refusal is not None:
+        return _refused(name, source_topic, choice.refusal, choice.state, pair)
     problem = _other_topic(pair, recorded, link.target)
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
@@ -139,12 +143,13 @@ def _other_topic(pair: TopicPair, recorded: TopicIds | None, target: Cluster) ->
     if recorded is None:
         return None
     if recorded.source_topic != pair.source_name:
+        renamed = f"Give it another name (topics.naming). {keep_or_delete(pair.name, target, only_at_target(pair))}"
         return Problem(
             f"the target topic was made of {recorded.source_topic}, and is now to be made of {pair.source_name}",
-            f"Give it another name (topics.naming). {keep_or_delete(pair.name, target, only_at_target(pair))}",
+            _COPY_ANEW if recorded.is_mapped else renamed,
         )
     if _differ(recorded.source, pair.source.topic_id):
-        hint = recreated(pair.name, target, only_at_target(pair))
+        hint = _COPY_ANEW if recorded.is_mapped else recreated(pair.name, target, only_at_target(pair))
         return Problem("the source topic was deleted and created again", hint)
     if pair.target is None:
         return Problem("the target topic was deleted", BEGIN_ANEW)

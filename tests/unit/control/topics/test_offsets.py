@@ -15,14 +15,15 @@ from isthmus.control.topics.preflight import TopicMode, TopicPair
 from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, LATEST, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.topic import TopicIds
+from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.unit.control.names import ORDERS, SOURCE_ORDERS
 from tests.unit.control.topics.test_planning import LINK, observed, topic
 
 SAME, MAPPED, AUTO = OffsetPolicy
-WRITTEN = LogRange(3, 9, 9)
 
 
 def pair(*, target: dict[str, str] | None = None, end: int = 0, partitions: int = 1, **fields: Any) -> TopicPair:
@@ -90,6 +91,67 @@ def test_a_topic_stays_as_it_was_begun(is_mapped: bool) -> None:
     (reason,) = planned(found, SAME if is_mapped else MAPPED, recorded=is_mapped).reasons
     assert reason.message.startswith("the topic was begun with")
     assert "topics.offsets" in reason.hint
+
+
+@pytest.mark.parametrize(
+    ("silent", "is_compacted", "state"),
+    [
+        ("target", False, LaneState.TARGET_UNAVAILABLE),
+        ("source", True, LaneState.SOURCE_UNAVAILABLE),
+        ("source", False, None),
+    ],
+)
+def test_auto_waits_for_what_may_speak_against_the_same_offsets(
+    silent: str, is_compacted: bool, state: LaneState | None
+) -> None:
+    """What a topic is begun with it keeps: nothing is decided while a partition that may be written to is silent."""
+    own = {"cleanup.policy": "compact"} if is_compacted else {}
+    found = TopicPair(
+        name=ORDERS,
+        source=topic(own, partitions=2),
+        target=topic(own, partitions=2),
+        source_ranges={p: LogRange(0, 20, 20) for p in ((0,) if silent == "source" else (0, 1))},
+        target_ranges={p: LogRange(0, 0, 0) for p in ((0,) if silent == "target" else (0, 1))},
+    )
+    plan = planned(found, AUTO)
+    assert (plan.reasons == (), bool(plan.lanes)) == (state is None, state is None)
+    if state is not None:
+        assert plan.state is state
+        assert "partition 1 does not answer" in plan.reasons[0].message
+    for begun in (SAME, MAPPED):
+        assert len(planned(found, begun).lanes) == len(planned(found, AUTO, recorded=begun is MAPPED).lanes) == 2
+
+
+def test_auto_does_not_wait_where_it_knows_enough() -> None:
+    """One partition that holds data is reason enough to map offsets, whoever else is silent."""
+    found = pair(target={}, end=4)
+    found = replace(found, source=topic(partitions=2), target=topic(partitions=2))
+    assert planned(found, AUTO).mode is TopicMode.MAPPED
+
+
+def test_auto_needs_ids_to_know_a_topic_again() -> None:
+    """Without them the ledger's word on a topic is not taken, so data of ours cannot be told from that of others."""
+    found = pair(target={}, end=9)
+    assert found.target is not None
+    found = replace(found, target=replace(found.target, topic_id=NO_TOPIC_ID))
+    (reason,) = planned(found, AUTO).reasons
+    assert (planned(found, AUTO).mode, "no ids" in reason.message) == (TopicMode.REFUSED, True)
+    assert planned(found, MAPPED).mode is TopicMode.MAPPED
+    assert planned(replace(found, target_ranges={0: LogRange(0, 0, 0)}), AUTO).mode is TopicMode.IDENTITY
+
+
+@pytest.mark.parametrize("change", ["recreated", "renamed"])
+def test_nobody_is_told_to_delete_what_others_write_to(change: str) -> None:
+    """A mapped topic whose source is another one is to be copied under another name."""
+    found = pair(target={}, end=9)
+    assert found.target is not None
+    name = SourceTopic("before") if change == "renamed" else SOURCE_ORDERS
+    ids = TopicIds(source_topic=name, source=uuid.uuid4(), target=found.target.topic_id, is_mapped=True)
+    seen = replace(observed(found), link=replace(LINK, topics=replace(LINK.topics, offsets=MAPPED)))
+    (plan,) = plan_link(seen, Claims(), {ORDERS: ids}).topics
+    assert plan.state is LaneState.TOPIC_RECREATED
+    assert "topics.naming" in plan.reasons[0].hint
+    assert "delet" not in plan.reasons[0].hint
 
 
 def test_mapped_lanes_know_where_to_begin() -> None:
