@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from isthmus.errors import ConfigError
 from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument, decoded
@@ -13,6 +14,7 @@ from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
+from isthmus.model.problem import Problem
 from isthmus.model.translation import OffsetMap
 from isthmus.spark.lease import LeaseSpec
 from isthmus.wire.client import Client
@@ -36,11 +38,10 @@ class LedgerMaps:
         self._unsaved: dict[str, Change] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
 
-    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
-        """What is known of these lanes by now; those that have not begun are missing.
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
+        """What is known of these lanes by now, or why it is of no use; those that have not begun are missing.
 
         :raises ClusterError: The ledger cannot be read.
-        :raises ConfigError: What was written contradicts itself.
         """
         wanted = {f"{MapDocument.KIND}/{self._link}/{lane.key}": lane for lane in lanes}
         found: dict[str, dict[str, MapDocument]] = {prefix: {} for prefix in wanted}
@@ -64,7 +65,7 @@ class LedgerMaps:
             if (known := self._resumed(wanted[prefix], segments.values())) is not None
         }
 
-    def _resumed(self, lane: Lane, found: Collection[MapDocument]) -> Known | None:
+    def _resumed(self, lane: Lane, found: Collection[MapDocument]) -> Known | Problem | None:
         """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
         self._lanes[lane.key] = lane
         segments = [segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id)]
@@ -72,7 +73,13 @@ class LedgerMaps:
         self._replaced[lane.key] = [segment.key for segment in found if segment not in segments]
         if not segments:
             return None
-        whole = lane_map(segments)
+        try:
+            whole = lane_map(segments)
+        except ConfigError as error:
+            return Problem(
+                f"what the ledger says of where its records went cannot be true: {error}",
+                "Copy the topic anew under another name (topics.naming), and tell us: this should not happen.",
+            )
         last: list[MapDocument] = []
         for segment in reversed(whole.segments):
             if sum(len(each.ranges) for each in (segment, *last)) > SEGMENT_RANGES // 2:

@@ -9,6 +9,7 @@ from isthmus.lane.mapped.places import Known
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
+from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange, OffsetMap
 from tests.integration.lane import oracle
 from tests.integration.lane.oracle import Seen
@@ -22,7 +23,7 @@ class Maps:
         self.cursors: dict[LaneKey, Cursor] = {}
         self.ranges: dict[LaneKey, list[MappedRange]] = {}
 
-    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         keys = [lane.key for lane in lanes]
         return {key: Known(self.cursors[key], self.cursors[key].ordinal) for key in keys if key in self.cursors}
 

@@ -18,6 +18,7 @@ from isthmus.lane.writer import LogLook, ProducerState, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, Cursor
+from isthmus.model.problem import Problem
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.unit.lane.looks import NOWHERE
@@ -52,12 +53,15 @@ class Log:
 
 
 class Store:
-    """A ledger that knows one cursor, or none."""
+    """A ledger that knows one cursor, none, or nothing that can be used."""
 
     def __init__(self, cursor: Cursor | None) -> None:
         self.cursor = cursor
+        self.problem: Problem | None = None
 
-    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
+        if self.problem is not None:
+            return {lane.key: self.problem for lane in lanes}
         return {} if self.cursor is None else {lane.key: Known(self.cursor, self.cursor.ordinal) for lane in lanes}
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
@@ -172,6 +176,18 @@ def test_a_log_without_our_last_record_is_another_one() -> None:
             assert (scene.run.state, scene.run.writer.position) == (LaneState.DIVERGED, -1)
 
         with_scene(work, Cursor(5, 5, 15))
+
+
+def test_what_cannot_be_true_ends_the_lane() -> None:
+    """A map that contradicts itself is no place to begin from, and nothing is appended."""
+
+    async def work(scene: Scene) -> None:
+        scene.store.problem = Problem("it cannot be true", "copy anew")
+        await scene.look(30)
+        assert (scene.run.state, scene.run.problem) == (LaneState.FAILED, scene.store.problem)
+        assert scene.run.writer.position == -1
+
+    with_scene(work, None)
 
 
 def test_a_source_that_ends_before_what_was_copied_is_doubted_first() -> None:

@@ -52,8 +52,8 @@ class Known(NamedTuple):
 class MapStore(Protocol):
     """Where the maps of mapped lanes are kept. Both raise `ClusterError` where that does not answer."""
 
-    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known]:
-        """What is known of these lanes by now; those that have not begun are missing."""
+    async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
+        """What is known of these lanes by now, or why it is of no use; those that have not begun are missing."""
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write down where lanes begin, before anything of them is appended."""
@@ -127,12 +127,15 @@ class Places:
         begun = await self._origins(new)
         if begun:
             await self._store.begin({run.lane: cursor for run, cursor in begun.items()})
-        for look in looks:
-            run = look.run
+        for run, _, _ in looks:
             if run in begun:
                 run.transit = Transit(begun[run])
-            elif run.lane.key in known:
-                run.transit = Transit.known(*known[run.lane.key])
+                continue
+            found = known.get(run.lane.key)
+            if isinstance(found, Problem):
+                run.fail(LaneState.FAILED, found.message, found.hint)
+            elif found is not None:
+                run.transit = Transit.known(*found)
 
     async def _origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
         """Where lanes begin; those whose source does not tell now are left out."""
