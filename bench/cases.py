@@ -8,7 +8,7 @@ from typing import Final, Literal
 from bench.pouring import Pour
 
 Far = Literal["", "source", "target"]
-COPYING: Final = ("isthmus", "mm2-tuned", "mm2-default", "ceiling")
+COPYING: Final = ("isthmus", "isthmus-mapped", "mm2-tuned", "mm2-default", "ceiling")
 STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
 _SLOW: Final = "mm2-default"
 

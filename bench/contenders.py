@@ -52,10 +52,13 @@ def python_command(module: str, task: object) -> tuple[list[str], dict[str, str]
 
 
 class Isthmus:
-    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all."""
+    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all. `offsets` are those at the target."""
 
-    name = "isthmus"
     creates_topic = False
+
+    def __init__(self, name: str = "isthmus", *, offsets: str = "same") -> None:
+        self.name = name
+        self._offsets = offsets
 
     def command(self, copy: Copy) -> Command:
         link = f"bench-{copy.label}"
@@ -65,7 +68,12 @@ class Isthmus:
                 "target": {"bootstrap_servers": copy.target_servers},
             },
             "links": [
-                {"name": link, "source": "source", "target": "target", "topics": {"include": [copy.filling.topic]}}
+                {
+                    "name": link,
+                    "source": "source",
+                    "target": "target",
+                    "topics": {"include": [copy.filling.topic], "offsets": self._offsets},
+                }
             ],
         }
         file = copy.folder / f"{link}.yaml"

@@ -25,6 +25,7 @@ from isthmus.wire.fetch import FetchSession, Want
 
 CONTENDERS: Mapping[str, Contender] = {
     "isthmus": Isthmus(),
+    "isthmus-mapped": Isthmus("isthmus-mapped", offsets="mapped"),
     "mm2-tuned": MirrorMaker(tuned=True),
     "mm2-default": MirrorMaker(tuned=False),
     "ceiling": Ceiling(),
