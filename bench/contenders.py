@@ -52,7 +52,7 @@ def python_command(module: str, task: object) -> tuple[list[str], dict[str, str]
 
 
 class Isthmus:
-    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all. `offsets` are those at the target."""
+    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all. `offsets` are the target's."""
 
     creates_topic = False
 
