@@ -71,7 +71,7 @@ def test_a_neighbour_whose_clock_is_wrong(
 
 
 def test_what_a_neighbour_only_wants_is_not_its_own(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
-    """A topic that was refused to it is nobody's: who wrote it may go on. What it writes it may share, if it says so."""
+    """A topic that was refused to it is nobody's: who wrote it may go on. What it writes it shares, if it says so."""
     names = [topic(stem) for stem in ("written", "shared", "refused")]
     for name in names:
         for cluster in (east, west):

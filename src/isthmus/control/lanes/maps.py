@@ -42,6 +42,18 @@ def mapped_position(lane: LaneMap, position: int) -> MappedPosition | None:
     return None if offset is None else MappedPosition(offset, position <= cursor.source_offset)
 
 
+def copied_ends(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, int]:
+    """Up to which offset of the source a link's mapped lanes have copied everything, of those that have begun.
+
+    No map has to be put together for it: one that cannot be true keeps nobody from knowing.
+    """
+    cursors = {
+        key: max((segment.cursor for segment in segments), key=lambda cursor: (cursor.ordinal, cursor.source_offset))
+        for key, segments in map_segments(link, documents).items()
+    }
+    return {key: cursor.source_offset for key, cursor in cursors.items()}
+
+
 def gapless_from(segments: Sequence[MapDocument]) -> int:
     """The source offset from which on segments tell of every record of a lane; 0 if none is missing."""
     begin, ordinal = _OFFSETS_BEGIN, 0

@@ -13,6 +13,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.catchup import Arrival, CatchUp
+from isthmus.control.lanes.maps import copied_ends
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.memory import paused_topics, recorded_topics
 from isthmus.control.links.workers import Workers
@@ -28,7 +29,6 @@ from isthmus.ledger.documents import (
     ProgressDocument,
 )
 from isthmus.ledger.link import LinkLedger
-from isthmus.ledger.maps import lane_maps
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
@@ -257,8 +257,8 @@ class Session:
         mapped = {lane.key for lane in self._topics.lanes if lane.is_mapped} & idle.keys()
         if mapped:
             # Where the target ends says nothing of what was copied.
-            maps = lane_maps(self._link.name, self._ledger.documents)
-            ends.update((key, maps[key].cursor.source_offset if key in maps else -1) for key in mapped)
+            copied = copied_ends(self._link.name, self._ledger.documents)
+            ends.update((key, copied.get(key, -1)) for key in mapped)
         return not self._audit.found and all(
             key in self._idle_ends and ends.get(key, -1) >= self._idle_ends[key] for key in idle
         )

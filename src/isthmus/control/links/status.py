@@ -17,12 +17,12 @@ from typing import Final, NamedTuple, Self
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
+from isthmus.control.lanes.maps import copied_ends
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
-from isthmus.ledger.maps import lane_maps
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -35,7 +35,7 @@ from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.whereabouts import Liveness
 from isthmus.wire import codes
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import TopicMetadata
+from isthmus.wire.metadata import NO_TOPIC_ID, TopicMetadata
 from isthmus.wire.offsets import PartitionKey
 
 _RANGES_S: Final = 3.0
@@ -102,7 +102,7 @@ class _Reading:
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
     paused: frozenset[TargetTopic | None] = frozenset()
-    cursors: Mapping[LaneKey, int] = field(default_factory=dict)
+    copied: Mapping[LaneKey, int] = field(default_factory=dict)
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
 
@@ -130,13 +130,15 @@ class _Reading:
     def is_mapped(self, topic: TargetTopic) -> bool:
         """Whether records of the topic have other offsets at the target."""
         known = self.recorded.get(topic)
-        return self.link.topics.offsets is OffsetPolicy.MAPPED if known is None else known.is_mapped
+        if known is not None and (known.is_mapped or known.target_topic_id != NO_TOPIC_ID):
+            return known.is_mapped
+        return self.link.topics.offsets is OffsetPolicy.MAPPED
 
     def copied_end(self, lane: LaneKey) -> int:
         """The source offset up to which everything was copied, -1 while that is not known."""
         if self.is_mapped(lane.topic):
             report = self.known.last_known.get(lane)
-            return max(self.cursors.get(lane, -1), -1 if report is None else report.position)
+            return max(self.copied.get(lane, -1), -1 if report is None else report.position)
         return self.target.ranges[lane].end if lane in self.target.ranges else -1
 
     def _name(self) -> None:
@@ -165,9 +167,7 @@ class _Reading:
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
-        self.cursors = {
-            key: found.cursor.source_offset for key, found in lane_maps(self.link.name, self.known.documents).items()
-        }
+        self.copied = copied_ends(self.link.name, self.known.documents)
         self.controller = self.known.controller_state(now_ms())
         document = self.known.controller
         if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:

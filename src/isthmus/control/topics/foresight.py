@@ -16,6 +16,7 @@ from isthmus.cluster.brokers import topic_operations
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.timestamps import offsets_by_time
+from isthmus.control.lanes.maps import copied_ends
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
 from isthmus.control.links.memory import paused_topics, recorded_topics
@@ -43,7 +44,6 @@ from isthmus.lane.tail import TailLook, Tails
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents
-from isthmus.ledger.maps import lane_maps
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -113,8 +113,7 @@ async def _copied_ends(
     observed: ObservedLink, documents: Mapping[str, Document], source: Client, lanes: Sequence[Lane]
 ) -> dict[LaneKey, int]:
     """How far mapped lanes were copied; those that have not begun do so at a timestamp, if that is what is wanted."""
-    maps = lane_maps(observed.link.name, documents)
-    ends = {key: found.cursor.source_offset for key, found in maps.items()}
+    ends = copied_ends(observed.link.name, documents)
     asked = {_source(lane): lane for lane in lanes if lane.is_mapped and lane.key not in ends and lane.start >= 0}
     if not asked:
         return ends

@@ -8,9 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.lanes.maps import LinkMaps, gapless_from, mapped_position
+from isthmus.control.lanes.maps import LinkMaps, copied_ends, gapless_from, mapped_position
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.ledger.maps import LaneMap, lane_map
+from isthmus.model.lane import LaneKey
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
@@ -145,3 +146,14 @@ def test_topics_remember_whether_they_are_mapped() -> None:
     others = LinkMaps("east-west", {topic.key: same, before.key: before})
     others.look()
     assert not others.is_mapped(TOPIC)
+
+
+@given(logs, st.lists(st.integers(1, 25)))
+def test_how_far_a_lane_is_takes_no_map(log: list[int | None], cuts: list[int]) -> None:
+    """It is what the map says, too; and where segments contradict each other it is known all the same."""
+    segments, _ = segments_of(log, cuts)
+    found: dict[str, Document] = {segment.key: segment for segment in segments}
+    assert copied_ends("east-west", found) == {LaneKey(TOPIC, 0): len(log)}
+    assert copied_ends("west-east", found) == {}
+    odd = document("odd", 0, [MappedRange(0, 99, 30)], Cursor(0, 0, 129))
+    assert copied_ends("east-west", {**found, odd.key: odd}) == {LaneKey(TOPIC, 0): len(log)}
