@@ -26,6 +26,7 @@ from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.progress import LinkProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
 from tests.integration.acls import denied
@@ -58,13 +59,22 @@ def run_states(links: tuple[LinkProgress, ...]) -> States:
     return {t.topic: [str(p.state) for p in t.partitions] or [str(t.state)] for t in link.topics}
 
 
+def mapped(link: Link) -> Link:
+    """The link with mapped offsets."""
+    return replace(link, topics=replace(link.topics, offsets=OffsetPolicy.MAPPED))
+
+
 class Pair:
     """A link whose plan is held against its run."""
 
     def __init__(self, link: Link, spark: SparkSession) -> None:
-        self.link = link
+        self.link, self._spark = link, spark
         self._fabric = Fabric(configuration_of(link), spark=spark)
         self.last: tuple[LinkProgress, ...] = ()
+
+    def like(self, link: Link) -> Pair:
+        """The same with other settings of the link."""
+        return Pair(link, self._spark)
 
     def plan(self) -> LinkPlan:
         """The plan as it is now."""
@@ -437,3 +447,42 @@ def test_look_that_takes_too_long(
     (planned,) = link.as_dict()["topics"]
     assert (planned["action"], planned["records_to_copy"], link.has_refusals) == ("copy", 5, False)
     assert "took longer than" in planned["unexamined_partitions"][0]["message"]
+
+
+@pytest.mark.usefixtures("soon")
+def test_mapped_target_is_denied(
+    east: LocalCluster, secured: LocalCluster, spark: SparkSession, topic: TopicNamer
+) -> None:
+    """A mapped topic that is to begin needs no READ at the target; one that was begun is looked for there."""
+    name = topic("unseen")
+    topics.create_both(east, secured, name)
+    topics.produce(secured, name, records(4, "theirs"))
+    both = Pair(mapped(link_of(east.cluster(), secured.cluster(), name, name=name)), spark)
+    states = []
+    with denied(secured, ResourceType.TOPIC, name, AclOperation.READ):
+        for _ in range(2):
+            topics.produce(east, name, records(10))
+            planned, _ = both.agree()
+            states += planned["states"]
+    assert states == ["ACTIVE", "NOT_AUTHORIZED"]
+
+
+def test_mapped_source_has_deleted_too_much(
+    east: LocalCluster, pair: Callable[..., tuple[str, Pair]], west: LocalCluster
+) -> None:
+    """What is missing of a mapped topic is told before it stops the run, or is passed."""
+    name, both = pair()
+    both = both.like(mapped(both.link))
+    topics.create_both(east, west, name)
+    topics.produce(west, name, records(4, "theirs"))
+    topics.produce(east, name, records(10))
+    both.agree()
+    topics.produce(east, name, records(10))
+    topics.delete_records(east, name, 15)
+    planned, _ = both.agree()
+    assert (planned["action"], planned["states"]) == ("refuse", ["DATA_GAP"])
+    assert "[10, 15)" in planned["refused_partitions"][0]["message"]
+    both = both.like(replace(both.link, on_data_gap="continue"))
+    planned, _ = both.agree()
+    assert (planned["mode"], planned["records_to_copy"], planned["states"]) == ("mapped", 5, ["ACTIVE"])
+    assert planned["gaps"] == [{"partition": 0, "offset_begin": 10, "offset_end": 15}]

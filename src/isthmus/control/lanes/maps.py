@@ -12,6 +12,7 @@ from isthmus.ledger.documents import Document, MapDocument
 from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 from isthmus.wire.offsets import PartitionKey
 
@@ -42,16 +43,15 @@ def mapped_position(lane: LaneMap, position: int) -> MappedPosition | None:
     return None if offset is None else MappedPosition(offset, position <= cursor.source_offset)
 
 
-def copied_ends(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, int]:
-    """Up to which offset of the source a link's mapped lanes have copied everything, of those that have begun.
+def lane_cursors(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, Cursor]:
+    """How far a link's mapped lanes are, of those that have begun.
 
     No map has to be put together for it: one that cannot be true keeps nobody from knowing.
     """
-    cursors = {
+    return {
         key: max((segment.cursor for segment in segments), key=lambda cursor: (cursor.ordinal, cursor.source_offset))
         for key, segments in map_segments(link, documents).items()
     }
-    return {key: cursor.source_offset for key, cursor in cursors.items()}
 
 
 def gapless_from(segments: Sequence[MapDocument]) -> int:

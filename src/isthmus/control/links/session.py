@@ -13,7 +13,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.catchup import Arrival, CatchUp
-from isthmus.control.lanes.maps import copied_ends
+from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.memory import paused_topics, recorded_topics
 from isthmus.control.links.workers import Workers
@@ -257,8 +257,8 @@ class Session:
         mapped = {lane.key for lane in self._topics.lanes if lane.is_mapped} & idle.keys()
         if mapped:
             # Where the target ends says nothing of what was copied.
-            copied = copied_ends(self._link.name, self._ledger.documents)
-            ends.update((key, copied.get(key, -1)) for key in mapped)
+            cursors = lane_cursors(self._link.name, self._ledger.documents)
+            ends.update((key, cursors[key].source_offset if key in cursors else -1) for key in mapped)
         return not self._audit.found and all(
             key in self._idle_ends and ends.get(key, -1) >= self._idle_ends[key] for key in idle
         )

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Self
 from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
-from isthmus.control.lanes.maps import copied_ends
+from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms
 from isthmus.control.topics.observation import treated
@@ -167,7 +167,8 @@ class _Reading:
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
-        self.copied = copied_ends(self.link.name, self.known.documents)
+        cursors = lane_cursors(self.link.name, self.known.documents)
+        self.copied = {key: cursor.source_offset for key, cursor in cursors.items()}
         self.controller = self.known.controller_state(now_ms())
         document = self.known.controller
         if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:

@@ -16,13 +16,13 @@ from isthmus.cluster.brokers import topic_operations
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.timestamps import offsets_by_time
-from isthmus.control.lanes.maps import copied_ends
+from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
 from isthmus.control.links.memory import paused_topics, recorded_topics
 from isthmus.control.links.others import neighbouring_claims, selection
 from isthmus.control.topics.observation import ObservedLink, observe
-from isthmus.control.topics.outlooks import Seen, with_copied, with_pauses, with_rights, with_seen
+from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
 from isthmus.control.topics.planning import at_start, plan_link
 from isthmus.errors import ClusterError, Unreachable
@@ -36,6 +36,7 @@ from isthmus.lane.judgement import (
     outlook_of,
     unanswered,
 )
+from isthmus.lane.mapped.outlook import mapped_outlook
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.resolver import DOUBT_S
 from isthmus.lane.routes import Routes
@@ -47,6 +48,7 @@ from isthmus.ledger.link import read_documents
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.offsets import Cursor
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -89,8 +91,10 @@ async def foresee(link: Link, source: Client, target: Client, claims: Claims, ow
         return Foreseen(observed=observed, plan=plan, documents=documents)
     paused = paused_topics(link.name, documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused & {None, lane.target_topic}]
-    observed = with_seen(observed, await _scout(observed, documents, source, target).look(lanes))
-    observed = with_copied(observed, await _copied_ends(observed, documents, source, lanes))
+    cursors = lane_cursors(link.name, documents)
+    observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes))
+    new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
+    observed = with_places(observed, cursors, await _begins(observed, source, new))
     plan = plan_link(observed, claims, recorded)
     copied = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
     at_source, at_target = await asyncio.gather(
@@ -101,22 +105,26 @@ async def foresee(link: Link, source: Client, target: Client, claims: Claims, ow
     return Foreseen(observed=observed, plan=plan_link(observed, claims, recorded), documents=documents)
 
 
-def _scout(observed: ObservedLink, documents: Mapping[str, Document], source: Client, target: Client) -> _Scout:
+def _scout(
+    observed: ObservedLink,
+    documents: Mapping[str, Document],
+    cursors: Mapping[LaneKey, Cursor],
+    source: Client,
+    target: Client,
+) -> _Scout:
     link = observed.link.name
     producer = known_identity(link, documents, source_id=observed.source_id, target_id=observed.target_id)
     # What the leases before said of the lanes is believed as by the lease that comes next.
     left = {LaneKey(mark.topic, mark.partition): mark for mark in marks_left(link, documents)}
-    return _Scout(source, target, producer, left, is_in_order=is_in_order(link, documents))
+    return _Scout(source, target, producer, left, cursors, is_in_order=is_in_order(link, documents))
 
 
-async def _copied_ends(
-    observed: ObservedLink, documents: Mapping[str, Document], source: Client, lanes: Sequence[Lane]
-) -> dict[LaneKey, int]:
-    """How far mapped lanes were copied; those that have not begun do so at a timestamp, if that is what is wanted."""
-    ends = copied_ends(observed.link.name, documents)
-    asked = {_source(lane): lane for lane in lanes if lane.is_mapped and lane.key not in ends and lane.start >= 0}
+async def _begins(observed: ObservedLink, source: Client, lanes: Sequence[Lane]) -> dict[LaneKey, int]:
+    """Where mapped lanes will begin at their source, of those that do so at a timestamp."""
+    begins: dict[LaneKey, int] = {}
+    asked = {_source(lane): lane for lane in lanes if lane.start >= 0}
     if not asked:
-        return ends
+        return begins
     # Of a source that does not answer it stays unknown.
     with contextlib.suppress(ClusterError):
         found = await offsets_by_time(source, {key: lane.start for key, lane in asked.items()})
@@ -124,8 +132,8 @@ async def _copied_ends(
             lane = asked[key]
             log = observed.pairs[lane.target_topic].source_ranges.get(lane.partition)
             if offset >= 0 or log is not None:
-                ends[lane.key] = offset if log is None or offset >= 0 else log.stable_end
-    return ends
+                begins[lane.key] = offset if log is None or offset >= 0 else log.stable_end
+    return begins
 
 
 class _Scout:
@@ -137,6 +145,7 @@ class _Scout:
         target: Client,
         producer: ProducerIdentity | None,
         left: Mapping[LaneKey, LaneMark],
+        cursors: Mapping[LaneKey, Cursor],
         *,
         is_in_order: bool,
     ) -> None:
@@ -144,6 +153,7 @@ class _Scout:
         self._routes = Routes(source), Routes(target)
         self._tails = Tails(*self._routes, producer)
         self._left, self._is_in_order = left, is_in_order
+        self._cursors = cursors
 
     async def look(self, lanes: Sequence[Lane]) -> dict[LaneKey, Seen]:
         """What is seen of each lane; of those whose brokers do not answer, why not."""
@@ -190,8 +200,8 @@ class _Scout:
                 error = sources.errors.get(_source(lane), _NO_LEADER)
                 seen[lane.key] = _unexamined(error, LaneState.SOURCE_UNAVAILABLE)
             elif lane.is_mapped:
-                # Where it goes on is for the ledger to say.
-                seen[lane.key] = Seen(outlook=Outlook(), source=source, target=target)
+                outlook = mapped_outlook(lane, self._cursors.get(lane.key), Bounds(source.start, source.stable_end))
+                seen[lane.key] = Seen(outlook=outlook, source=source, target=target)
             else:
                 sights[lane.key] = self._sight(lane, target, source)
         looks = [self._doubt(lane, sights[lane.key]) for lane in lanes if lane.key in sights]

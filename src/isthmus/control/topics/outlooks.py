@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from isthmus.cluster.brokers import Operation, Operations
 from isthmus.control.topics.observation import ObservedLink
@@ -14,8 +14,10 @@ from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 
+ValueT = TypeVar("ValueT")
 _ALL: Final = frozenset({Operation.READ, Operation.WRITE})
 
 
@@ -43,20 +45,29 @@ def with_seen(observed: ObservedLink, seen: Mapping[LaneKey, Seen]) -> ObservedL
     return replace(observed, pairs=pairs)
 
 
-def with_copied(observed: ObservedLink, ends: Mapping[LaneKey, int]) -> ObservedLink:
-    """The observation with the source offsets up to which mapped partitions were copied."""
-    pairs = dict(observed.pairs)
-    for key, end in ends.items():
-        if key.topic in pairs:
-            pair = pairs[key.topic]
-            pairs[key.topic] = replace(pair, copied_ends={**pair.copied_ends, key.partition: end})
+def with_places(
+    observed: ObservedLink, cursors: Mapping[LaneKey, Cursor], begins: Mapping[LaneKey, int]
+) -> ObservedLink:
+    """The observation with how far mapped partitions are, and with the source offsets at which others will begin."""
+    at, new = _by_topic(cursors), _by_topic(begins)
+    pairs = {
+        name: replace(pair, cursors=at.get(name, {}), begins=new.get(name, {})) for name, pair in observed.pairs.items()
+    }
     return replace(observed, pairs=pairs)
+
+
+def _by_topic(told: Mapping[LaneKey, ValueT]) -> dict[TargetTopic, dict[int, ValueT]]:
+    found: dict[TargetTopic, dict[int, ValueT]] = {}
+    for key, value in told.items():
+        found.setdefault(key.topic, {})[key.partition] = value
+    return found
 
 
 def with_rights(
     observed: ObservedLink, plan: LinkPlan, at_source: Mapping[str, Operations], at_target: Mapping[str, Operations]
 ) -> ObservedLink:
-    """The observation with what a run will not be allowed: to read, or to write where something is to be written.
+    """The observation with what a run will not be allowed: to read, or to write where something is to be written. A
+    mapped partition that holds records of ours is read at the target, too: that is how its place is found.
 
     What may be done is by the name at the source, and by that at the target; of topics that are not told nothing is
     claimed.
@@ -64,6 +75,7 @@ def with_rights(
     source, target = observed.link.source.alias, observed.link.target.alias
     sources = observed.names.sources
     unreadable = {name for name in observed.pairs if Operation.READ not in at_source.get(sources[name], _ALL)}
+    unseen = {name for name in observed.pairs if Operation.READ not in at_target.get(name, _ALL)}
     unwritable = {name for name in observed.pairs if Operation.WRITE not in at_target.get(name, _ALL)}
 
     def outlook(topic: TargetTopic, decision: PartitionDecision) -> Outlook | None:
@@ -71,11 +83,14 @@ def with_rights(
             return None
         if topic in unreadable:
             return _denied(source, "reading", "READ", sources[topic])
+        cursor = observed.pairs[topic].cursors.get(decision.partition)
+        if topic in unseen and decision.copied_end is not None and cursor is not None and cursor.ordinal > 0:
+            return _denied(target, "reading", "READ", topic)
         if topic in unwritable and decision.lag_records + decision.prefix > 0:
             return _denied(target, "writing", "WRITE", topic)
         return None
 
-    return _with_outlooks(observed, plan, unreadable | unwritable, outlook)
+    return _with_outlooks(observed, plan, unreadable | unseen | unwritable, outlook)
 
 
 def _denied(alias: str, what: str, right: str, topic: str) -> Outlook:

@@ -17,7 +17,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.offsets import EARLIEST, LATEST
+from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete
 from isthmus.model.topic import TopicDescription
@@ -47,16 +47,18 @@ class TopicPair:
     """What was observed of one topic on both sides; `name` is that at the target. `target` is `None` where it does not
     exist.
 
-    Ranges are by partition and lack those whose leader did not answer; the target's were read
-    before the source's. `copied_ends` are source offsets up to which mapped partitions were copied. `holes` are
-    counts of `uncounted` stretches. `outlooks` are what a run will find of partitions, where that was looked at.
+    Ranges are by partition and lack those whose leader did not answer; the target's were read before the source's.
+    `cursors` are how far mapped partitions are that were begun, `begins` where others will begin, if that was looked
+    up. `holes` are counts of `uncounted` stretches. `outlooks` are what a run will find of partitions, where that was
+    looked at.
     """
 
     name: TargetTopic
     source: TopicDescription
     target: TopicDescription | None
     source_ranges: Mapping[int, LogRange] = field(default_factory=dict)
-    copied_ends: Mapping[int, int] = field(default_factory=dict)
+    cursors: Mapping[int, Cursor] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
     target_ranges: Mapping[int, LogRange] = field(default_factory=dict)
     holes: Mapping[int, int] = field(default_factory=dict)
     outlooks: Mapping[int, Outlook] = field(default_factory=dict)
@@ -155,7 +157,7 @@ def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
             partition=partition,
             source=pair.source_ranges.get(partition),
             target_end=_target_end(pair, partition),
-            copied_end=pair.copied_ends.get(partition, _start(pair, partition, start)),
+            copied_end=_copied_end(pair, partition, start),
             **_seen(pair.outlooks.get(partition, Outlook())),
         )
         for partition in range(source.partition_count)
@@ -169,6 +171,7 @@ def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
                 "Set compression.type=producer on the target topic.",
             )
         )
+    notes.extend(_prefix_notes(partitions))
     target_count = source.partition_count if target is None else target.partition_count
     return TopicDecision(
         refusals=() if target is None else tuple(_lossy(source, target)),
@@ -183,15 +186,17 @@ def preflight_mapped(pair: TopicPair, *, start: int) -> TopicDecision:
 def _seen(outlook: Outlook) -> dict[str, Any]:
     """What was seen of a partition: that a side does not answer now is no refusal, it may be found sound."""
     told = "unexamined" if outlook.state in UNAVAILABLE else "refusal"
-    return {"state": outlook.state, told: outlook.problem}
+    return {"state": outlook.state, told: outlook.problem, "gap": outlook.gap}
 
 
-def _start(pair: TopicPair, partition: int, start: int) -> int:
-    """Where a mapped partition begins, -1 where that has to be looked up."""
+def _copied_end(pair: TopicPair, partition: int, start: int) -> int:
+    """Where a mapped partition is at the source, or will begin; -1 where that has to be looked up."""
     log = pair.source_ranges.get(partition)
+    if partition in pair.cursors:
+        return pair.cursors[partition].source_offset
     if start == EARLIEST:
         return 0
-    return log.stable_end if start == LATEST and log is not None else -1
+    return log.stable_end if start == LATEST and log is not None else pair.begins.get(partition, -1)
 
 
 def uncounted(pair: TopicPair, *, holes_max: int) -> dict[int, tuple[int, int]]:

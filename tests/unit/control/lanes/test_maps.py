@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.lanes.maps import LinkMaps, copied_ends, gapless_from, mapped_position
+from isthmus.control.lanes.maps import LinkMaps, gapless_from, lane_cursors, mapped_position
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.ledger.maps import LaneMap, lane_map
 from isthmus.model.lane import LaneKey
@@ -153,7 +153,7 @@ def test_how_far_a_lane_is_takes_no_map(log: list[int | None], cuts: list[int]) 
     """It is what the map says, too; and where segments contradict each other it is known all the same."""
     segments, _ = segments_of(log, cuts)
     found: dict[str, Document] = {segment.key: segment for segment in segments}
-    assert copied_ends("east-west", found) == {LaneKey(TOPIC, 0): len(log)}
-    assert copied_ends("west-east", found) == {}
+    assert lane_cursors("east-west", found) == {LaneKey(TOPIC, 0): lane_map(segments).cursor}
+    assert lane_cursors("west-east", found) == {}
     odd = document("odd", 0, [MappedRange(0, 99, 30)], Cursor(0, 0, 129))
-    assert copied_ends("east-west", {**found, odd.key: odd}) == {LaneKey(TOPIC, 0): len(log)}
+    assert lane_cursors("east-west", {**found, odd.key: odd})[LaneKey(TOPIC, 0)].source_offset == len(log)

@@ -16,7 +16,7 @@ from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic
-from isthmus.model.offsets import EARLIEST, LATEST, OffsetPolicy
+from isthmus.model.offsets import EARLIEST, LATEST, Cursor, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.topic import TopicIds
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -160,7 +160,7 @@ def test_mapped_lanes_know_where_to_begin() -> None:
     plan = planned(found, MAPPED, start=LATEST)
     assert ([lane.start for lane in plan.lanes], plan.lag_records, plan.has_changes) == ([LATEST], 0, False)
     assert planned(found, MAPPED).lag_records == 15
-    assert planned(replace(found, copied_ends={0: 18}), MAPPED, start=LATEST).lag_records == 2
+    assert planned(replace(found, cursors={0: Cursor(18, 3, 7)}), MAPPED, start=LATEST).lag_records == 2
     unknown = planned(found, MAPPED, start=1_700_000_000_000)
     assert ([p.lag_records for p in unknown.partitions], unknown.lag_records) == ([-1], 0)
 

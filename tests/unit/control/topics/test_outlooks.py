@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isthmus.cluster.brokers import Operation
 from isthmus.control.links.claims import Claims
 from isthmus.control.topics.observation import ObservedLink
-from isthmus.control.topics.outlooks import Seen, with_pauses, with_rights, with_seen
+from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.planning import plan_link
 from isthmus.control.topics.preflight import TopicMode, TopicPair
@@ -13,6 +15,7 @@ from isthmus.lane.judgement import Outlook
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.problem import Problem
 from tests.unit.control.names import ORDERS
 from tests.unit.control.topics.test_planning import observed, topic
@@ -120,6 +123,20 @@ def test_writing_is_needed_where_something_is_to_be_written() -> None:
     denied = with_rights(seen, plan_of(seen), {"orders": EVERYTHING}, {"orders": EVERYTHING - {Operation.WRITE}})
     assert topic_of(denied).states == (LaneState.ACTIVE, LaneState.NOT_AUTHORIZED)
     assert topic_of(with_rights(seen, plan_of(seen), {}, {})).states == (LaneState.ACTIVE,) * 2
+
+
+def test_a_mapped_lane_reads_where_it_was() -> None:
+    """Without READ at the target a lane that has copied does not find its place; one that is to begin needs none."""
+    seen = link({0: 10, 1: 4, 2: 4})
+    settings = replace(seen.link.topics, offsets=OffsetPolicy.MAPPED)
+    cursors = {LaneKey(ORDERS, 0): Cursor(10, 10, 10), LaneKey(ORDERS, 1): Cursor(0, 0, 4)}
+    seen = with_places(replace(seen, link=replace(seen.link, topics=settings)), cursors, {})
+    assert [p.lag_records for p in topic_of(seen).partitions] == [0, 10, 10]
+    denied = with_rights(seen, plan_of(seen), {}, {"orders": EVERYTHING - {Operation.READ}})
+    plan = topic_of(denied)
+    assert plan.states == (LaneState.NOT_AUTHORIZED, LaneState.ACTIVE, LaneState.ACTIVE)
+    assert plan.refused[0].refusal is not None
+    assert "Grant READ on topic orders to the principal of west" in plan.refused[0].refusal.hint
 
 
 def test_what_is_known_goes_before_rights() -> None:
