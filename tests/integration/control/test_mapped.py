@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
+from isthmus.control.links.pausing import pause
 from isthmus.control.topics.preflight import TopicMode
+from isthmus.errors import GateNotMet
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import lane_maps
 from isthmus.local import LocalCluster
@@ -144,6 +146,27 @@ def test_a_link_begins_at_the_end(east: LocalCluster, west: LocalCluster, topic:
     assert fabric.plan().links[0].topics[0].lag_records == 20
     assert fabric.run(until="caught-up").records == 20
     assert assert_mapped(east, west, name, name, asyncio.run(map_of(west, name, name)), begin=80) == []
+
+
+def test_a_paused_topic_has_caught_up_by_its_map(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Where its target ends says nothing: others wrote there, and what the source has got since is not copied."""
+    name = topic("paused")
+    create_both(east, west, name)
+    produce(east, name, records(20))
+    configuration = configuration_of(mapped(link_of(east.cluster(), west.cluster(), name, name=name)))
+    fabric = isthmus.open(configuration, spark=spark)
+    assert fabric.run(until="caught-up").exit_code == 0
+    produce(west, name, records(50))
+    asyncio.run(pause(configuration.links[0], None, configuration.ledger))
+    assert fabric.run(until="caught-up").is_caught_up
+
+    produce(east, name, records(5, begin=20))
+
+    outcome = fabric.run(until="caught-up")
+    assert (outcome.is_caught_up, outcome.exit_code, outcome.records) == (False, GateNotMet.exit_code, 0)
+    assert fabric.status()[0].topics[0].lag_records == 5
 
 
 def test_a_target_that_was_made_anew_begins_anew(

@@ -19,6 +19,7 @@ from isthmus.ledger.documents import (
     GapDocument,
     LeaseDocument,
     LinkDocument,
+    MapDocument,
     PauseDocument,
     ProgressDocument,
     TaskDocument,
@@ -31,7 +32,9 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
 
@@ -83,6 +86,17 @@ DOCUMENTS: dict[str, Document] = {
         ended_through=41,
         is_clean=False,
         marks=(LaneMark(TargetTopic("orders"), 3, 120, 7),),
+    ),
+    "map/l/orders-3/7.1.0": MapDocument(
+        link="l",
+        topic=TargetTopic("orders"),
+        partition=3,
+        segment="7.1.0",
+        ordinal_begin=4,
+        ranges=(MappedRange(10, 90, 5), MappedRange(16, 97, 1)),
+        cursor=Cursor(18, 10, 98, 2),
+        source_topic_id=uuid.UUID(int=1),
+        target_topic_id=uuid.UUID(int=2),
     ),
     "progress/l/2": ProgressDocument(
         link="l",
@@ -218,6 +232,14 @@ def test_fields_unknown_here_are_left_out() -> None:
     value = b'{"schema_version":1,"link":"l","since_ms":5,"reason":"maintenance"}'
 
     assert decoded("pause/l", value) == PauseDocument(link="l", since_ms=5)
+
+
+def test_a_topic_of_an_older_release_has_the_same_offsets() -> None:
+    """Its document does not say: there was nothing else then."""
+    key = "topic/l/orders"
+    fields = json.loads(encoded(DOCUMENTS[key]))
+    assert fields.pop("is_mapped") is False
+    assert decoded(key, json.dumps(fields).encode()) == DOCUMENTS[key]
 
 
 def test_a_controller_of_the_first_release_does_not_say_where_it_runs() -> None:

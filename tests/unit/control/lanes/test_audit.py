@@ -51,6 +51,15 @@ def find(audit: Audit, *, end: int, position: int, beat: int = 1) -> None:
     assert is_found
 
 
+def test_others_may_write_where_offsets_are_mapped() -> None:
+    """However far a log is ahead of what its lane says: that speaks of the source."""
+    audit, lane = Audit(WEST), replace(LANE, is_mapped=True)
+    for beat in range(5):
+        audit.look([lane], {KEY: LogRange(0, 900, 900)}, told(10, beat), beat)
+    assert not audit.found
+    assert audit.doubted(lane) is lane
+
+
 def test_a_log_that_stays_ahead_of_its_lane_was_written_to() -> None:
     """A lane that stands before the end seen by a look, and knows what the controller said since, did not write it."""
     audit = Audit(WEST)

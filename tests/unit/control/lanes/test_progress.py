@@ -92,6 +92,28 @@ def test_lag_of_a_lane_that_looks_for_its_place_is_the_one_before() -> None:
         assert topics_of(plan, view)[0].lag_records == lag
 
 
+def test_a_mapped_lane_tells_its_place_at_the_source() -> None:
+    """Its lag follows from that, whatever the target holds; before it has reported, from what was planned."""
+    topic = TopicPlan(
+        topic=TargetTopic("orders"),
+        source_topic=SourceTopic("orders"),
+        action=Action.COPY,
+        partition_count=3,
+        partitions=tuple(replace(decision(p, copied_end=end), target_end=500) for p, end in enumerate((0, 30, -1))),
+        is_mapped=True,
+    )
+    plan = LinkPlan(link="l", source="a", target="b", topics=(topic,))
+    reports = {LaneKey(TargetTopic("orders"), 0): report(0, LaneState.ACTIVE, 60)}
+    view = LanesView(controller=ControllerState.ALIVE, reports=reports, counts=COUNTS, ages_s={})
+    (found,) = topics_of(plan, view)
+    assert [(p.copied_end, p.target_end, p.lag_records) for p in found.partitions] == [
+        (60, 500, 40),
+        (30, 500, 70),
+        (-1, 500, -1),
+    ]
+    assert (found.is_mapped, found.as_dict()["offsets"]) == (True, "mapped")
+
+
 def test_topic_has_the_state_that_needs_most_attention() -> None:
     """One failed partition shows in its topic, with its problem; the others' states stay their own."""
     problem = Problem("broken", "mend it")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 
-from isthmus.control.links.memory import LinkMemory
+import pytest
+
+from isthmus.control.links.memory import LinkMemory, recorded_topics
+from isthmus.control.topics.recording import begun
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
@@ -14,8 +18,9 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.records import Entry
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.state import ControllerState
+from isthmus.model.topic import TopicIds
 
 NOW_MS = 1_000_000
 
@@ -93,6 +98,17 @@ def test_pauses_come_and_go() -> None:
     one = PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=0)
     assert read([controller(1), whole, one]).paused == {None, "orders"}
     assert read([controller(1), whole, one, whole.key]).paused == {"orders"}
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_what_a_topic_was_begun_with_is_known_again(is_mapped: bool) -> None:
+    """The topics on both sides, and whether offsets are the same or mapped."""
+    ids = TopicIds(
+        source_topic=SourceTopic("orders"), source=uuid.UUID(int=1), target=uuid.UUID(int=2), is_mapped=is_mapped
+    )
+    known = read([begun("l", TargetTopic("copies"), ids)])
+    assert recorded_topics("l", known.documents) == {"copies": ids}
+    assert recorded_topics("other", known.documents) == {}
 
 
 def test_other_links_are_not_read() -> None:
