@@ -15,6 +15,7 @@ from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, r
 from isthmus.control.fabric import Fabric
 from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 from isthmus.model.problem import Problem
+from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
 
 CHANGES_PENDING = 3
@@ -84,7 +85,7 @@ def _rows(link: LinkPlan) -> list[Row]:
             "topic": renamed(topic.source_topic, topic.topic),
             "action": str(topic.action),
             "mode": str(topic.mode),
-            "aborted": "" if link.aborted is None else str(link.aborted.policy),
+            "aborted": _aborted(link, topic),
             "partitions": topic.partition_count,
             **_refused(topic),
             "records_to_copy": topic.lag_records,
@@ -93,6 +94,13 @@ def _rows(link: LinkPlan) -> list[Row]:
         }
         for topic in link.topics
     ]
+
+
+def _aborted(link: LinkPlan, topic: TopicPlan) -> str:
+    """What becomes of aborted records: where offsets are mapped they never come."""
+    if link.aborted is None:
+        return ""
+    return str(AbortedPolicy.OMIT if topic.is_mapped else link.aborted.policy)
 
 
 def _refused(topic: TopicPlan) -> Row:

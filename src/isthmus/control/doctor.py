@@ -224,10 +224,14 @@ async def _ledger(link: Link, target: Client) -> list[Finding]:
 def topic_plan_findings(plan: LinkPlan) -> Iterator[Finding]:
     """What the plan of a link says about its topics."""
     sound = [topic for topic in plan.topics if topic.action is not Action.REFUSE]
+    mapped = sum(topic.is_mapped for topic in sound)
+    kept = len(sound) - mapped
     for topic in plan.topics:
         yield from _topic(f"{plan.link}/{topic.topic}", topic)
-    if sound:
-        yield _ok(plan.link, "topics", f"{counted(len(sound), 'topic')} can be mirrored with the same offsets")
+    if kept:
+        yield _ok(plan.link, "topics", f"{counted(kept, 'topic')} can be mirrored with the same offsets")
+    if mapped:
+        yield _ok(plan.link, "topics", f"{counted(mapped, 'topic')} can be mirrored with mapped offsets")
     if plan.aborted is not None:
         yield _ok(plan.link, "transactions", f"{plan.aborted}. {plan.aborted.advice}".rstrip(" ."))
     for problem in plan.unmatched:

@@ -65,6 +65,18 @@ def test_what_becomes_of_aborted_records_is_said_with_the_reason(capsys: pytest.
     assert "transaction.partition.verification.enable=false" in err
 
 
+def test_a_mapped_topic_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """With why on stderr; aborted records never come there, whatever the link does with those of other topics."""
+    abilities = Abilities(writes_markers=True, verifies=False, tells=True)
+    link = replace(link_of(decision(0)), aborted=treatment(AbortedPolicy.COPY, abilities, "west"))
+    note = Problem("offsets are mapped, as the target was written to before", "see docs/offsets.md")
+    topic = replace(link.topics[0], is_mapped=True, notes=(note,))
+    out, err = shown(capsys, replace(link, topics=(*link.topics, topic)))
+    assert "copy identity copy 1" in out
+    assert "copy mapped omit 1" in out
+    assert f"Note: l/orders: {note.message} {note.hint}" in err
+
+
 def test_nothing_refused_takes_no_column(capsys: pytest.CaptureFixture[str]) -> None:
     """A table is not wider than it has to be."""
     out, err = shown(capsys, link_of(decision(0)))

@@ -76,6 +76,19 @@ def test_refusals_are_errors_and_notes_are_warnings() -> None:
     assert found[2][0] is Level.OK
 
 
+def test_topics_are_told_by_their_offsets() -> None:
+    """How many keep those of the source, and how many get others."""
+    topics = tuple(
+        TopicPlan(topic=TargetTopic(name), source_topic=SourceTopic(name), action=Action.COPY, is_mapped=name != "kept")
+        for name in ("kept", "one", "two")
+    )
+    plan = LinkPlan(link="l", source="east", target="west", topics=topics)
+    assert [finding.message for finding in topic_plan_findings(plan)] == [
+        "1 topic can be mirrored with the same offsets",
+        "2 topics can be mirrored with mapped offsets",
+    ]
+
+
 def test_patterns_that_match_nothing_are_suspicious() -> None:
     """A filter that selects nothing is told, not passed over."""
     plan = LinkPlan(link="l", source="east", target="west", unmatched=(Problem("matches no topic", "look"),))

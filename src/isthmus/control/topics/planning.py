@@ -15,6 +15,7 @@ from isthmus.control.topics.offsets import choose
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import (
     TopicDecision,
+    TopicMode,
     TopicPair,
     batch_bytes_max,
     number,
@@ -231,7 +232,8 @@ def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> I
     copied = [topic.topic for topic in topics if topic.action is not Action.REFUSE]
     yield from _pauses(observed, topics)
     yield from _longer_memory(observed, copied)
-    yield from _safer_ends(observed, copied)
+    # Nothing of aborted transactions comes where offsets are mapped.
+    yield from _safer_ends(observed, [topic.topic for topic in topics if topic.mode is TopicMode.IDENTITY])
 
 
 def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:

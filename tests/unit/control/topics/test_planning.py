@@ -22,6 +22,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link, Transactions
 from isthmus.model.log import LogRange
 from isthmus.model.naming import NamedTopics, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription, TopicIds
@@ -172,6 +173,8 @@ def test_transactions_ended_by_coordinators_are_advised_against() -> None:
     verified = treatment(AbortedPolicy.COPY, Abilities(writes_markers=True, verifies=True, tells=True), "west")
     assert recommendation(plan_link(observed(pair, aborted=verified), Claims())) == ""
     seen = observed(pair, aborted=verified, transactional=frozenset({"orders", "left-out"}))
+    mapped = replace(LINK, topics=replace(LINK.topics, offsets=OffsetPolicy.MAPPED))
+    assert plan_link(replace(seen, link=mapped), Claims()).recommendations == ()
     (problem,) = plan_link(seen, Claims()).recommendations
     assert problem.message.startswith("orders is written in transactions")
     assert "transactions.aborted" in problem.hint
