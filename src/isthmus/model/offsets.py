@@ -31,13 +31,20 @@ class OffsetPolicy(enum.StrEnum):
 class Cursor:
     """How far a mapped lane is: every record before it is durable at the target.
 
-    `source_offset` is the next offset to copy and `ordinal` how many records were appended so far; the sequence of the
-    next one follows from it. The last of them lies right before `target_offset`, unless there is none: then nothing
-    of the lane lies before it or behind. `source_epoch` is a leader epoch of the source not below that of the last
-    record read, -1 while unknown.
+    `source_offset` is the next offset to copy and `ordinal` the number of the next record to append, from which its
+    sequence follows. The lane counts from `first_ordinal` on: where the target's leader remembers the link's producer
+    from an earlier life of the lane, that is where it left off. The last record of the lane lies right before
+    `target_offset`, unless there is none yet: then none of it lies before it or behind. `source_epoch` is a leader
+    epoch of the source not below that of the last record read, -1 while unknown.
     """
 
     source_offset: int
     ordinal: int
     target_offset: int
     source_epoch: int = -1
+    first_ordinal: int = 0
+
+    @property
+    def has_appended(self) -> bool:
+        """Whether the lane has a record at the target."""
+        return self.ordinal > self.first_ordinal

@@ -11,12 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import isthmus
+from isthmus.control.links.forgetting import forget
 from isthmus.control.links.pausing import pause
 from isthmus.control.topics.preflight import TopicMode
 from isthmus.errors import GateNotMet
 from isthmus.ledger.link import read_documents
 from isthmus.ledger.maps import lane_maps
 from isthmus.local import LocalCluster
+from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming, TargetTopic
@@ -185,3 +187,30 @@ def test_a_target_that_was_made_anew_begins_anew(
 
     assert (outcome.exit_code, outcome.records) == (0, 60)
     assert assert_mapped(east, west, name, name, asyncio.run(map_of(west, name, name))) == []
+
+
+def test_a_topic_that_was_forgotten_begins_anew(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Selected again, with another source and the same target, all of it is copied behind what was there before."""
+    name, other = topic("forgotten"), topic("other")
+    for each in (name, other):
+        create(east, each)
+    produce(east, name, records(60))
+    link = mapped(link_of(east.cluster(), west.cluster(), name, other, name=name))
+    fabric = isthmus.open(configuration_of(link), spark=spark)
+    assert fabric.run(until="caught-up").records == 60
+    delete(east, name)
+    create(east, name)
+    produce(east, name, records(100, begin=1000))
+    (refused,) = [t for t in fabric.plan().links[0].topics if t.topic == name]
+    assert refused.mode is TopicMode.REFUSED
+    asyncio.run(forget(mapped(link, include=(TopicPattern.parse(other),)), [name], LedgerSettings()))
+
+    for count, more in ((100, 10), (10, 0)):
+        outcome = fabric.run(until="caught-up")
+        assert (outcome.exit_code, outcome.records) == (0, count)
+        produce(east, name, records(more, begin=2000))
+
+    assert len(assert_mapped(east, west, name, name, asyncio.run(map_of(west, name, name)))) == 60
+    assert fabric.verify(topics=[name])[name].topics[0].is_equal

@@ -123,6 +123,27 @@ def test_a_lane_begins_behind_what_is_there_and_says_so_first() -> None:
     with_scene(at_the_end, None, lane=lane)
 
 
+def test_a_link_that_comes_back_to_a_topic_counts_on() -> None:
+    """What its producer wrote in an earlier life is not taken for what is copied now, and goes on counting."""
+
+    async def work(scene: Scene) -> None:
+        scene.target.batches = [batch(0, 30, producer_id=OURS, sequence=0)]
+        assert await scene.look(30, last_sequence=29) is None
+        assert scene.store.cursor == Cursor(0, 30, 30, first_ordinal=30)
+        assert scene.place == (30, 0)
+        assert (scene.run.writer.sequence, scene.run.state) == (30, LaneState.STARTING)
+
+    with_scene(work, None)
+
+    async def again(scene: Scene) -> None:
+        # Nothing was appended yet, and nobody remembers the producer by now.
+        scene.target.batches = [batch(0, 30, producer_id=OURS, sequence=0)]
+        assert await scene.look(30) is None
+        assert scene.place == (30, 0)
+
+    with_scene(again, Cursor(0, 30, 30, first_ordinal=30))
+
+
 def test_nothing_is_believed_before_it_is_replicated() -> None:
     """The end seen first has to be replicated, however far others have written since."""
 

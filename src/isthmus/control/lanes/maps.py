@@ -36,7 +36,7 @@ def mapped_position(lane: LaneMap, position: int) -> MappedPosition | None:
     offset = lane.offsets.lookup(position)
     if offset is None:
         # What comes first will lie at or behind the place where the lane begins.
-        offset = cursor.target_offset if cursor.ordinal == 0 else None
+        offset = None if cursor.has_appended else cursor.target_offset
     elif position < gapless_from(lane.segments) and not _is_inside(lane.offsets, position):
         # What was copied of it may be in a segment that is lost.
         offset = None
@@ -56,7 +56,7 @@ def lane_cursors(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
 
 def gapless_from(segments: Sequence[MapDocument]) -> int:
     """The source offset from which on segments tell of every record of a lane; 0 if none is missing."""
-    begin, ordinal = _OFFSETS_BEGIN, 0
+    begin, ordinal = _OFFSETS_BEGIN, min((segment.cursor.first_ordinal for segment in segments), default=0)
     for segment in sorted(segments, key=lambda one: one.ordinal_begin):
         if segment.ordinal_begin > ordinal:
             begin = min((one.source_begin for one in segment.ranges), default=segment.cursor.source_offset)

@@ -84,7 +84,7 @@ def with_rights(
         if topic in unreadable:
             return _denied(source, "reading", "READ", sources[topic])
         cursor = observed.pairs[topic].cursors.get(decision.partition)
-        if topic in unseen and decision.copied_end is not None and cursor is not None and cursor.ordinal > 0:
+        if topic in unseen and decision.copied_end is not None and cursor is not None and cursor.has_appended:
             return _denied(target, "reading", "READ", topic)
         if topic in unwritable and decision.lag_records + decision.prefix > 0:
             return _denied(target, "writing", "WRITE", topic)

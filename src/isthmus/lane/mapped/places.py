@@ -151,7 +151,9 @@ class Places:
                 if answer is None or isinstance(answer, ClusterError) or answer.error_code:
                     continue
                 offset = answer.offset if answer.offset >= 0 else source.stable_end
-            origins[run] = Cursor(source_offset=offset, ordinal=0, target_offset=target.log_end)
+            # A link that comes back to a topic has its producer still, and the leader may remember it: it counts on.
+            first = 0 if target.producer is None else target.producer.last_sequence + 1
+            origins[run] = Cursor(offset, first, target.log_end, first_ordinal=first)
         return origins
 
     async def _guarded(self, look: Look) -> float | None:
@@ -227,7 +229,7 @@ class Places:
         if cursor.source_offset >= limit.start:
             return True
         gap = Gap(cursor.source_offset, limit.start)
-        is_beginning = run.lane.start == EARLIEST and cursor.ordinal == 0
+        is_beginning = run.lane.start == EARLIEST and not cursor.has_appended
         if not is_beginning and not run.lane.continues_after_gap:
             run.fail(
                 LaneState.DATA_GAP,
@@ -245,18 +247,22 @@ class Places:
 
     async def _scan(self, run: LaneRun, cursor: Cursor, end: int, state: ProducerState | None) -> _Found:
         """What of ours lies at or behind the cursor's target offset, before `end`."""
-        if state is not None and cursor.ordinal and state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK:
+        if (
+            state is not None
+            and state.last_sequence >= 0
+            and state.last_sequence == (cursor.ordinal - 1) & SEQUENCE_MASK
+        ):
             return _Found(cursor.ordinal)
         # From the last record that is known to be ours: without it the log is another one than before.
-        begin = cursor.target_offset - (1 if cursor.ordinal else 0)
-        found = _Found(cursor.ordinal, is_lost=begin >= end and cursor.ordinal > 0)
+        begin = cursor.target_offset - (1 if cursor.has_appended else 0)
+        found = _Found(cursor.ordinal, is_lost=begin >= end and cursor.has_appended)
         is_first = True
         span = OffsetRange(*run.target, begin, end)
         async with aclosing(self._target_log.read(span)) as answers:
             async for stored in answers:
                 for batch, _ in stored:
                     arrived = self._ours(batch, cursor)
-                    if is_first and cursor.ordinal and batch.base_offset <= begin:
+                    if is_first and cursor.has_appended and batch.base_offset <= begin:
                         found.is_lost = arrived is None or arrived.ordinal_end != cursor.ordinal
                     is_first = False
                     if arrived is not None and arrived.ordinal >= found.ordinal_end:

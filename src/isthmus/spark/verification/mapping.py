@@ -58,6 +58,6 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
             lanes[topic, partition] = lane_map(found)
         except ConfigError as error:
             broken[topic] = f"the map of partition {partition} cannot be true: {error}"
-        if all(segment.ordinal_begin for segment in found):
+        if all(segment.ordinal_begin > segment.cursor.first_ordinal for segment in found):
             broken[topic] = f"the ledger has lost the beginning of the map of partition {partition}"
     return LinkMapping(lanes, mapped_topics(link, documents), broken)
