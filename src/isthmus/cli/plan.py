@@ -14,6 +14,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.fabric import Fabric
 from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
+from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
@@ -148,11 +149,26 @@ def _tell(link: LinkPlan) -> None:
         _say("Warning", link.link, problem, "yellow")
     if link.aborted is not None:
         console.print(Text(printable(f"{link.link}: {link.aborted}. {link.aborted.advice}".rstrip())))
+    _tell_changes(link)
     for problem in link.recommendations:
         _say("Recommended", link.link, problem, "yellow")
     for name in link.no_longer_mirrored:
         known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
         _say("Note", f"{link.link}/{name}", known, "yellow")
+
+
+def _tell_changes(link: LinkPlan) -> None:
+    for change in link.changes:
+        console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
+        if change.problem is not None:
+            _say("Not changed", f"{link.link}/{change.subject}", change.problem, "yellow")
+
+
+def _told(change: Change) -> str:
+    if change.after is None:
+        return f"{change.subject}: {change.setting} is removed, which was {change.before}"
+    was = "not there" if change.before is None else change.before
+    return f"{change.subject}: {change.setting} becomes {change.after}, which was {was}"
 
 
 def _tell_partitions(

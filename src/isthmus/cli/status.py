@@ -100,6 +100,7 @@ def tell_problems(links: Sequence[LinkProgress]) -> None:
         items = [(link.link, link.problem)]
         items += [(f"{link.link}/{topic.topic}", topic.problem) for topic in link.topics]
         items += [(f"{link.link}: group {group.group}", group.problem) for group in link.groups]
+        items += [(f"{link.link}: {loop.loop}", loop.problem) for loop in link.loops]
         for where, problem in items:
             if problem is not None:
                 console.print(Text(printable(f"{where}: {problem.message}"), style="yellow"))

@@ -20,6 +20,8 @@ from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
+from isthmus.control.loops.all import foreseen_changes
+from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import treated
@@ -266,7 +268,9 @@ async def _plan_link(link: Link, claims: Claims, own: tuple[Link, ...]) -> LinkP
     try:
         async with Client(link.source) as source, Client(link.target) as target:
             foreseen = await foresee(link, source, target, claims, own)
-            return replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
+            plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
+            view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
+            return replace(plan, changes=await foreseen_changes(view))
     except (ClusterError, PlanRefused) as error:
         return LinkPlan(
             link=link.name,

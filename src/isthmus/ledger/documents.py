@@ -4,6 +4,7 @@
     topic/east-west/orders        which topics, by id, a target topic is made of, and how it stands
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
+    loop/east-west/configs        how what the link keeps alike beside its data stands
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
@@ -134,6 +135,20 @@ class GroupDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (self.group,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDocument(Document):
+    """How one of the loops of a link stands (`model.loop`), and its last error."""
+
+    KIND: ClassVar[str] = "loop"
+
+    loop: str
+    state: str
+    problem: Problem | None = None
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.loop,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +304,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         TopicDocument,
         GapDocument,
         GroupDocument,
+        LoopDocument,
         PauseDocument,
         ControllerDocument,
         LeaseDocument,

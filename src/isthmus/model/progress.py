@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.state import ControllerState, LinkState
@@ -211,6 +212,7 @@ class LinkProgress:
     controller: ControllerProgress = ControllerProgress()
     topics: tuple[TopicProgress, ...] = ()
     groups: tuple[GroupProgress, ...] = ()
+    loops: tuple[LoopProgress, ...] = ()
     records: int = 0
     size_bytes: int = 0
     aborted: AbortedPolicy | None = None
@@ -254,6 +256,7 @@ class LinkProgress:
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
             "groups": [group.as_dict() for group in self.groups],
+            "loops": [loop.as_dict() for loop in self.loops],
         }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 from isthmus.control.groups.loop import GroupLoop
+from isthmus.control.groups.plan import GroupsPlan
 from isthmus.errors import IsthmusError
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
@@ -31,6 +32,11 @@ class GroupCarrier:
         """Go on with other settings, as soon as what was done so far is written down."""
         self._link = link
         self._changed.set()
+
+    @property
+    def plan(self) -> GroupsPlan | None:
+        """How the groups stand in all detail, `None` where none are to be carried."""
+        return None if self._loop is None else self._loop.plan
 
     @property
     def progress(self) -> tuple[GroupProgress, ...]:

@@ -12,6 +12,7 @@ from isthmus.ledger.documents import (
     Document,
     GapDocument,
     GroupDocument,
+    LoopDocument,
     PauseDocument,
     ProgressDocument,
     TopicDocument,
@@ -21,6 +22,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport
+from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import GroupProgress
 from isthmus.model.state import ControllerState
@@ -122,6 +124,20 @@ class LinkMemory:
                 problem=d.problem,
             )
             for d in sorted(found, key=lambda document: document.group)
+        )
+
+    def loops(self, now_ms: int) -> tuple[LoopProgress, ...]:
+        """What the link keeps alike beside its data, as the controller last said that it stands."""
+        found = [d for d in self.documents.values() if isinstance(d, LoopDocument)]
+        return tuple(
+            LoopProgress(
+                loop=d.loop,
+                state=LoopState(d.state),
+                problem=d.problem,
+                age_s=_age_s(max(self.heard_ms, self._written_ms[d.key]), now_ms),
+            )
+            for d in sorted(found, key=lambda document: document.loop)
+            if d.state in set(LoopState)
         )
 
     @property

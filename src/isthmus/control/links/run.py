@@ -272,6 +272,7 @@ class LinkRun:
             controller=ControllerProgress(state=controller),
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
+            loops=() if session is None else session.loops,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,

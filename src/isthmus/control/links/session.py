@@ -16,33 +16,32 @@ from isthmus.control.lanes.catchup import Arrival, CatchUp
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.memory import paused_topics, recorded_topics
+from isthmus.control.links.record import FAREWELL_S, LinkRecord
 from isthmus.control.links.workers import Workers
+from isthmus.control.loops.all import LOOPS
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.runner import LoopRunner, LoopRunners
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
-from isthmus.control.topics.recording import begun, changed_topics
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
-    ControllerDocument,
     Document,
-    GapDocument,
     PauseDocument,
     ProgressDocument,
 )
 from isthmus.ledger.link import LinkLedger
-from isthmus.ledger.records import Deletion
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
+from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import TargetTopic
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
-from isthmus.model.topic import TopicIds
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
 AUDIT_S: Final = 20.0
-_FAREWELL_S: Final = 1.0
 _ALL: Final = -1
 """In place of a partition: a topic as a whole."""
 _HASTE: Final = 0.8
@@ -79,6 +78,7 @@ class Session:
         self._link = link
         self._source, self._target = source, target
         self._ledger = ledger
+        self._record = LinkRecord(ledger)
         self._has_claimed = has_claimed
         self._progress = progress
         self._topics = TopicLoop(
@@ -87,12 +87,15 @@ class Session:
             target,
             claims=claims,
             recorded=recorded_topics(link.name, ledger.documents),
-            remember=self._remember,
+            remember=self._record.begun,
         )
         self._catch_up = CatchUp(source)
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
         self._groups = GroupCarrier(link, source, target, ledger)
+        self._loops = LoopRunners(
+            [LoopRunner(make(), link, self._view, ledger, lambda: None in self.paused) for make in LOOPS]
+        )
         self._wanted: Link | None = None
         self._respect = respect
         self._scheduler: LeaseScheduler | None = None
@@ -145,6 +148,7 @@ class Session:
         if self._scheduler is not None:
             self._scheduler.limit(link.limits)
         self._groups.follow(link)
+        self._loops.follow(link)
 
     def stop(self) -> None:
         """End the leases in good order; `run` returns when that is done."""
@@ -159,8 +163,9 @@ class Session:
         follow = asyncio.create_task(self._ledger.run())
         leases = asyncio.create_task(self._lease(workers, term_s))
         watch = asyncio.create_task(self._watch())
-        # Not waited for: what happens to groups never ends the copying.
+        # Not waited for: what happens to them never ends the copying.
         groups = asyncio.create_task(self._groups.run())
+        loops = asyncio.create_task(self._loops.run())
         halt = asyncio.create_task(self._stopping.wait())
         try:
             done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
@@ -168,16 +173,17 @@ class Session:
                 await task
         finally:
             # The leases need the ledger to say farewell, so it goes last.
-            for task in (halt, groups, watch, leases):
+            for task in (halt, groups, loops, watch, leases):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             if not follow.done():
                 await self._remember_groups()
                 with contextlib.suppress(IsthmusError, TimeoutError):
-                    async with asyncio.timeout(_FAREWELL_S):
-                        await self._write_states()
-                        await self._write_gaps()
-                await self._say_ended()
+                    async with asyncio.timeout(FAREWELL_S):
+                        await self._write_reports()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FAREWELL_S):
+                        await self._record.ended()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
 
@@ -218,10 +224,9 @@ class Session:
         if arrival is Arrival.UNDER_WAY or self._is_to_be_created(plan):
             return Arrival.UNDER_WAY
         await self._topics.settle()
-        if not self._has_carried_groups():
+        if not self._has_carried_groups() or not self._loops.has_settled():
             return Arrival.UNDER_WAY
-        await self._write_states()
-        await self._write_gaps()
+        await self._write_reports()
         await self._groups.remember()
         if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._measure_idle():
             return Arrival.HELD_UP
@@ -298,9 +303,28 @@ class Session:
         """How the groups stand."""
         return self._groups.progress
 
+    @property
+    def loops(self) -> tuple[LoopProgress, ...]:
+        """How everything else stands that is kept alike beside the data."""
+        return self._loops.progress
+
+    def _view(self) -> LinkView | None:
+        if self.plan is None:
+            return None
+        return LinkView(
+            link=self._link,
+            source=self._source,
+            target=self._target,
+            plan=self.plan,
+            reports=self.reports(),
+            groups=self._groups.plan,
+            documents=self._ledger.documents,
+            remember=self._ledger.write,
+        )
+
     async def _remember_groups(self) -> None:
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL_S):
+            async with asyncio.timeout(FAREWELL_S):
                 await self._groups.remember()
 
     # Topics
@@ -311,8 +335,7 @@ class Session:
                 await self._take_over_settings()
                 await self._topics.refresh()
                 await self._audit_when_due()
-                await self._write_states()
-                await self._write_gaps()
+                await self._write_reports()
                 await self._measure_idle()
             except ClusterError as error:
                 self._away = problem_of(error)
@@ -339,46 +362,17 @@ class Session:
 
     # The ledger
 
+    async def _write_reports(self) -> None:
+        """Tell what is refused or has ended and why, and what was never copied."""
+        topics = () if self.plan is None else self.plan.topics
+        await self._record.reports(topics, self.reports())
+
     def _hear(self, key: str, document: Document | None) -> None:
         if key.startswith(f"{PauseDocument.KIND}/"):
             self._assign()
         elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
             # Groups shall not be carried onto what is no mirror any more.
             self._stirred.set()
-
-    async def _say_ended(self) -> None:
-        """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""
-        key = f"{ControllerDocument.KIND}/{self._link.name}"
-        with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._ledger.write(Deletion(key))
-
-    async def _remember(self, began: Mapping[TargetTopic, TopicIds]) -> None:
-        await self._ledger.write(*(begun(self._link.name, name, ids) for name, ids in began.items()))
-
-    async def _write_gaps(self) -> None:
-        """Put down what the source deleted before it was copied: nothing else tells it for ever."""
-        gaps = [
-            GapDocument(
-                link=self._link.name,
-                topic=report.key.topic,
-                partition=report.key.partition,
-                offset_begin=gap.offset_begin,
-                offset_end=gap.offset_end,
-            )
-            for report in self.reports().values()
-            for gap in report.gaps
-        ]
-        new = [gap for gap in gaps if gap.key not in self._ledger.documents]
-        if new:
-            await self._ledger.write(*new)
-
-    async def _write_states(self) -> None:
-        """Tell in the ledger what is refused or has ended and why."""
-        topics = () if self.plan is None else self.plan.topics
-        changed = list(changed_topics(self._link.name, topics, self._ledger.documents, self.reports()))
-        if changed:
-            await self._ledger.write(*changed)
 
 
 def _is_laid_out(topic: TopicPlan) -> bool:

@@ -281,6 +281,7 @@ class StatusReader:
             controller=_controller(reading, moment_ms),
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
+            loops=reading.known.loops(moment_ms),
             aborted=self._aborted.get(link.name),
             problem=problem,
         )

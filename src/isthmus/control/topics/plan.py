@@ -11,6 +11,7 @@ from isthmus.cluster.changes import NewTopic
 from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
+from isthmus.model.loop import Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem, problem_dict
 
@@ -132,6 +133,7 @@ class LinkPlan:
 
     `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
+    `changes` are what its loops would change at the target beside the data.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -145,6 +147,7 @@ class LinkPlan:
     no_longer_mirrored: tuple[TargetTopic, ...] = ()
     aborted: Treatment | None = None
     unmatched: tuple[Problem, ...] = ()
+    changes: tuple[Change, ...] = ()
     problem: Problem | None = None
 
     @property
@@ -166,6 +169,7 @@ class LinkPlan:
             "topics": [topic.as_dict() for topic in self.topics],
             "unmatched": [problem_dict(problem) for problem in self.unmatched],
             "recommendations": [problem_dict(problem) for problem in self.recommendations],
+            "changes": [change.as_dict() for change in self.changes],
             "no_longer_mirrored": list(self.no_longer_mirrored),
         }
 
@@ -179,7 +183,7 @@ class Plan:
     @property
     def has_changes(self) -> bool:
         """Whether anything would be created or copied."""
-        return any(topic.has_changes for link in self.links for topic in link.topics)
+        return any(link.changes or any(topic.has_changes for topic in link.topics) for link in self.links)
 
     @property
     def exit_code(self) -> int:

@@ -1,0 +1,59 @@
+"""What a link at work writes into its ledger: of its topics, its gaps and its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.control.topics.plan import TopicPlan
+from isthmus.control.topics.recording import begun, changed_topics
+from isthmus.errors import IsthmusError
+from isthmus.ledger.documents import ControllerDocument, GapDocument
+from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.records import Deletion
+from isthmus.model.lane import LaneKey, LaneReport
+from isthmus.model.naming import TargetTopic
+from isthmus.model.topic import TopicIds
+
+FAREWELL_S: Final = 1.0
+"""How long an end waits for a ledger that may be away."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRecord:
+    """The ledger of a link, as its session writes it. Everything here raises `Fenced` and `ClusterError`."""
+
+    ledger: LinkLedger
+
+    async def begun(self, began: Mapping[TargetTopic, TopicIds]) -> None:
+        """These topics are about to be copied."""
+        await self.ledger.write(*(begun(self.ledger.link, name, ids) for name, ids in began.items()))
+
+    async def reports(self, topics: Iterable[TopicPlan], reports: Mapping[LaneKey, LaneReport]) -> None:
+        """What is refused or has ended and why, and what the source deleted before it was copied."""
+        link, documents = self.ledger.link, self.ledger.documents
+        changed = list(changed_topics(link, topics, documents, reports))
+        if changed:
+            await self.ledger.write(*changed)
+        # Nothing else tells of gaps for ever.
+        gaps = [
+            GapDocument(
+                link=link,
+                topic=report.key.topic,
+                partition=report.key.partition,
+                offset_begin=gap.offset_begin,
+                offset_end=gap.offset_end,
+            )
+            for report in reports.values()
+            for gap in report.gaps
+        ]
+        new = [gap for gap in gaps if gap.key not in documents]
+        if new:
+            await self.ledger.write(*new)
+
+    async def ended(self) -> None:
+        """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""
+        with contextlib.suppress(IsthmusError):
+            await self.ledger.write(Deletion(f"{ControllerDocument.KIND}/{self.ledger.link}"))

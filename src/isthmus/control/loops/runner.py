@@ -1,0 +1,135 @@
+"""Runs the loops of a link, each beside the others: what goes wrong in one ends nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from isthmus.control.loops.loop import LinkView, Loop
+from isthmus.errors import ClusterError, Fenced
+from isthmus.ledger.documents import LoopDocument
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.link import Link
+from isthmus.model.loop import LoopProgress, LoopState
+from isthmus.model.problem import Problem, problem_of
+
+_log = logging.getLogger(__name__)
+WAIT_S: Final = 0.25
+OUTAGE_S: Final = 2.0
+Look = Callable[[], LinkView | None]
+"""What there is to see of the link now; `None` until its clusters were first looked at."""
+
+
+class LoopRunner:
+    """Keeps one loop going as long as `run` is kept running. `problem` is why it is IN_ERROR."""
+
+    def __init__(self, loop: Loop, link: Link, look: Look, ledger: LinkLedger, is_paused: Callable[[], bool]) -> None:
+        self.problem: Problem | None = None
+        self.passes = 0
+        self._loop = loop
+        self._link = link
+        self._look = look
+        self._ledger = ledger
+        self._is_paused = is_paused
+        self._stirred = asyncio.Event()
+
+    @property
+    def progress(self) -> LoopProgress:
+        """How the loop stands."""
+        if self._loop.interval_s(self._link) is None:
+            return LoopProgress(loop=self._loop.name, state=LoopState.NOT_CONFIGURED)
+        if self._is_paused():
+            return LoopProgress(loop=self._loop.name, state=LoopState.PAUSED)
+        state = LoopState.ACTIVE if self.problem is None else LoopState.IN_ERROR
+        return LoopProgress(loop=self._loop.name, state=state, problem=self.problem)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing for it to do."""
+        return self._loop.interval_s(self._link) is None or self._is_paused()
+
+    def follow(self, link: Link) -> None:
+        """Go on with other settings, at once."""
+        self._link = link
+        self.stir()
+
+    def stir(self) -> None:
+        """Look now."""
+        self._stirred.set()
+
+    async def run(self) -> None:
+        """Look and change, again and again, until cancelled.
+
+        :raises Fenced: Another controller has taken the link over.
+        """
+        while True:
+            self._stirred.clear()
+            view = None if self.is_idle else self._look()
+            pause_s = WAIT_S
+            if view is not None:
+                await self._pass(view)
+                pause_s = (self._loop.interval_s(self._link) or WAIT_S) if self.problem is None else OUTAGE_S
+            with contextlib.suppress(ClusterError):
+                await self._tell()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), pause_s)
+
+    async def _pass(self, view: LinkView) -> None:
+        try:
+            left = await self._loop.apply(view, await self._loop.look(view))
+            self.problem = next((change.problem for change in left if change.problem is not None), None)
+        except Fenced:
+            raise
+        except ClusterError as error:
+            self.problem = problem_of(error)
+        except Exception as error:  # noqa: BLE001 - a bug in here must not stop the data
+            _log.exception("%s of link %s", self._loop.name, self._link.name)
+            message = f"{type(error).__name__}: {error}"
+            self.problem = Problem(message, "This is a bug in Isthmus: please report it.")
+        self.passes += 1
+
+    async def _tell(self) -> None:
+        now = self.progress
+        document = LoopDocument(link=self._link.name, loop=now.loop, state=now.state, problem=now.problem)
+        known = self._ledger.documents.get(document.key)
+        if document != known and (known is not None or now.state is not LoopState.NOT_CONFIGURED):
+            await self._ledger.write(document)
+
+
+class LoopRunners:
+    """All loops of a link."""
+
+    def __init__(self, runners: Sequence[LoopRunner]) -> None:
+        self._runners = tuple(runners)
+        self._awaited: tuple[int, ...] | None = None
+
+    @property
+    def progress(self) -> tuple[LoopProgress, ...]:
+        """How they stand."""
+        return tuple(runner.progress for runner in self._runners)
+
+    def follow(self, link: Link) -> None:
+        """Go on with other settings."""
+        for runner in self._runners:
+            runner.follow(link)
+
+    def has_settled(self) -> bool:
+        """Whether each has looked and changed what it could since this was first asked; the answer stays true."""
+        if self._awaited is None:
+            # One pass may be under way that saw less.
+            self._awaited = tuple(runner.passes + 2 for runner in self._runners)
+        pairs = zip(self._runners, self._awaited, strict=True)
+        waiting = [runner for runner, passes in pairs if runner.passes < passes and not runner.is_idle]
+        for runner in waiting:
+            runner.stir()
+        return not waiting
+
+    async def run(self) -> None:
+        """Keep all of them going until cancelled.
+
+        :raises Fenced: Another controller has taken the link over.
+        """
+        await asyncio.gather(*(runner.run() for runner in self._runners))

@@ -1,0 +1,68 @@
+"""What a link keeps alike beside its data, one loop for each kind of thing: how it stands, and what it would change."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from isthmus.model.problem import Problem, problem_dict
+
+
+class LoopState(enum.StrEnum):
+    """How a loop of a link stands."""
+
+    ACTIVE = "ACTIVE"
+    """What it last looked at is as it should be."""
+    PAUSED = "PAUSED"
+    """An operator has paused the link."""
+    IN_ERROR = "IN_ERROR"
+    """Something could not be looked at, or not be changed; it is tried again."""
+    NOT_CONFIGURED = "NOT_CONFIGURED"
+    """The link is not to do it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopProgress:
+    """One loop of a link as it stood `age_s` seconds ago, with its last error."""
+
+    loop: str
+    state: LoopState
+    problem: Problem | None = None
+    age_s: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "loop": self.loop,
+            "state": str(self.state),
+            "age_seconds": round(self.age_s, 1),
+            "problem": problem_dict(self.problem) if self.problem else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing at the target that a loop is to change: `setting` of `subject`, `retention.ms` of `topic orders` say.
+
+    `None` stands for what is not there, so that a change without `before` creates and one without `after` removes.
+    With a `problem` it cannot be made, for that reason.
+    """
+
+    loop: str
+    subject: str
+    setting: str
+    before: str | None
+    after: str | None
+    problem: Problem | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "loop": self.loop,
+            "subject": self.subject,
+            "setting": self.setting,
+            "before": self.before,
+            "after": self.after,
+            "problem": problem_dict(self.problem) if self.problem else None,
+        }
