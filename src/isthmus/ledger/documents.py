@@ -9,6 +9,7 @@
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
+    receipt/east-west/0           what became of the newest task of a slot that shared its worker with others
     map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
     progress/east-west/0          how far its lanes are, for people to look at
 
@@ -30,6 +31,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.receipt import Receipt
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
@@ -244,6 +246,19 @@ class TaskDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptDocument(Document):
+    """What became of a task whose worker goes on with those of other links: Spark tells it only when all have ended."""
+
+    KIND: ClassVar[str] = "receipt"
+
+    controller: int
+    receipt: Receipt
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(self.receipt.slot),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapDocument(Document):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
     The lane began at the source offset `begin`, -1 where that is not known.
@@ -309,6 +324,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
+        ReceiptDocument,
         MapDocument,
         ProgressDocument,
     )
@@ -354,7 +370,9 @@ def _fields(key: str, value: bytes) -> Any:
     return fields
 
 
-OTHERS: Final = frozenset({PauseDocument.KIND, TaskDocument.KIND, MapDocument.KIND, ProgressDocument.KIND})
+OTHERS: Final = frozenset(
+    kind.KIND for kind in (PauseDocument, TaskDocument, ReceiptDocument, MapDocument, ProgressDocument)
+)
 """The kinds that tasks and operators write; all others belong to the controller."""
 
 

@@ -180,7 +180,7 @@ class LinkRun:
                 self._problem = None
                 if self._stopping.is_set():
                     session.stop()
-                await session.run(workers, settings.spark.lease_term_s)
+                await session.run(workers)
             finally:
                 ledger.close()
 

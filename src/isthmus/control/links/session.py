@@ -154,14 +154,14 @@ class Session:
         """End the leases in good order; `run` returns when that is done."""
         self._stopping.set()
 
-    async def run(self, workers: Workers, term_s: float) -> None:
+    async def run(self, workers: Workers) -> None:
         """Keep the lanes running until `stop`.
 
         :raises Fenced: Another controller has taken the link over.
         :raises HostError: Spark cannot be started.
         """
         follow = asyncio.create_task(self._ledger.run())
-        leases = asyncio.create_task(self._lease(workers, term_s))
+        leases = asyncio.create_task(self._lease(workers))
         watch = asyncio.create_task(self._watch())
         # Not waited for: what happens to them never ends the copying.
         groups = asyncio.create_task(self._groups.run())
@@ -288,11 +288,9 @@ class Session:
         if self._scheduler is not None:
             self._scheduler.assign(self._runnable())
 
-    async def _lease(self, workers: Workers, term_s: float) -> None:
+    async def _lease(self, workers: Workers) -> None:
         spark, slots = await workers.ready()
-        self._scheduler = LeaseScheduler(
-            spark, self._ledger, self._context, slots=slots, term_s=term_s, progress=self._progress
-        )
+        self._scheduler = LeaseScheduler(spark, self._ledger, self._context, slots=slots, progress=self._progress)
         self._assign()
         await self._scheduler.run()
 
