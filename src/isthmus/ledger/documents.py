@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    filters/east-west             what an operator has the link select, in place of the file
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
@@ -151,6 +152,19 @@ class LoopDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (self.loop,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiltersDocument(Document):
+    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay."""
+
+    KIND: ClassVar[str] = "filters"
+
+    topics_include: tuple[str, ...] | None = None
+    topics_exclude: tuple[str, ...] | None = None
+    groups_include: tuple[str, ...] | None = None
+    groups_exclude: tuple[str, ...] | None = None
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +334,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        FiltersDocument,
         PauseDocument,
         ControllerDocument,
         LeaseDocument,
@@ -370,9 +385,8 @@ def _fields(key: str, value: bytes) -> Any:
     return fields
 
 
-OTHERS: Final = frozenset(
-    kind.KIND for kind in (PauseDocument, TaskDocument, ReceiptDocument, MapDocument, ProgressDocument)
-)
+_OTHERS = (FiltersDocument, PauseDocument, TaskDocument, ReceiptDocument, MapDocument, ProgressDocument)
+OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
 """The kinds that tasks and operators write; all others belong to the controller."""
 
 
