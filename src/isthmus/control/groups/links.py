@@ -112,7 +112,10 @@ class Groups:
             if link.groups.matches(group):
                 async with looked_at(link, group) as look:
                     if look.plans:
-                        return await drill(link, look.plans[0], look.source, look.target, look.maps, records=records)
+                        # Records of a copy are its link's to compare.
+                        own = tuple(p for p in look.plans[0].positions if not p.is_returning)
+                        plan = replace(look.plans[0], positions=own)
+                        return await drill(link, plan, look.source, look.target, look.maps, records=records)
         raise _unknown(group, links, [])
 
 
@@ -147,7 +150,10 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
             await commits.aclose()
         planner = GroupReview(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
-        plans = await planner.plan(commits, commits.positions.keys() | known)
+        try:
+            plans = await planner.plan(commits, commits.positions.keys() | known)
+        finally:
+            planner.close()
         yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), planner.maps)
 
 

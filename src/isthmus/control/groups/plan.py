@@ -26,7 +26,7 @@ class PositionPlan:
 
     `translated` is the source's position at the target, `committed` the target's own, `commit` what is to be written.
     `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
-    A topic that `is_mapped` has other offsets at the target.
+    A topic that `is_mapped` has other offsets at the target, and one that `is_returning` is a copy of the target's.
     """
 
     topic: str
@@ -41,6 +41,7 @@ class PositionPlan:
     commit: int | None = None
     source_age_s: float = 0.0
     is_mapped: bool = False
+    is_returning: bool = False
 
     @property
     def target_key(self) -> PartitionKey:
@@ -53,6 +54,7 @@ class PositionPlan:
             "partition": self.partition,
             "target_topic": self.target_topic,
             "offsets": str(OffsetPolicy.MAPPED if self.is_mapped else OffsetPolicy.SAME),
+            "returning": self.is_returning,
             "source_position": None if self.source.offset == NO_OFFSET else self.source.offset,
             "source_position_age_seconds": round(self.source_age_s, 1),
             "translated": self.translated,
@@ -276,7 +278,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
     log = view.ranges.get(target_key)
     translated = view.translated.offsets.get((target_key, source.offset))
     has_ended = key in view.ended
-    is_mapped = target_topic in view.mapped
+    is_mapped, is_returning = target_topic in view.mapped, target_topic in view.home
     if target_topic is None or has_ended or log is None or translated is None:
         standing = view.translated.untold.get((target_key, source.offset), Standing.UNAVAILABLE)
         standing = Standing.MIRROR_ENDED if has_ended else standing
@@ -292,6 +294,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
             high_watermark=None,
             standing=standing,
             is_mapped=is_mapped,
+            is_returning=is_returning,
         )
     decision = decide(
         Situation(
@@ -317,6 +320,7 @@ def _position(view: GroupsView, group: GroupView, key: PartitionKey, memory: Mem
         standing=decision.standing,
         commit=decision.offset,
         is_mapped=is_mapped,
+        is_returning=is_returning,
     )
 
 

@@ -13,8 +13,11 @@ from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.counterparts import Counterparts
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.observation import ended_partitions, mirrored_topics, observe_groups
+from isthmus.control.groups.mirrored import ended_partitions, mirrored_topics
+from isthmus.control.groups.observation import observe_groups
+from isthmus.control.groups.paths import TopicPaths
 from isthmus.control.groups.plan import GroupPlan, gone, plan_groups, troubled, unsupported
+from isthmus.control.groups.returning import ReturningTopics
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
@@ -55,15 +58,25 @@ class GroupReview:
         self._documents = documents
         self._counterparts = Counterparts(source, target)
         self.maps = LinkMaps(link.name, documents)
+        self._returning = ReturningTopics(source, target)
         self._mirrored: Mapping[str, str] = {}
+        self._home: Mapping[str, str] = {}
         self.unstable: dict[str, float] = {}
 
     async def refresh(self) -> None:
-        """Look which topics are mirrored.
+        """Look which topics are mirrored, and which are copies of the target's own.
 
         :raises ClusterError: A cluster as a whole did not answer.
         """
-        self._mirrored = await mirrored_topics(self._link, self._documents, self._source, self._target)
+        name = self._link.name
+        mirrored = await mirrored_topics(name, self._documents, self._source, self._target)
+        await self._returning.refresh()
+        # A topic that the link mirrors itself is its own, and so is what it makes at the target.
+        own = set(mirrored.values())
+        self._home = {
+            copy: topic for copy, topic in self._returning.topics.items() if copy not in mirrored and topic not in own
+        }
+        self._mirrored = {**mirrored, **self._home}
 
     async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
         """What to do with the groups that are due, and with all that cannot be carried.
@@ -80,11 +93,11 @@ class GroupReview:
         sure = {group: known[group] for group in known if group not in unsure}
         producers = self._counterparts.producers
         echoes = {group: self._memory.echoes(group, transacted[group], producers) for group in sure}
-        ended = ended_partitions(self._link, self._documents)
+        ended = ended_partitions(self._link.name, self._documents) | self._returning.ended
         self.maps.look()
-        view = await observe_groups(
-            self._link, sure, echoes, self._mirrored, self.maps, self._source, self._target, ended=ended
-        )
+        await self._returning.look()
+        paths = TopicPaths(self._mirrored, self.maps, self._returning, frozenset(self._home.values()))
+        view = await observe_groups(self._link, sure, echoes, paths, self._source, self._target, ended=ended)
         for group in view.groups:
             if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
                 self.unstable.setdefault(group.target_group, time.monotonic())
@@ -96,6 +109,10 @@ class GroupReview:
         plans = [*plan_groups(view, self._memory.written), *unsure.values()]
         plans += await self._others(commits, due, known)
         return [_with_listing(plan, commits.listings.get(plan.group)) for plan in plans]
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._returning.close()
 
     async def _unsure(
         self, transacted: Mapping[str, Mapping[PartitionKey, Collection[Transacted]]]

@@ -222,6 +222,10 @@ class LedgerMemory:
                 self._links[link] = LinkMemory(link)
             self._links[link].take(entry)
 
+    def links(self) -> list[LinkMemory]:
+        """All links that are known."""
+        return [self._links[link] for link in sorted(self._links)]
+
     def of(self, link: str) -> LinkMemory:
         """What is known of a link."""
         return self._links.get(link) or LinkMemory(link)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.control.groups.returning import home_position
 from isthmus.control.lanes.maps import LinkMaps, gapless_from, lane_cursors, mapped_position
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.ledger.maps import LaneMap, lane_map
@@ -74,6 +75,27 @@ def test_a_lost_segment_skips_nothing(log: list[int | None], cuts: list[int], po
         assert all(target >= found.offset for source, target in where.items() if source >= position)
     if found is not None and found.is_reached:
         assert all(target < found.offset for source, target in where.items() if source < position)
+
+
+@given(logs, st.lists(st.integers(1, 25)), st.integers(0, 80))
+def test_a_position_goes_home_to_its_next_record(log: list[int | None], cuts: list[int], position: int) -> None:
+    """What was read of the copy lies before it in the original, and of what was copied nothing else does."""
+    documents, where = segments_of(log, cuts)
+    found = home_position(lane_map(documents), position)
+    assert found is not None
+    assert all((source >= found) == (target >= position) for source, target in where.items())
+
+
+@given(logs, st.lists(st.integers(1, 25)), st.integers(0, 80), st.integers(0, 25))
+def test_a_lost_segment_skips_nothing_on_the_way_home(
+    log: list[int | None], cuts: list[int], position: int, lost: int
+) -> None:
+    """Where a part of the map is gone, no record of the original that was not read lies before the position."""
+    documents, where = segments_of(log, cuts)
+    left = [one for number, one in enumerate(documents) if number != lost]
+    found = home_position(lane_map(left), position) if left else None
+    if found is not None:
+        assert all(source >= found for source, target in where.items() if target >= position)
 
 
 def test_a_lane_that_has_copied_nothing_begins_where_it_says() -> None:

@@ -1,0 +1,48 @@
+"""Which topic of the target each topic of the source stands for, and how positions on them are translated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from isthmus.control.groups.returning import ReturningTopics
+from isthmus.control.groups.translation import TargetPosition, Translation, translation
+from isthmus.control.lanes.maps import LinkMaps
+from isthmus.model.groupsettings import GroupSettings
+from isthmus.wire.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPaths:
+    """The topics of a link. `mirrored` maps those of the source to those of the target: what the link copies, and what
+    came from the target as a copy, whose originals are `home`.
+    """
+
+    mirrored: Mapping[str, str]
+    maps: LinkMaps
+    returning: ReturningTopics
+    home: frozenset[str] = frozenset()
+
+    @property
+    def mapped(self) -> frozenset[str]:
+        """The topics of the target whose offsets are others than at the source."""
+        return frozenset(
+            topic
+            for topic in self.mirrored.values()
+            if (self.returning.is_mapped(topic) if topic in self.home else self.maps.is_mapped(topic))
+        )
+
+    async def translation(
+        self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
+    ) -> Translation:
+        """Positions at the source as positions at the target.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        back = {at for at in wanted if at[0][0] in self.home}
+        found = await translation(settings, set(wanted) - back, self.mirrored, self.maps, source, target)
+        home = self.returning.translation(back)
+        found.offsets |= home.offsets
+        found.unreached |= home.unreached
+        found.untold |= home.untold
+        return found

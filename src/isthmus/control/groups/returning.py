@@ -1,0 +1,122 @@
+"""Topics of the source that are copies of the target's own, under whatever names: a group's position there goes home.
+
+`X.orders` at Y is made of `orders` at X by a link from X to Y. A link from Y to X that carries a group turns its
+position on `X.orders` into the one on `orders`, by what the link from X says in the ledger at Y. So consumers of a
+super topic (`.*orders`) go over and come back, and over several clusters hop by hop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+
+from isthmus.control.groups.mirrored import ended_partitions, mirrored_topics
+from isthmus.control.groups.translation import TargetPosition, Translation
+from isthmus.control.lanes.maps import LinkMaps, gapless_from
+from isthmus.control.links.memory import LedgerMemory
+from isthmus.errors import NotAuthorized, PlanRefused
+from isthmus.ledger.documents import LinkDocument
+from isthmus.ledger.maps import LaneMap
+from isthmus.model.carrying import Standing
+from isthmus.model.naming import TargetTopic
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+
+class ReturningTopics:
+    """What links from the target to the source have made of the target's topics.
+
+    `topics` maps topics of the source to those of the target that they are copies of, `ended` are partitions of the
+    source that are copies no more.
+    """
+
+    def __init__(self, source: Client, target: Client) -> None:
+        self.topics: Mapping[str, str] = {}
+        self.ended: frozenset[PartitionKey] = frozenset()
+        self._copies: Mapping[str, str] = {}
+        self._maps: dict[str, LinkMaps] = {}
+        self._source, self._target = source, target
+        self._ledger = LedgerMemory(source)
+
+    async def refresh(self) -> None:
+        """Find out which topics there are. Where the ledger at the source may not be read, none.
+
+        :raises ClusterError: A cluster does not answer.
+        """
+        topics: dict[str, str] = {}
+        ended: set[PartitionKey] = set()
+        maps: dict[str, LinkMaps] = {}
+        with contextlib.suppress(NotAuthorized, PlanRefused):
+            await self._ledger.refresh()
+            here = (await self._target.metadata()).cluster_id
+            for known in self._ledger.links():
+                identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
+                if not isinstance(identity, LinkDocument) or identity.source_cluster_id != here:
+                    continue
+                made = await mirrored_topics(known.link, known.documents, self._target, self._source)
+                back = {copy: original for original, copy in made.items()}
+                topics.update(back)
+                gone = ended_partitions(known.link, known.documents)
+                ended |= {
+                    (copy, partition) for copy, original in back.items() for at, partition in gone if at == original
+                }
+                maps.update(dict.fromkeys(back, LinkMaps(known.link, known.documents)))
+        self.topics, self.ended, self._maps = topics, frozenset(ended), maps
+        self._copies = {original: copy for copy, original in topics.items()}
+
+    async def look(self) -> None:
+        """Take what maps say now: they are written a moment after the records.
+
+        :raises ClusterError: The source does not answer.
+        """
+        if any(maps.is_mapped(copy) for copy, maps in self._maps.items()):
+            with contextlib.suppress(NotAuthorized, PlanRefused):
+                await self._ledger.refresh()
+        for maps in {id(maps): maps for maps in self._maps.values()}.values():
+            maps.look()
+
+    def is_mapped(self, original: str) -> bool:
+        """Whether a topic of the target has other offsets than its copy at the source."""
+        copy = self._copies.get(original, "")
+        return copy in self._maps and self._maps[copy].is_mapped(copy)
+
+    def translation(self, wanted: Iterable[TargetPosition]) -> Translation:
+        """What positions on copies at the source are at the target's own topics."""
+        found = Translation()
+        for at in wanted:
+            (original, partition), position = at
+            copy = self._copies[original]
+            maps = self._maps[copy]
+            if not maps.is_mapped(copy):
+                found.offsets[at] = position
+                continue
+            lane = maps.of((TargetTopic(copy), partition))
+            home = None if lane is None else home_position(lane, position)
+            if home is None or lane is None:
+                found.untold[at] = Standing.WAITING_FOR_MAP
+                continue
+            found.offsets[at] = home
+            if position > lane.cursor.target_offset:
+                # More may have been copied than the map tells yet.
+                found.unreached.add(at)
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._ledger.close()
+
+
+def home_position(lane: LaneMap, position: int) -> int | None:
+    """Where a position on the copy lies in the original; `None` where the map does not tell.
+
+    It is never above the first record of the original whose copy lies at or behind the position.
+    """
+    first = lane.offsets.first_source(position)
+    known_from, ranges = gapless_from(lane.segments), lane.offsets.ranges
+    before = bisect_right(ranges, position, key=lambda one: one.target_begin) - 1
+    is_inside = before >= 0 and position < ranges[before].target_end
+    if known_from and not is_inside and (before < 0 or ranges[before].source_begin < known_from):
+        # A segment that is lost may have had records that lie at or behind the position.
+        return None
+    return lane.cursor.source_offset if first is None else first

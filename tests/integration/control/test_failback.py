@@ -1,0 +1,122 @@
+"""Consumers of a super topic go over to the other cluster and come back, while links copy both ways under prefixes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import confluent_kafka as confluent
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from isthmus.local import LocalCluster
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Link
+from isthmus.model.naming import MirrorMakerNaming
+from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.selection import TopicPattern
+from isthmus.model.translation import Way
+from tests.integration.control.running import configuration_of, link_of, running
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+TERM_S: Final = 60.0
+PARTITIONS: Final = 2
+
+
+def way(source: LocalCluster, target: LocalCluster, name: str, group: str, offsets: OffsetPolicy) -> Link:
+    """A link that copies the topic under a prefix and carries the group."""
+    alias, other = source.cluster().alias, target.cluster().alias
+    link = link_of(source.cluster(), target.cluster(), name, name=f"{name}.{alias}")
+    naming = MirrorMakerNaming(source_alias=alias, target_alias=other)
+    settings = replace(link.topics, include=(TopicPattern.parse(name),), naming=naming, offsets=offsets)
+    positions: Way = "identity" if offsets is OffsetPolicy.SAME else "mapped"
+    return replace(link, topics=settings, groups=GroupSettings(include=(GroupPattern.parse(group),), way=positions))
+
+
+def produced(cluster: LocalCluster, name: str, keys: Collection[int]) -> set[bytes]:
+    """Records with keys that tell their cluster, spread over the partitions; their keys."""
+    found: set[bytes] = set()
+    for number in keys:
+        key = b"%s-%d" % (cluster.cluster().alias.encode(), number)
+        topics.produce(cluster, name, [Given(key, b"v", [], topics.SEPTEMBER)], partition=number % PARTITIONS)
+        found.add(key)
+    return found
+
+
+def read(cluster: LocalCluster, group: str, name: str, count: int) -> list[bytes]:
+    """So many records of the super topic, by a consumer that commits what it read and leaves."""
+    consumer = confluent.Consumer(
+        {
+            "bootstrap.servers": ",".join(cluster.cluster().bootstrap_servers),
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+    keys: list[bytes] = []
+    deadline = time.monotonic() + TERM_S
+    try:
+        consumer.subscribe([f"^(.*\\.)?{name}$"])
+        while len(keys) < count:
+            assert time.monotonic() < deadline, f"{len(keys)} of {count} were read"
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                keys.append(message.key() or b"")
+                # One by one: a topic that is found late has the partitions given out anew.
+                consumer.commit(message=message, asynchronous=False)
+    finally:
+        consumer.close()
+    return keys
+
+
+async def positions(cluster: LocalCluster, group: str) -> dict[tuple[str, int], int]:
+    """Where the group stands, of the partitions in which it has read anything."""
+    admin = AdminClient({"bootstrap.servers": ",".join(cluster.cluster().bootstrap_servers)})
+    asked = admin.list_consumer_group_offsets([confluent.ConsumerGroupTopicPartitions(group)])
+    found = await asyncio.to_thread(asked[group].result)
+    return {(at.topic, at.partition): at.offset for at in found.topic_partitions if at.offset > 0}
+
+
+async def is_read(cluster: LocalCluster, group: str, count: int) -> bool:
+    """Whether so many records lie before the group's positions, over all topics: nothing was deleted."""
+    return sum((await positions(cluster, group)).values()) == count
+
+
+@pytest.mark.parametrize("offsets", [OffsetPolicy.SAME, OffsetPolicy.MAPPED])
+def test_consumers_of_a_super_topic_go_over_and_come_back(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession, offsets: OffsetPolicy
+) -> None:
+    """Nothing is skipped and nothing read twice, of what was produced at either side at any time."""
+    name, group = topic(f"flights-{offsets}").replace(".", "-"), topic("readers")
+    for cluster in (east, west):
+        topics.create(cluster, name, partitions=PARTITIONS)
+    links = (way(east, west, name, group, offsets), way(west, east, name, group, offsets))
+    written: set[bytes] = set()
+    found: list[bytes] = []
+
+    async def scenario() -> None:
+        async with running(replace(configuration_of(links[0]), links=links), spark) as run:
+            for here, there, keys in ((east, west, 0), (west, east, 100), (east, west, 200)):
+                for cluster in (east, west):
+                    written.update(await asyncio.to_thread(produced, cluster, name, range(keys, keys + 20)))
+                # A part is left for whoever comes next, at the other side.
+                wanted = len(written) - len(found) - (7 if keys < 200 else 0)
+                found.extend(await asyncio.to_thread(read, here, group, name, wanted))
+                at_here = await positions(here, group)
+                assert sum(at_here.values()) == len(found), at_here
+                await run.until(partial(is_read, there, group, len(found)))
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    twice = {key: count for key, count in Counter(found).items() if count > 1}
+    assert (set(found), twice) == (written, {})
