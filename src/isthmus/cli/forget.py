@@ -11,6 +11,8 @@ from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
+from isthmus.model.wording import counted
 
 app = typer.Typer(add_completion=False)
 
@@ -22,6 +24,12 @@ def forget(
         list[str] | None,
         typer.Argument(metavar="[TOPIC]...", help="Topics it mirrors no more; without any, all of these."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="CLUSTER", help="Forget the link as a whole, in the ledger of this target cluster."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -30,7 +38,20 @@ def forget(
     """Forget topics that were mirrored once and that the link selects no more; isthmus plan names them.
 
     Only the ledger changes: what it remembers of them, recorded gaps included. The topics stay as they are.
+
+    A link that is in no configuration any more is forgotten with --at: what it wrote with mapped offsets counts as part
+    of circles until then.
     """
+    if at is not None:
+        if topics:
+            raise ConfigError("--at forgets a link as a whole", hint="Leave out the topics.")
+        keys = Fabric(configured(path)).forget_link(link, cluster=at, dry_run=dry_run)
+        if output.is_table:
+            would = "would be forgotten" if dry_run else "is forgotten"
+            console.print(Text(printable(f"{link} {would}: {counted(len(keys), 'document')} in the ledger of {at}")))
+        else:
+            render({"link": link, "cluster": at, "documents": list(keys)}, output)
+        return
     found = Fabric(configured(path)).forget(link, topics or (), dry_run=dry_run)
     if not output.is_table:
         render([each.as_dict() for each in found], output)

@@ -18,7 +18,7 @@ from isthmus.control.groups.links import Groups
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
-from isthmus.control.links.forgetting import Forgotten, forget, no_longer_mirrored
+from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.loops.all import foreseen_changes
@@ -28,6 +28,7 @@ from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import treated
 from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.problem import problem_of
@@ -106,7 +107,7 @@ class Fabric:
 
         :raises ConfigError: There is no link of that name.
         """
-        return in_loop(_plan(self.links(link)))
+        return in_loop(_plan(self.links(link), self.configuration.clusters))
 
     def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says.
@@ -171,6 +172,17 @@ class Fabric:
         """
         chosen = self.configuration.link(link)
         return in_loop(forget(chosen, topics, self.configuration.ledger, dry_run=dry_run))
+
+    def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
+        """Have the ledger of a cluster forget a link that is run no more, whether it is configured or not; see
+        `forgetting.forget_link`. Returns the keys of what is forgotten.
+
+        :raises ConfigError: There is no cluster of that alias, or its ledger knows no such link.
+        :raises PlanRefused: A controller runs it.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        chosen = self.configuration.cluster(cluster)
+        return in_loop(forget_link(chosen, link, self.configuration.ledger, dry_run=dry_run))
 
     def verify(
         self,
@@ -276,16 +288,16 @@ def open_fabric(
     return Fabric(configuration, spark=spark)
 
 
-async def _plan(links: tuple[Link, ...]) -> Plan:
+async def _plan(links: tuple[Link, ...], clusters: tuple[Cluster, ...]) -> Plan:
     claims, links = Claims(), await in_force(links)
     # One after the other: which link a topic belongs to is settled in the order of the file.
-    return Plan(links=tuple([await _plan_link(link, claims, links) for link in links]))
+    return Plan(links=tuple([await _plan_link(link, claims, links, clusters) for link in links]))
 
 
-async def _plan_link(link: Link, claims: Claims, own: tuple[Link, ...]) -> LinkPlan:
+async def _plan_link(link: Link, claims: Claims, own: tuple[Link, ...], clusters: tuple[Cluster, ...]) -> LinkPlan:
     try:
         async with Client(link.source) as source, Client(link.target) as target:
-            foreseen = await foresee(link, source, target, claims, own)
+            foreseen = await foresee(link, source, target, claims, own, clusters)
             plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
             view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
             return replace(plan, changes=await foreseen_changes(view))

@@ -16,11 +16,16 @@ from isthmus.control.links.memory import recorded_topics
 from isthmus.control.links.others import neighbouring_claims, selection
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.recording import begun, changed_topics
+from isthmus.errors import ConfigError
 from isthmus.ledger import records
+from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
+from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
@@ -47,7 +52,7 @@ def test_a_neighbour_whose_clock_is_wrong(
 
     async def claimed(client: Client) -> list[str]:
         found = await neighbouring_claims([client], ["own"], selection([link]))
-        return [claim.target_topic for claim in found if claim.link == name]
+        return [claim.target_topic for claim in found if claim.link == name and not claim.is_resting]
 
     async def scenario() -> None:
         async with Client(link.source) as source, Client(link.target) as target:
@@ -135,3 +140,36 @@ def test_topics_of_another_controllers_link_are_left_to_it(
                 await asyncio.sleep(0.1)
 
     asyncio.run(scenario())
+
+
+def test_a_circle_over_three_clusters_is_found_by_their_ledgers(
+    east: LocalCluster, west: LocalCluster, east3: LocalCluster, topic: TopicNamer
+) -> None:
+    """Two links of others that rest would bring mapped records back; once one is forgotten there is no circle."""
+    name = topic("round")
+    north = east3.cluster()
+    for cluster in (east, west, east3):
+        topics.create(cluster, name)
+    first = link_of(east.cluster(), west.cluster(), name, name=f"{name}-first")
+    second = link_of(west.cluster(), north, name, name=f"{name}-second")
+    third = link_of(north, east.cluster(), name, name=f"{name}-third")
+    third = replace(third, topics=replace(third.topics, offsets=OffsetPolicy.MAPPED))
+    fabric = Fabric(replace(configuration_of(third), clusters=(east.cluster(), west.cluster(), north)))
+
+    async def wrote(link: Link) -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            ledger = LinkLedger(target, link.name)
+            await ledger.open()
+            await declare(link, ledger, source, target)
+            await ledger.write(Deletion(f"{ControllerDocument.KIND}/{link.name}"))
+            ledger.close()
+
+    for link in (first, second):
+        asyncio.run(wrote(link))
+    (planned,) = fabric.plan().links[0].topics
+    assert planned.action is Action.REFUSE
+    assert f"{first.name}, {second.name}" in planned.reasons[0].message
+    assert fabric.forget_link(first.name, cluster=west.cluster().alias)
+    assert fabric.plan().links[0].topics[0].action is Action.COPY
+    with pytest.raises(ConfigError, match="knows no link"):
+        fabric.forget_link(first.name, cluster=west.cluster().alias)

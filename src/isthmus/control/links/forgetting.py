@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -15,6 +15,7 @@ from isthmus.ledger.documents import Document, GapDocument, MapDocument, PauseDo
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
+from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -65,13 +66,42 @@ async def forget(
             _check_idle(known, each.topic)
         keys = [key for each in found for key in each.documents]
         if keys and not dry_run:
-            writer = LedgerWriter(target)
-            try:
-                append = partial(writer.append, [Deletion(key) for key in keys])
-                await on_topic(target, append, replication_factor=ledger.replication_factor)
-            finally:
-                writer.close()
+            await _delete(target, keys, ledger)
     return found
+
+
+async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dry_run: bool = False) -> tuple[str, ...]:
+    """Delete all that the ledger of a target cluster remembers of a link, as if it had never been; returns the keys.
+
+    Its topics stay as they are. It counts no more where circles are looked for, and whoever writes its topics next is
+    not held against it.
+
+    :raises ConfigError: The ledger knows no such link.
+    :raises PlanRefused: A controller runs it.
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    async with Client(cluster) as target:
+        known = await recollect(link, target)
+        keys = tuple(sorted(known.documents))
+        if not keys:
+            raise ConfigError(
+                f"the ledger of {cluster.alias} knows no link {link}",
+                hint="Its ledger is at the target of a link; isthmus status names the links of the configuration.",
+            )
+        if known.controller_state(now_ms()) is ControllerState.ALIVE:
+            raise PlanRefused(f"a controller runs link {link}", hint="End that isthmus run first.")
+        if not dry_run:
+            await _delete(target, keys, ledger)
+    return keys
+
+
+async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -> None:
+    writer = LedgerWriter(target)
+    try:
+        append = partial(writer.append, [Deletion(key) for key in keys])
+        await on_topic(target, append, replication_factor=ledger.replication_factor)
+    finally:
+        writer.close()
 
 
 def _check(link: Link, topic: str, known: LinkMemory, left: Collection[str]) -> None:

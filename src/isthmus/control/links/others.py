@@ -16,6 +16,7 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import ControllerDocument, LinkDocument, TopicDocument, kind_of, link_of
 from isthmus.ledger.link import SILENCE_S
 from isthmus.ledger.log import LedgerTail
+from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.whereabouts import Liveness
@@ -37,8 +38,38 @@ def selection(links: Iterable[Link]) -> Selects:
     return lambda topic: any(each.matches(SourceTopic(topic)) or each.may_write(topic) for each in settings)
 
 
+async def claims_around(
+    source: Client, target: Client, clusters: Iterable[Cluster], own_links: Collection[str], selects: Selects
+) -> list[Claim]:
+    """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
+    to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
+
+    Clusters on that way are asked as far as they are among `clusters` and answer.
+    """
+    found = await neighbouring_claims((target, source), own_links, selects)
+    with contextlib.suppress(ClusterError):
+        seen = {(await client.metadata()).cluster_id for client in (source, target)}
+        ends = {source.cluster.alias, target.cluster.alias}
+        left = {cluster.alias: cluster for cluster in clusters if cluster.alias not in ends}
+        if {claim.source_id for claim in found} - seen:
+            # Which of them is on the way is told by their ids alone: they are asked all at once.
+            for claims in await asyncio.gather(*(_claims_at(cluster, own_links) for cluster in left.values())):
+                found += claims
+    return found
+
+
+async def _claims_at(cluster: Cluster, own_links: Collection[str]) -> list[Claim]:
+    """What all links write to a cluster, nothing where it does not answer."""
+    try:
+        async with Client(cluster) as client:
+            return await _claims_in(client, own_links, lambda _: True)
+    except ClusterError:
+        return []
+
+
 async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[str], selects: Selects) -> list[Claim]:
-    """What links that are run now, other than our own, write to clusters, of the topics that ours select.
+    """What links other than our own write to clusters, of the topics that ours select; of those that are not run now as
+    claims that rest.
 
     Clocks of two hosts differ, so a controller that seems silent is waited for: for a new beat of it, or until it would
     have beaten several times. A ledger we may not read says nothing: then only the audit finds what somebody else
@@ -64,7 +95,12 @@ async def _claims_in(client: Client, own_links: Collection[str], selects: Select
         return []
     finally:
         tail.close()
-    return [claim for link in sorted(alive) for claim in _claims(found[link]) if selects(claim.target_topic)]
+    return [
+        claim
+        for link in sorted(found)
+        for claim in _claims(found[link], is_resting=link not in alive)
+        if selects(claim.target_topic)
+    ]
 
 
 def _is_fresh(known: LinkMemory) -> bool:
@@ -98,7 +134,7 @@ async def _heard(tail: LedgerTail, links: Iterable[str]) -> set[str]:
     return heard
 
 
-def _claims(known: LinkMemory) -> list[Claim]:
+def _claims(known: LinkMemory, *, is_resting: bool) -> list[Claim]:
     identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
     if not isinstance(identity, LinkDocument):
         return []
@@ -110,6 +146,7 @@ def _claims(known: LinkMemory) -> list[Claim]:
             source_id=identity.source_cluster_id,
             target_id=identity.target_cluster_id,
             is_mapped=document.is_mapped,
+            is_resting=is_resting,
         )
         for topic, document in known.topics.items()
         if not _was_never_begun(document)

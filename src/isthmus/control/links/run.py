@@ -18,7 +18,7 @@ from isthmus.control.links.following import LinkChange
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import now_ms
-from isthmus.control.links.others import neighbouring_claims, selection
+from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
 from isthmus.control.links.workers import Workers
@@ -169,7 +169,7 @@ class LinkRun:
                     ledger=ledger,
                     claims=self._claims,
                     has_claimed=self.has_claimed,
-                    respect=partial(self._respect, (target, source)),
+                    respect=partial(self._respect, source, target),
                     progress=self._progress,
                 )
                 self._session, self._is_at_work = session, True
@@ -222,16 +222,17 @@ class LinkRun:
         """Leave topics to links that were there first: earlier in the file, or run by others."""
         for run in self._earlier:
             await run.has_claimed.wait()
-        await self._grant((target, source), self._configuration.links)
+        await self._grant(source, target, self._configuration.links)
 
-    async def _respect(self, clients: Sequence[Client], link: Link) -> None:
+    async def _respect(self, source: Client, target: Client, link: Link) -> None:
         """Leave topics that the link is to mirror from now on to those who write them already."""
-        await self._grant(clients, [link])
+        await self._grant(source, target, [link])
 
-    async def _grant(self, clients: Iterable[Client], links: Iterable[Link]) -> None:
+    async def _grant(self, source: Client, target: Client, links: Iterable[Link]) -> None:
         # Those that others run are no longer ours.
         own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
-        for claim in await neighbouring_claims(clients, own, selection(links)):
+        clusters = self._configuration.clusters
+        for claim in await claims_around(source, target, clusters, own, selection(links)):
             self._claims.grant(claim)
 
     def progress(self) -> LinkProgress:

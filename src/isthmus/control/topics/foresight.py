@@ -20,7 +20,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
 from isthmus.control.links.memory import paused_topics, recorded_topics
-from isthmus.control.links.others import neighbouring_claims, selection
+from isthmus.control.links.others import claims_around, selection
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
@@ -45,6 +45,7 @@ from isthmus.lane.tail import TailLook, Tails
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
@@ -72,16 +73,24 @@ class Foreseen:
     documents: Mapping[str, Document]
 
 
-async def foresee(link: Link, source: Client, target: Client, claims: Claims, own: Collection[Link]) -> Foreseen:
+async def foresee(
+    link: Link,
+    source: Client,
+    target: Client,
+    claims: Claims,
+    own: Collection[Link],
+    clusters: Collection[Cluster] = (),
+) -> Foreseen:
     """Observe a link, plan it, and look at the ends of the logs it would go on with. Nothing is changed.
 
-    `own` are the links that are planned together; what the links of others write is claimed before.
+    `own` are the links that are planned together; what the links of others write is claimed before, there and at all
+    `clusters` from which topics may come.
 
     :raises PlanRefused: The link was made for another source cluster, or a newer Isthmus wrote its ledger.
     :raises ClusterError: A cluster as a whole did not answer.
     """
     names = [each.name for each in own]
-    for claim in await neighbouring_claims((target, source), names, selection(own)):
+    for claim in await claims_around(source, target, clusters, names, selection(own)):
         claims.grant(claim)
     observed = await observe(link, source, target)
     documents = await read_documents(target)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +109,31 @@ def test_a_circle_under_other_names_is_one() -> None:
     problem = claims.grant(mapped("ba", "b", "a", "a.orders", "orders"))
     assert problem is not None
     assert "circle with ab" in problem.message
+
+
+def test_what_rests_is_in_nobodys_way() -> None:
+    """A link that is not run keeps no other from writing its topic, nor from turning a mirror round."""
+    claims = Claims()
+    resting = replace(claim("old", "a", "b"), is_resting=True)
+    assert claims.grant(resting) is None
+    assert claims.grant(claim("new", "c", "b")) is None
+    assert claims.grant(claim("back", "b", "a", topic="orders")) is None
+
+
+def test_mapped_records_do_not_come_back_by_a_link_that_rests() -> None:
+    """They would be there twice: what a mapped link wrote counts until it is forgotten."""
+    claims = Claims()
+    claims.grant(replace(mapped("ab", "a", "b"), is_resting=True))
+    claims.grant(replace(mapped("bc", "b", "c"), is_resting=True))
+    problem = claims.grant(mapped("ca", "c", "a"))
+    assert problem is not None
+    assert "ab, bc" in problem.message
+    assert "isthmus forget ab" in problem.hint
+
+
+def test_a_link_that_runs_again_rests_no_more() -> None:
+    """Once it has the topic again it has it as any other link."""
+    claims = Claims()
+    claims.grant(replace(mapped("ab", "a", "b"), is_resting=True))
+    assert claims.grant(mapped("ab", "a", "b")) is None
+    assert claims.grant(mapped("ba", "b", "a")) is not None
