@@ -186,10 +186,11 @@ class TaskSlots:
         """Whether all who share a task are there, or were waited for long enough."""
         company = sum(self._berth(seat) == berth for seat in self._seats)
         has_begun = any(job.berth == berth for job in self._running)
-        # One link has all its groups at once: only others may be late.
-        is_shared = max(company, math.ceil(self.links / self._berths)) > 1
-        patience_s = (GATHER_S if has_begun else COMPANY_S) if is_shared else 0.0
-        return len(waiting) >= max(company, 1) or now - min(each.asked_at for each in waiting) >= patience_s
+        if not has_begun:
+            # Links that have no seat yet may be late.
+            company = max(company, math.ceil(self.links / self._berths))
+        patience_s = GATHER_S if has_begun else COMPANY_S
+        return len(waiting) >= company or now - min(each.asked_at for each in waiting) >= patience_s
 
     def _start(self, berth: int, waiting: Sequence[Ticket], now: float) -> None:
         job = self._job(berth, waiting, now)

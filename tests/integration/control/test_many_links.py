@@ -51,8 +51,9 @@ def test_many_links_run_in_two_slots(east: LocalCluster, west: LocalCluster, top
         async with running(together(links), spark) as run:
             for link in links:
                 await run.until(partial(is_at, west, link.name, 20))
-            for name in (link.name for link in links):
-                await run.until(partial(has_leased, west, name, 2))
+            await run.until(lambda: f"isthmus: leases of {len(links)} links" in descriptions(spark))
+            for link in links:
+                await run.until(partial(has_leased, west, link.name, 2))
             for link in links:
                 await asyncio.to_thread(topics.produce, east, link.name, records(5))
             for link in links:
@@ -61,7 +62,6 @@ def test_many_links_run_in_two_slots(east: LocalCluster, west: LocalCluster, top
             assert (outcome.exit_code, outcome.records) == (0, len(links) * 25)
 
     asyncio.run(scenario())
-    assert f"isthmus: leases of {len(links)} links" in descriptions(spark)
     for link in links:
         oracle.assert_same(east, west, link.name, partitions=2)
 
