@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from isthmus.interop.deployment import Weight
-from isthmus.interop.equivalents import Equivalent, Treatment, equivalent_of, lost, unneeded
+from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Treatment, equivalent_of, lost, unneeded
 
 CLIENTS: Final = ("consumer", "producer", "admin")
 """What MirrorMaker 2 has for a cluster; what is not said of all is taken from the first that has it."""
@@ -76,6 +76,12 @@ _COMMON: Final = frozenset(
 def is_client_setting(key: str) -> bool:
     """Whether a cluster's clients take it: whatever they are, as far as login and transport are concerned."""
     return key in ANSWERED or key in _COMMON or key.startswith(("ssl.", "sasl.", "security."))
+
+
+def is_known_client_setting(key: str) -> bool:
+    """Whether Kafka has a setting of exactly this name, which is no secret, as far as is known here."""
+    client, _, rest = key.partition(".")
+    return (rest if client in CLIENTS else key) in {*_COMMON, *CLIENT_SETTINGS, *EQUIVALENTS}
 
 
 def client_equivalent(key: str) -> Equivalent | None:

@@ -9,7 +9,7 @@ from typing import Final
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Flow, Notice, Setting, Weight
 from isthmus.interop.gathering import Companion, Gathering, Surroundings
-from isthmus.interop.links import LinkDraft, OffsetsChoice, link_draft, link_names
+from isthmus.interop.links import RESETS_OF_CLUSTER, LinkDraft, OffsetsChoice, link_draft, link_names
 from isthmus.interop.security import ClusterDraft, cluster_draft
 from isthmus.interop.writing import KeyPath, written
 
@@ -73,7 +73,13 @@ def _cluster(alias: str, deployment: Deployment, gathering: Gathering) -> Cluste
             hint="An alias has at most 100 letters, digits, '.', '_' and '-' and begins with a letter or a digit. With "
             "another alias topics get other names, unless the policy is IdentityReplicationPolicy.",
         )
-    return cluster_draft(alias, deployment.clusters[alias], gathering)
+    settings = dict(deployment.clusters[alias])
+    for key in RESETS_OF_CLUSTER:
+        setting = settings.pop(key, None)
+        # Where something is read from the cluster its link sees to it.
+        if setting is not None and all(flow.source != alias for flow in deployment.flows):
+            gathering.tell(Weight.UNNEEDED, setting, f"nothing is read from {alias}")
+    return cluster_draft(alias, settings, gathering)
 
 
 def _tell_circles(flows: dict[tuple[str, str], Flow], links: list[LinkDraft], gathering: Gathering) -> None:
@@ -104,7 +110,7 @@ def _text(deployment: Deployment, clusters: dict[str, ClusterDraft], links: list
         "links": [link.section for link in links],
     }
     # A name may hold anything, line ends included.
-    name = " ".join(deployment.name.split())
+    name = "".join(character if character.isprintable() else " " for character in deployment.name)
     head = (
         f"Made by isthmus import from {name} ({deployment.form}).\n"
         "isthmus plan shows what it would do; every key is in docs/configuration.md."

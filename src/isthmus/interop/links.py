@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,7 @@ from isthmus.interop.equivalents import (
 )
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.names import NameList, group_names, merged, topic_names
+from isthmus.interop.references import escaped
 
 KeyPath = tuple[str, ...]
 
@@ -38,6 +39,7 @@ GROUPS: Final = ".*"
 GROUPS_EXCLUDE: Final = "console-consumer-.*, connect-.*, __.*"
 """What MirrorMaker 2 has where its lists are not written."""
 _RESETS: Final = ("source.consumer.auto.offset.reset", "consumer.auto.offset.reset")
+RESETS_OF_CLUSTER: Final = ("consumer.auto.offset.reset", "auto.offset.reset")
 _PLACES: Final = {
     "topics": "topics.include",
     "topics.exclude": "topics.exclude",
@@ -136,13 +138,13 @@ class _Translation:
         patterns = self._held(("topics", "include"), include, why_held)
         topics: dict[str, object] = {"include": patterns}
         excluded = merged(exclude.patterns, self._internal())
-        topics["exclude"] = list(excluded)
+        topics["exclude"] = _listed(excluded)
         if "topics.exclude" not in self._settings:
             self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
             self._gathering.tell(
                 Weight.CHANGED,
                 "topics.exclude",
-                "it is not written, so the default since Kafka 4.0 is taken; before, that had .*[\\-\\.]internal as well",
+                "it is not written, so the default of Kafka 4.0 is taken; before, that had .*[\\-\\.]internal as well",
                 "If yours is older, add /.*[-.]internal/ to topics.exclude.",
             )
         if naming is not None:
@@ -172,8 +174,8 @@ class _Translation:
             separator = self._separator()
             if separator in self._flow.source or separator in self._flow.target:
                 # Our mm2 refuses such aliases, as names do not tell where they end; the same names come of a prefix.
-                return {"target_prefix": f"{self._flow.source}{separator}"}, ""
-            return "mm2" if separator == "." else {"mm2": {"separator": separator}}, ""
+                return {"target_prefix": escaped(f"{self._flow.source}{separator}")}, ""
+            return "mm2" if separator == "." else {"mm2": {"separator": escaped(separator)}}, ""
         why = f"Isthmus does not know how {name} names topics"
         todo = "Say it by topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
         self._gathering.tell(Weight.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
@@ -182,7 +184,7 @@ class _Translation:
     def _start(self) -> str:
         """Where copying begins, "" for the beginning."""
         given = [self._settings[key] for key in _RESETS if key in self._settings]
-        given += [self._source[key] for key in (_RESETS[1], "auto.offset.reset") if key in self._source]
+        given += [self._source[key] for key in RESETS_OF_CLUSTER if key in self._source]
         if not given or self._gathering.known(given[0]).strip().lower() == "earliest":
             return ""
         if self._gathering.known(given[0]).strip().lower() == "latest" and self._offsets is not OffsetsChoice.SAME:
@@ -211,14 +213,14 @@ class _Translation:
         self._tell_failed("groups", include)
         self._made.section["groups"] = {
             "include": self._held(("groups", "include"), include, why_held),
-            "exclude": list(exclude.patterns),
+            "exclude": _listed(exclude.patterns),
             "way": "identity" if self._offsets is OffsetsChoice.SAME else "mapped",
         }
 
     def _held(self, path: KeyPath, include: NameList, why: str) -> list[str]:
         """The patterns, or none: rather nothing is copied than what MirrorMaker 2 leaves out."""
         if not why:
-            return list(include.patterns)
+            return _listed(include.patterns)
         self._made.comments[path] = f"To be filled in, probably with {', '.join(include.patterns) or 'nothing'}: {why}."
         return []
 
@@ -269,6 +271,10 @@ class _Translation:
         else:
             why = f"MirrorMaker 2 does it by default. {equivalent.why}"
             self._gathering.tell(equivalent.weight, key, why, equivalent.todo, value=equivalent.default)
+
+
+def _listed(patterns: Iterable[str]) -> list[str]:
+    return [escaped(pattern) for pattern in patterns]
 
 
 def _lower(values: frozenset[str]) -> set[str]:

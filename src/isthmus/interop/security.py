@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.interop.certificates import tls_section
-from isthmus.interop.clients import ANSWERED, CLIENTS, client_equivalent
+from isthmus.interop.clients import ANSWERED, CLIENTS, client_equivalent, is_known_client_setting
 from isthmus.interop.deployment import Setting, Settings, Weight
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.jaas import JaasLogin, NoJaas, parse_jaas
@@ -15,7 +15,6 @@ from isthmus.interop.jaas import JaasLogin, NoJaas, parse_jaas
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _ADDRESS: Final = re.compile(r"(?:[0-9A-Za-z%._-]*://)?(\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/,]+):(\d{1,5})")
-_SECRET_NAME: Final = re.compile(r"(?i)password|secret|jaas|token|credential|passphrase|\bkey$")
 UNSUPPORTED: Final = {
     "GSSAPI": (
         "Isthmus does not speak Kerberos",
@@ -78,7 +77,8 @@ def _tell_other(key: str, setting: Setting, gathering: Gathering) -> None:
             Weight.UNKNOWN, setting, why, "Correct it if it is misspelt, and import again; else leave it out."
         )
     elif setting.value not in found.off:
-        value = "" if _SECRET_NAME.search(key) else setting.value
+        # What nobody knows by its whole name may be a secret under a misspelt one.
+        value = setting.value if is_known_client_setting(key) else ""
         gathering.tell(found.weight, setting, found.why, found.todo, value=value)
 
 

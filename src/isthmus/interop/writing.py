@@ -56,7 +56,9 @@ def _item(item: Mapping[str, object], path: KeyPath, depth: int, comments: Comme
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:
-    for line in textwrap.wrap(" ".join(text.split()), _WIDTH - len(indent) - 2):
+    # What others have written may hold what no YAML does, not even in a comment.
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    for line in textwrap.wrap(" ".join(printable.split()), _WIDTH - len(indent) - 2):
         yield f"{indent}# {line}"
 
 
