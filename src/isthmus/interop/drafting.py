@@ -110,7 +110,7 @@ def _text(deployment: Deployment, clusters: dict[str, ClusterDraft], links: list
         "links": [link.section for link in links],
     }
     # A name may hold anything, line ends included.
-    name = "".join(character if character.isprintable() else " " for character in deployment.name)
+    name = " ".join(deployment.name.split())
     head = (
         f"Made by isthmus import from {name} ({deployment.form}).\n"
         "isthmus plan shows what it would do; every key is in docs/configuration.md."

@@ -19,7 +19,7 @@ _WORDS: Final = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 def written(sections: Mapping[str, object], comments: Comments, head: str) -> str:
     """The text. `comments` are by the keys that lead to what they stand before; items of lists have their numbers."""
-    lines = [f"# {line}".rstrip() for line in head.splitlines()]
+    lines = [f"# {_printable(line)}".rstrip() for line in head.splitlines()]
     for key, value in sections.items():
         lines += [*_entry(key, value, (key,), 0, comments)]
     return "\n".join(lines) + "\n"
@@ -56,10 +56,13 @@ def _item(item: Mapping[str, object], path: KeyPath, depth: int, comments: Comme
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:
-    # What others have written may hold what no YAML does, not even in a comment.
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    for line in textwrap.wrap(" ".join(printable.split()), _WIDTH - len(indent) - 2):
+    for line in textwrap.wrap(" ".join(_printable(text).split()), _WIDTH - len(indent) - 2):
         yield f"{indent}# {line}"
+
+
+def _printable(text: str) -> str:
+    """What others have written may hold what no YAML does, not even in a comment."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _flow(value: object) -> str:
