@@ -19,7 +19,7 @@ from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.config.file import DEFAULT_NAME
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Notice, Weight
+from isthmus.interop.deployment import Deployment, Notice, NoticeWeight
 from isthmus.interop.drafting import Draft, draft_of
 from isthmus.interop.files import ThisMachine, read_input, write_all
 from isthmus.interop.links import OffsetsChoice
@@ -89,7 +89,7 @@ def import_(
         notices = [*(_unusable(to) if draft.is_complete else ()), *notices]
     with contextlib.redirect_stdout(sys.stdout if written else sys.stderr):
         _report(deployment, draft, notices, written, output)
-    if any(notice.weight is Weight.NEEDED for notice in notices):
+    if any(notice.weight is NoticeWeight.NEEDED for notice in notices):
         raise typer.Exit(1)
 
 
@@ -98,7 +98,7 @@ def _unusable(path: Path) -> list[Notice]:
     try:
         require_certificates(config.load(path), str(path))
     except ConfigError as error:
-        return [Notice(weight=Weight.NEEDED, key=error.field or str(path), why=error.message, todo=error.hint)]
+        return [Notice(weight=NoticeWeight.NEEDED, key=error.field or str(path), why=error.message, todo=error.hint)]
     return []
 
 
@@ -122,7 +122,7 @@ def _report(
         render([_row(notice) for notice in notices], output, columns=NOTICE_COLUMNS)
     for path in written:
         console.print(Text(printable(f"wrote {path}")))
-    needed = sum(notice.weight is Weight.NEEDED for notice in notices)
+    needed = sum(notice.weight is NoticeWeight.NEEDED for notice in notices)
     end = (
         f"{counted(needed, 'thing')} to be done before it can be run"
         if needed

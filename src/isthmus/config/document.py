@@ -51,9 +51,9 @@ class ConfigDocument:
         found: list[ConfigDocument] = []
         with _told(text, name):
             loader = yaml.SafeLoader(text)
-            while loader.check_node():
+            while loader.check_node() and (node := loader.get_node()) is not None:
                 lines: dict[Path, int] = {}
-                found.append(cls(name, _Walk(loader, lines, name).value(loader.get_node(), ()), lines))
+                found.append(cls(name, _Walk(loader, lines, name).value(node, ()), lines))
         return tuple(found)
 
     def line(self, path: Path) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from isthmus.interop.deployment import Weight
-from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Treatment, equivalent_of, lost, unneeded
+from isthmus.interop.deployment import NoticeWeight
+from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, equivalent_of, lost, unneeded
 
 CLIENTS: Final = ("consumer", "producer", "admin")
 """What MirrorMaker 2 has for a cluster; what is not said of all is taken from the first that has it."""
@@ -97,6 +97,6 @@ def client_equivalent(key: str) -> Equivalent | None:
     if key in _COMMON:
         return _OWN_CLIENT
     found = equivalent_of(key)
-    if found is None or (found.treatment is Treatment.TOLD and found.weight is Weight.UNNEEDED):
+    if found is None or (found.treatment is Fate.TOLD and found.weight is NoticeWeight.UNNEEDED):
         return found
     return unneeded("MirrorMaker 2 heeds it for flows only, not for a cluster")

@@ -43,7 +43,7 @@ class Flow:
         return f"{self.source}->{self.target}"
 
 
-class Weight(enum.StrEnum):
+class NoticeWeight(enum.StrEnum):
     """What a notice means to whoever runs the imported file; the heaviest first."""
 
     NEEDED = "needed"
@@ -62,7 +62,7 @@ class Weight(enum.StrEnum):
 class Notice:
     """One thing the importer has to say about a key. `value` is "" where it is a secret, or may be one."""
 
-    weight: Weight
+    weight: NoticeWeight
     key: str
     value: str = ""
     line: int | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Flow, Notice, Setting, Weight
+from isthmus.interop.deployment import Deployment, Flow, Notice, NoticeWeight, Setting
 from isthmus.interop.gathering import Companion, Gathering, Surroundings
 from isthmus.interop.links import RESETS_OF_CLUSTER, LinkDraft, OffsetsChoice, link_draft, link_names
 from isthmus.interop.security import ClusterDraft, cluster_draft
@@ -33,7 +33,7 @@ class Draft:
     @property
     def is_complete(self) -> bool:
         """Whether it can be run as it is."""
-        return not any(notice.weight is Weight.NEEDED for notice in self.notices)
+        return not any(notice.weight is NoticeWeight.NEEDED for notice in self.notices)
 
 
 def draft_of(
@@ -54,8 +54,8 @@ def draft_of(
     _tell_circles(flows, links, gathering)
     if offsets is not OffsetsChoice.SAME:
         todo = "Stop MirrorMaker 2; then delete its copies, or set topics.start to when it stopped, or another naming."
-        gathering.tell(Weight.CHANGED, "offsets", _COPIED_BEFORE, todo)
-    order = list(Weight)
+        gathering.tell(NoticeWeight.CHANGED, "offsets", _COPIED_BEFORE, todo)
+    order = list(NoticeWeight)
     return Draft(
         text=_text(deployment, clusters, links),
         companions=tuple(gathering.companions.values()),
@@ -78,7 +78,7 @@ def _cluster(alias: str, deployment: Deployment, gathering: Gathering) -> Cluste
         setting = settings.pop(key, None)
         # Where something is read from the cluster its link sees to it.
         if setting is not None and all(flow.source != alias for flow in deployment.flows):
-            gathering.tell(Weight.UNNEEDED, setting, f"nothing is read from {alias}")
+            gathering.tell(NoticeWeight.UNNEEDED, setting, f"nothing is read from {alias}")
     return cluster_draft(alias, settings, gathering)
 
 
@@ -95,7 +95,7 @@ def _tell_circles(flows: dict[tuple[str, str], Flow], links: list[LinkDraft], ga
             setting = flow.settings.get("replication.policy.class", Setting("", "replication.policy.class"))
             why = f"{flow.name} and back keep names: a topic that would come back to its cluster is refused"
             gathering.tell(
-                Weight.CHANGED, setting, why, "Have each link include the topics that are written at its source."
+                NoticeWeight.CHANGED, setting, why, "Have each link include the topics that are written at its source."
             )
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.interop.deployment import MirrorConnector, Weight
+from isthmus.interop.deployment import MirrorConnector, NoticeWeight
 
 PATH_OF_CLASSES: Final = "org.apache.kafka.connect.mirror."
 
 
-class Treatment(enum.Enum):
+class Fate(enum.Enum):
     """Who sees to a setting."""
 
     WRITTEN = enum.auto()
@@ -29,10 +29,10 @@ class Treatment(enum.Enum):
 class Equivalent:
     """What becomes of one setting."""
 
-    treatment: Treatment
+    treatment: Fate
     path: str = ""
     read: Callable[[str], object] = str
-    weight: Weight = Weight.UNNEEDED
+    weight: NoticeWeight = NoticeWeight.UNNEEDED
     why: str = ""
     todo: str = ""
     default: str = ""
@@ -66,35 +66,37 @@ def seconds(text: str) -> float:
 
 def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -> Equivalent:
     """The value, read, is written under a path of the link."""
-    return Equivalent(treatment=Treatment.WRITTEN, path=path, read=read, default=default)
+    return Equivalent(treatment=Fate.WRITTEN, path=path, read=read, default=default)
 
 
 def handled() -> Equivalent:
     """Several settings decide together: see `links.py`."""
-    return Equivalent(treatment=Treatment.HANDLED)
+    return Equivalent(treatment=Fate.HANDLED)
 
 
 def lost(
     why: str, todo: str = "", *, default: str = "", off: str = "", connector: MirrorConnector | None = None
 ) -> Equivalent:
     """Isthmus does not do it."""
-    return _told(Weight.LOST, why, todo, default, off, connector)
+    return _told(NoticeWeight.LOST, why, todo, default, off, connector)
 
 
 def changed(why: str, todo: str = "", *, off: str = "") -> Equivalent:
     """Isthmus does it otherwise."""
-    return _told(Weight.CHANGED, why, todo, "", off, None)
+    return _told(NoticeWeight.CHANGED, why, todo, "", off, None)
 
 
 def unneeded(why: str) -> Equivalent:
     """Isthmus has no need of it."""
-    return _told(Weight.UNNEEDED, why, "", "", "", None)
+    return _told(NoticeWeight.UNNEEDED, why, "", "", "", None)
 
 
-def _told(weight: Weight, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None) -> Equivalent:
+def _told(
+    weight: NoticeWeight, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None
+) -> Equivalent:
     values = frozenset({off}) if off else frozenset()
     return Equivalent(
-        treatment=Treatment.TOLD, weight=weight, why=why, todo=todo, default=default, off=values, connector=connector
+        treatment=Fate.TOLD, weight=weight, why=why, todo=todo, default=default, off=values, connector=connector
     )
 
 

@@ -11,7 +11,7 @@ import javaproperties
 
 from isthmus.errors import ConfigError
 from isthmus.interop.clients import is_client_setting
-from isthmus.interop.deployment import Deployment, Flow, Notice, Setting, Weight
+from isthmus.interop.deployment import Deployment, Flow, Notice, NoticeWeight, Setting
 from isthmus.interop.equivalents import ALIASES, EQUIVALENTS, equivalent_of, truth
 from isthmus.interop.names import split_list
 
@@ -64,7 +64,7 @@ def _settings(data: bytes, name: str, notices: list[Notice]) -> Iterator[tuple[s
             if key in seen:
                 notices.append(
                     Notice(
-                        weight=Weight.CHANGED,
+                        weight=NoticeWeight.CHANGED,
                         key=key,
                         line=line,
                         why=f"it is on line {seen[key]} as well; the last one counts, as in Java",
@@ -166,13 +166,15 @@ class _Reading:
                 hint=f"The clusters are {', '.join(self.clusters)}: add the missing one there, with its "
                 "bootstrap.servers, or correct the key.",
             )
-        self._tell(Weight.UNKNOWN, key, setting, "clusters does not name both ends of this flow, so it has no effect")
+        self._tell(
+            NoticeWeight.UNKNOWN, key, setting, "clusters does not name both ends of this flow, so it has no effect"
+        )
 
     def _tell_ignored(self, key: str, setting: Setting) -> None:
         found = equivalent_of(key)
         if found is None:
             self._tell(
-                Weight.UNKNOWN,
+                NoticeWeight.UNKNOWN,
                 key,
                 setting,
                 "neither MirrorMaker 2 nor Isthmus knows it",
@@ -180,10 +182,13 @@ class _Reading:
             )
         else:
             self._tell(
-                Weight.UNNEEDED, key, setting, "MirrorMaker 2 does not heed it without a cluster or a flow before it"
+                NoticeWeight.UNNEEDED,
+                key,
+                setting,
+                "MirrorMaker 2 does not heed it without a cluster or a flow before it",
             )
 
-    def _tell(self, weight: Weight, key: str, setting: Setting, why: str, todo: str = "") -> None:
+    def _tell(self, weight: NoticeWeight, key: str, setting: Setting, why: str, todo: str = "") -> None:
         self.notices.append(Notice(weight=weight, key=key, line=setting.line, why=why, todo=todo))
 
     def _enabled(self) -> Iterator[Flow]:
@@ -192,7 +197,7 @@ class _Reading:
                 if own:
                     key = f"{source}{_ARROW}{target}.enabled"
                     why = "the flow has settings, but is not enabled: it becomes no link"
-                    self.notices.append(Notice(weight=Weight.UNNEEDED, key=key, why=why))
+                    self.notices.append(Notice(weight=NoticeWeight.UNNEEDED, key=key, why=why))
                 continue
             setting = own["enabled"]
             try:
@@ -207,7 +212,9 @@ class _Reading:
             if is_enabled:
                 yield Flow(source=source, target=target, settings={**self.shared, **own})
             else:
-                self._tell(Weight.UNNEEDED, setting.written, setting, "the flow is not enabled: it becomes no link")
+                self._tell(
+                    NoticeWeight.UNNEEDED, setting.written, setting, "the flow is not enabled: it becomes no link"
+                )
 
     def _used(self, flows: Iterable[Flow]) -> dict[str, Mapping[str, Setting]]:
         """The clusters at the ends of flows; those without are named."""
@@ -215,5 +222,7 @@ class _Reading:
         for alias in self.clusters.keys() - ends:
             setting = self.settings["clusters"]
             why = f"cluster {alias} is at neither end of a flow that is enabled: it is left out"
-            self.notices.append(Notice(weight=Weight.UNNEEDED, key="clusters", value=alias, line=setting.line, why=why))
+            self.notices.append(
+                Notice(weight=NoticeWeight.UNNEEDED, key="clusters", value=alias, line=setting.line, why=why)
+            )
         return {alias: {**self.everywhere, **own} for alias, own in self.clusters.items() if alias in ends}

@@ -8,7 +8,7 @@ from typing import Final
 
 from isthmus.interop.certificates import tls_section
 from isthmus.interop.clients import ANSWERED, CLIENTS, client_equivalent, is_known_client_setting
-from isthmus.interop.deployment import Setting, Settings, Weight
+from isthmus.interop.deployment import NoticeWeight, Setting, Settings
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.jaas import JaasLogin, NoJaas, parse_jaas
 
@@ -61,7 +61,7 @@ def _common(settings: Settings, gathering: Gathering) -> dict[str, Setting]:
         known = common.setdefault(rest, setting)
         if known.value != setting.value:
             why = f"a cluster has one login for all clients: {known.written} is taken"
-            gathering.tell(Weight.LOST, setting, why, "Give that user all the rights that are needed.")
+            gathering.tell(NoticeWeight.LOST, setting, why, "Give that user all the rights that are needed.")
     for key, setting in settings.items():
         client, _, rest = key.partition(".")
         if key not in ANSWERED and not (client in CLIENTS and rest in ANSWERED):
@@ -74,7 +74,7 @@ def _tell_other(key: str, setting: Setting, gathering: Gathering) -> None:
     if found is None:
         why = "neither Kafka nor Isthmus has such a setting of a cluster"
         gathering.tell(
-            Weight.UNKNOWN, setting, why, "Correct it if it is misspelt, and import again; else leave it out."
+            NoticeWeight.UNKNOWN, setting, why, "Correct it if it is misspelt, and import again; else leave it out."
         )
     elif setting.value not in found.off:
         # What nobody knows by its whole name may be a secret under a misspelt one.
@@ -139,7 +139,9 @@ class _Reader:
                 key.startswith("ssl.") and not protocol.endswith("SSL")
             )
             if is_idle:
-                self.gathering.tell(Weight.UNNEEDED, setting, f"security.protocol is {protocol}, which does not use it")
+                self.gathering.tell(
+                    NoticeWeight.UNNEEDED, setting, f"security.protocol is {protocol}, which does not use it"
+                )
 
     def _login(self) -> dict[str, object]:
         login = self._jaas()
@@ -154,7 +156,7 @@ class _Reader:
         setting = self.settings.get("sasl.mechanism") or self.settings.get("sasl.jaas.config")
         key = setting or Setting("", f"{self.alias}.sasl.mechanism")
         self.gathering.tell(
-            Weight.NEEDED, key, why, f"{todo} Then add mechanism, username and password.", value=mechanism
+            NoticeWeight.NEEDED, key, why, f"{todo} Then add mechanism, username and password.", value=mechanism
         )
         self.made.comments["security", "protocol"] = f"mechanism is missing: {why}."
         return {}
@@ -169,7 +171,7 @@ class _Reader:
             text = self.gathering.resolved(setting.value)
         if text is None:
             self.gathering.tell(
-                Weight.NEEDED,
+                NoticeWeight.NEEDED,
                 setting,
                 "it refers to a value that cannot be found here",
                 f"Add username and password to clusters.{self.alias}.security, by reference.",
@@ -186,7 +188,10 @@ class _Reader:
         if setting is None:
             missing = f"{self.alias}.sasl.jaas.config"
             self.gathering.tell(
-                Weight.NEEDED, missing, "it is missing", f"Add username and password to clusters.{self.alias}.security."
+                NoticeWeight.NEEDED,
+                missing,
+                "it is missing",
+                f"Add username and password to clusters.{self.alias}.security.",
             )
             return {}
         found: dict[str, object] = {}
@@ -196,7 +201,7 @@ class _Reader:
             found["password"] = self.gathering.secret(f"{self.alias}.password", setting, login.options["password"])
         if login.module and len(found) < 2:
             todo = f"Add username and password to clusters.{self.alias}.security."
-            self.gathering.tell(Weight.NEEDED, setting, "it does not give both a username and a password", todo)
+            self.gathering.tell(NoticeWeight.NEEDED, setting, "it does not give both a username and a password", todo)
         return found
 
     def _oauth(self, login: JaasLogin) -> dict[str, object]:
@@ -221,7 +226,7 @@ class _Reader:
             todo = (
                 f"Create a client with a secret at the token server, and complete clusters.{self.alias}.security.oauth."
             )
-            self.gathering.tell(Weight.NEEDED, setting, why, todo)
+            self.gathering.tell(NoticeWeight.NEEDED, setting, why, todo)
         oauth: dict[str, object] = {}
         for key in ("token_endpoint_url", "client_id", "client_secret", "scope"):
             if key in given:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Weight
+from isthmus.interop.deployment import NoticeWeight
 from isthmus.interop.properties import read_properties
 from isthmus.interop.reading import BYTES_MAX, read_deployment
 from tests.unit.interop.samples import SHIPPED, pair, read
@@ -53,7 +53,7 @@ def test_the_last_of_two_alike_counts() -> None:
 
     assert deployment.flows[0].settings["topics"].value == "last"
     (notice,) = deployment.notices
-    assert (notice.weight, notice.key, notice.line) == (Weight.CHANGED, "a->b.topics", 6)
+    assert (notice.weight, notice.key, notice.line) == (NoticeWeight.CHANGED, "a->b.topics", 6)
     assert "line 5" in notice.why
 
 
@@ -75,11 +75,11 @@ def test_what_has_no_effect_is_told() -> None:
     notices = {notice.key: notice.weight for notice in read(text).notices}
 
     assert notices == {
-        "toppics": Weight.UNKNOWN,
-        "a->c.topics": Weight.UNKNOWN,
-        "b->a.enabled": Weight.UNNEEDED,
-        "consumer.fetch.max.bytes": Weight.UNNEEDED,
-        "clusters": Weight.UNNEEDED,
+        "toppics": NoticeWeight.UNKNOWN,
+        "a->c.topics": NoticeWeight.UNKNOWN,
+        "b->a.enabled": NoticeWeight.UNNEEDED,
+        "consumer.fetch.max.bytes": NoticeWeight.UNNEEDED,
+        "clusters": NoticeWeight.UNNEEDED,
     }
 
 

@@ -10,7 +10,7 @@ import trustme
 import yaml
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Weight
+from isthmus.interop.deployment import NoticeWeight
 from tests.unit.interop.samples import STRIMZI, about, configured, imported, keys, read
 
 # The version of the resource in which clusters stand where they are used.
@@ -39,7 +39,7 @@ def test_the_example_becomes_a_link() -> None:
     """Topics, groups and how clusters are reached; what is in Kubernetes is asked for, command by command."""
     draft = imported(STRIMZI, name="mm2.yaml")
 
-    configuration = configured_without_files(draft.text)
+    configuration = yaml.safe_load(draft.text)  # what it names is not on this machine
     (link,) = configuration["links"]
     assert link["topics"]["include"] == ["/orders|flights/"]
     assert link["groups"]["include"] == ["*"]
@@ -52,16 +52,10 @@ def test_the_example_becomes_a_link() -> None:
     )
     tls = configuration["clusters"]["cluster-b"]["security"]["tls"]
     assert tls["key_file"] == "isthmus.secrets/cluster-b.key.pem"
-    needed = [notice.todo for notice in draft.notices if notice.weight is Weight.NEEDED]
+    needed = [notice.todo for notice in draft.notices if notice.weight is NoticeWeight.NEEDED]
     assert len(needed) == 5
     command = "kubectl get secret mirror-user -o go-template='{{index .data \"password\" | base64decode}}'"
     assert any(command in todo and "> isthmus.secrets/cluster-a.password" in todo for todo in needed)
-
-
-def configured_without_files(text: str) -> dict[str, dict[str, dict[str, dict[str, object]]]]:
-    """The text as YAML: what it names is not on this machine."""
-    found: dict[str, dict[str, dict[str, dict[str, object]]]] = yaml.safe_load(text)
-    return found
 
 
 def test_secrets_in_the_same_file_are_taken() -> None:
@@ -83,7 +77,7 @@ def test_secrets_in_the_same_file_are_taken() -> None:
     assert files["isthmus.secrets/cluster-a.password"] == b"hunter2"
     assert files["isthmus.secrets/cluster-a.ca.pem"].count(b"BEGIN CERTIFICATE") == 2
     assert configured(draft).links[0].target.security.tls.certificate_file is not None
-    assert keys(draft, Weight.NEEDED) == []
+    assert keys(draft, NoticeWeight.NEEDED) == []
     assert "hunter2" not in draft.text + repr(draft)
 
 
@@ -109,7 +103,7 @@ def test_what_runs_connect_is_told() -> None:
     """Replicas, versions and restarts belong to what Isthmus runs without."""
     draft = imported(STRIMZI, name="mm2.yaml")
 
-    unneeded = keys(draft, Weight.UNNEEDED)
+    unneeded = keys(draft, NoticeWeight.UNNEEDED)
     assert {"spec.version", "spec.replicas", "spec.mirrors[0].sourceConnector.autoRestart"} <= set(unneeded)
     assert about(draft, "spec.replicas").line == 7
 
@@ -123,7 +117,7 @@ def test_logins_without_an_equivalent_are_named(login: str, message: str) -> Non
     text = TARGETED.replace('"a:1"', f'"a:1", authentication: {{{login}}}')
     draft = imported(text, name="mm2.yaml")
 
-    assert any(message in notice.why for notice in draft.notices if notice.weight is Weight.NEEDED)
+    assert any(message in notice.why for notice in draft.notices if notice.weight is NoticeWeight.NEEDED)
 
 
 BOMB = (
