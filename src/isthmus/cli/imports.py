@@ -19,7 +19,7 @@ from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.config.file import DEFAULT_NAME
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Notice, NoticeWeight
+from isthmus.interop.deployment import Deployment, Impact, Notice
 from isthmus.interop.drafting import Draft, draft_of
 from isthmus.interop.files import ThisMachine, read_input, write_all
 from isthmus.interop.links import OffsetsChoice
@@ -27,7 +27,7 @@ from isthmus.interop.reading import read_deployment
 from isthmus.model.wording import counted
 
 NOTICE_COLUMNS: Final = (
-    Column("weight"),
+    Column("impact"),
     Column("key", Cells.NAME),
     Column("value", Cells.NAME, gives_way=2),
     Column("line", gives_way=1),
@@ -71,6 +71,8 @@ def import_(
     With --to the report is the result; without, it goes to stderr. Exits with 1 if something has to be done before the
     configuration can be run. No cluster is contacted, and the file itself stays as it is.
     """
+    if to is not None and to.exists() and file.exists() and to.samefile(file):
+        raise ConfigError(f"{to} is what is imported", hint="Name another file, such as --to isthmus.yaml.")
     deployment = read_deployment(read_input(file), str(file))
     target = to or Path(DEFAULT_NAME)
     folder = f"{target.stem or 'isthmus'}.secrets"
@@ -89,7 +91,7 @@ def import_(
         notices = [*(_unusable(to) if draft.is_complete else ()), *notices]
     with contextlib.redirect_stdout(sys.stdout if written else sys.stderr):
         _report(deployment, draft, notices, written, output)
-    if any(notice.weight is NoticeWeight.NEEDED for notice in notices):
+    if any(notice.impact is Impact.NEEDED for notice in notices):
         raise typer.Exit(1)
 
 
@@ -98,7 +100,7 @@ def _unusable(path: Path) -> list[Notice]:
     try:
         require_certificates(config.load(path), str(path))
     except ConfigError as error:
-        return [Notice(weight=NoticeWeight.NEEDED, key=error.field or str(path), why=error.message, todo=error.hint)]
+        return [Notice(impact=Impact.NEEDED, key=error.field or str(path), why=error.message, todo=error.hint)]
     return []
 
 
@@ -122,7 +124,7 @@ def _report(
         render([_row(notice) for notice in notices], output, columns=NOTICE_COLUMNS)
     for path in written:
         console.print(Text(printable(f"wrote {path}")))
-    needed = sum(notice.weight is NoticeWeight.NEEDED for notice in notices)
+    needed = sum(notice.impact is Impact.NEEDED for notice in notices)
     end = (
         f"{counted(needed, 'thing')} to be done before it can be run"
         if needed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.interop.deployment import NoticeWeight, Setting
+from isthmus.interop.deployment import Impact, Setting
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.stores import PemStore, StoreUnreadable, is_pem, opened_store
 
@@ -49,9 +49,7 @@ class _Certificates:
             return {"ca_file": self._located(location)}
         store = self._opened(location, data, "ssl.truststore.password", name, "-nokeys")
         if store is not None and not store.certificates:
-            self.gathering.tell(
-                NoticeWeight.NEEDED, location, "the store holds no certificates", "Name the store that does."
-            )
+            self.gathering.tell(Impact.NEEDED, location, "the store holds no certificates", "Name the store that does.")
         path = f"{self.gathering.folder}/{name}"
         return {"ca_file": path if store is None else self.gathering.file(name, store.certificates.encode())}
 
@@ -76,7 +74,7 @@ class _Certificates:
             return {"certificate_file": f"{self.gathering.folder}/{names[0]}"}
         if not store.chain or not store.key:
             todo = "Name the store that does, or remove it if the brokers ask for no certificate."
-            self.gathering.tell(NoticeWeight.NEEDED, location, "the store holds no certificate with its key", todo)
+            self.gathering.tell(Impact.NEEDED, location, "the store holds no certificate with its key", todo)
             return {}
         return {
             "certificate_file": self.gathering.file(names[0], store.chain.encode()),
@@ -94,7 +92,7 @@ class _Certificates:
             return self.gathering.awaited(name, setting, "it is kept elsewhere and was not given", setting.value)
         if not is_pem(text.encode()):
             todo = f"Put it in PEM form into {self.gathering.folder}/{name}."
-            self.gathering.tell(NoticeWeight.NEEDED, setting, "it is not in PEM form", todo)
+            self.gathering.tell(Impact.NEEDED, setting, "it is not in PEM form", todo)
         return self.gathering.file(name, f"{text.strip()}\n".encode())
 
     def _located(self, location: Setting) -> str:
@@ -126,4 +124,4 @@ class _Certificates:
 
     def _tell_unread(self, setting: Setting, why: str, file: str, pem: str, options: str) -> None:
         todo = _KEYTOOL.format(file=file, options=options, pem=f"{self.gathering.folder}/{pem}")
-        self.gathering.tell(NoticeWeight.NEEDED, setting, why, todo)
+        self.gathering.tell(Impact.NEEDED, setting, why, todo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from isthmus.interop.deployment import NoticeWeight
+from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, equivalent_of, lost, unneeded
 
 CLIENTS: Final = ("consumer", "producer", "admin")
@@ -97,6 +97,6 @@ def client_equivalent(key: str) -> Equivalent | None:
     if key in _COMMON:
         return _OWN_CLIENT
     found = equivalent_of(key)
-    if found is None or (found.treatment is Fate.TOLD and found.weight is NoticeWeight.UNNEEDED):
+    if found is None or (found.fate is Fate.TOLD and found.impact is Impact.UNNEEDED):
         return found
     return unneeded("MirrorMaker 2 heeds it for flows only, not for a cluster")

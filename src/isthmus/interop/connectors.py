@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Flow, MirrorConnector, Notice, NoticeWeight, Setting, Settings
+from isthmus.interop.deployment import Deployment, Flow, Impact, MirrorConnector, Notice, Setting, Settings
 from isthmus.interop.equivalents import PATH_OF_CLASSES
 
 FORM: Final = "Kafka Connect JSON"
@@ -111,9 +111,7 @@ class _Merging:
 
     def _tell_difference(self, known: Setting, setting: Setting) -> None:
         why = f"it has another value than {known.written}, which is taken"
-        self.notices.append(
-            Notice(weight=NoticeWeight.CHANGED, key=setting.written, why=why, todo="Have a look at both.")
-        )
+        self.notices.append(Notice(impact=Impact.CHANGED, key=setting.written, why=why, todo="Have a look at both."))
 
     def flows(self) -> Iterator[Flow]:
         for pair, settings in self.pairs.items():
@@ -124,7 +122,7 @@ class _Merging:
                 present = ", ".join(sorted(kinds))
                 why = f"{pair[0]}->{pair[1]} has only {present}: without a MirrorSourceConnector nothing is copied"
                 todo = "Import it together with the MirrorSourceConnector."
-                self.notices.append(Notice(weight=NoticeWeight.CHANGED, key="connector.class", why=why, todo=todo))
+                self.notices.append(Notice(impact=Impact.CHANGED, key="connector.class", why=why, todo=todo))
         if not any(MirrorConnector.SOURCE in kinds for kinds in self.kinds.values()):
             raise ConfigError(f"{self.name} has no MirrorSourceConnector, so nothing would be mirrored", hint=_START)
 
@@ -136,7 +134,7 @@ def _parsed(text: str, name: str, notices: list[Notice]) -> object:
             if key in held:
                 why = "it is written twice; the last one counts, as in Java"
                 notices.append(
-                    Notice(weight=NoticeWeight.CHANGED, key=key, why=why, todo="Remove the one that is not meant.")
+                    Notice(impact=Impact.CHANGED, key=key, why=why, todo="Remove the one that is not meant.")
                 )
             held[key] = value
         return held
@@ -183,7 +181,7 @@ def _connector(given: Mapping[str, object], number: int, name: str, notices: lis
     if short in _ORDER:
         return Connector(title, MirrorConnector(short), settings)
     why = f"{title} is no connector of MirrorMaker 2: it is left out"
-    notices.append(Notice(weight=NoticeWeight.UNNEEDED, key=f"{title}: connector.class", why=why))
+    notices.append(Notice(impact=Impact.UNNEEDED, key=f"{title}: connector.class", why=why))
     return None
 
 

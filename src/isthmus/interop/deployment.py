@@ -43,8 +43,8 @@ class Flow:
         return f"{self.source}->{self.target}"
 
 
-class NoticeWeight(enum.StrEnum):
-    """What a notice means to whoever runs the imported file; the heaviest first."""
+class Impact(enum.StrEnum):
+    """What a notice means to whoever runs the imported file; the gravest first."""
 
     NEEDED = "needed"
     """Something has to be done before the file can be run."""
@@ -62,7 +62,7 @@ class NoticeWeight(enum.StrEnum):
 class Notice:
     """One thing the importer has to say about a key. `value` is "" where it is a secret, or may be one."""
 
-    weight: NoticeWeight
+    impact: Impact
     key: str
     value: str = ""
     line: int | None = None
@@ -72,7 +72,7 @@ class Notice:
     def as_dict(self) -> dict[str, object]:
         """Plain values for reports."""
         return {
-            "weight": str(self.weight),
+            "impact": str(self.impact),
             "key": self.key,
             "value": self.value or None,
             "line": self.line,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Flow, Notice, NoticeWeight, Setting
+from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting
 from isthmus.interop.gathering import Companion, Gathering, Surroundings
 from isthmus.interop.links import RESETS_OF_CLUSTER, LinkDraft, OffsetsChoice, link_draft, link_names
 from isthmus.interop.security import ClusterDraft, cluster_draft
@@ -22,7 +22,7 @@ _COPIED_BEFORE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A configuration that nobody has written yet. Notices are in order, the heaviest first."""
+    """A configuration that nobody has written yet. Notices are in order, the gravest first."""
 
     text: str
     companions: tuple[Companion, ...]
@@ -33,7 +33,7 @@ class Draft:
     @property
     def is_complete(self) -> bool:
         """Whether it can be run as it is."""
-        return not any(notice.weight is NoticeWeight.NEEDED for notice in self.notices)
+        return not any(notice.impact is Impact.NEEDED for notice in self.notices)
 
 
 def draft_of(
@@ -54,12 +54,12 @@ def draft_of(
     _tell_circles(flows, links, gathering)
     if offsets is not OffsetsChoice.SAME:
         todo = "Stop MirrorMaker 2; then delete its copies, or set topics.start to when it stopped, or another naming."
-        gathering.tell(NoticeWeight.CHANGED, "offsets", _COPIED_BEFORE, todo)
-    order = list(NoticeWeight)
+        gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
+    order = list(Impact)
     return Draft(
         text=_text(deployment, clusters, links),
         companions=tuple(gathering.companions.values()),
-        notices=tuple(sorted(gathering.notices, key=lambda notice: order.index(notice.weight))),
+        notices=tuple(sorted(gathering.notices, key=lambda notice: order.index(notice.impact))),
         clusters=tuple(clusters),
         links=tuple(names.values()),
     )
@@ -78,7 +78,7 @@ def _cluster(alias: str, deployment: Deployment, gathering: Gathering) -> Cluste
         setting = settings.pop(key, None)
         # Where something is read from the cluster its link sees to it.
         if setting is not None and all(flow.source != alias for flow in deployment.flows):
-            gathering.tell(NoticeWeight.UNNEEDED, setting, f"nothing is read from {alias}")
+            gathering.tell(Impact.UNNEEDED, setting, f"nothing is read from {alias}")
     return cluster_draft(alias, settings, gathering)
 
 
@@ -95,7 +95,7 @@ def _tell_circles(flows: dict[tuple[str, str], Flow], links: list[LinkDraft], ga
             setting = flow.settings.get("replication.policy.class", Setting("", "replication.policy.class"))
             why = f"{flow.name} and back keep names: a topic that would come back to its cluster is refused"
             gathering.tell(
-                NoticeWeight.CHANGED, setting, why, "Have each link include the topics that are written at its source."
+                Impact.CHANGED, setting, why, "Have each link include the topics that are written at its source."
             )
 
 

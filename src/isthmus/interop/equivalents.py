@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.interop.deployment import MirrorConnector, NoticeWeight
+from isthmus.interop.deployment import Impact, MirrorConnector
 
 PATH_OF_CLASSES: Final = "org.apache.kafka.connect.mirror."
 
@@ -29,10 +29,10 @@ class Fate(enum.Enum):
 class Equivalent:
     """What becomes of one setting."""
 
-    treatment: Fate
+    fate: Fate
     path: str = ""
     read: Callable[[str], object] = str
-    weight: NoticeWeight = NoticeWeight.UNNEEDED
+    impact: Impact = Impact.UNNEEDED
     why: str = ""
     todo: str = ""
     default: str = ""
@@ -66,37 +66,35 @@ def seconds(text: str) -> float:
 
 def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -> Equivalent:
     """The value, read, is written under a path of the link."""
-    return Equivalent(treatment=Fate.WRITTEN, path=path, read=read, default=default)
+    return Equivalent(fate=Fate.WRITTEN, path=path, read=read, default=default)
 
 
 def handled() -> Equivalent:
     """Several settings decide together: see `links.py`."""
-    return Equivalent(treatment=Fate.HANDLED)
+    return Equivalent(fate=Fate.HANDLED)
 
 
 def lost(
     why: str, todo: str = "", *, default: str = "", off: str = "", connector: MirrorConnector | None = None
 ) -> Equivalent:
     """Isthmus does not do it."""
-    return _told(NoticeWeight.LOST, why, todo, default, off, connector)
+    return _told(Impact.LOST, why, todo, default, off, connector)
 
 
 def changed(why: str, todo: str = "", *, off: str = "") -> Equivalent:
     """Isthmus does it otherwise."""
-    return _told(NoticeWeight.CHANGED, why, todo, "", off, None)
+    return _told(Impact.CHANGED, why, todo, "", off, None)
 
 
 def unneeded(why: str) -> Equivalent:
     """Isthmus has no need of it."""
-    return _told(NoticeWeight.UNNEEDED, why, "", "", "", None)
+    return _told(Impact.UNNEEDED, why, "", "", "", None)
 
 
-def _told(
-    weight: NoticeWeight, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None
-) -> Equivalent:
+def _told(impact: Impact, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None) -> Equivalent:
     values = frozenset({off}) if off else frozenset()
     return Equivalent(
-        treatment=Fate.TOLD, weight=weight, why=why, todo=todo, default=default, off=values, connector=connector
+        fate=Fate.TOLD, impact=impact, why=why, todo=todo, default=default, off=values, connector=connector
     )
 
 

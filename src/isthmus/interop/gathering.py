@@ -9,7 +9,7 @@ from typing import Protocol
 import javaproperties
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import Deployment, Notice, NoticeWeight, Setting
+from isthmus.interop.deployment import Deployment, Impact, Notice, Setting
 from isthmus.interop.references import Piece, Reference, Words, escaped, pieces_of
 
 
@@ -50,10 +50,10 @@ class Gathering:
     notices: list[Notice] = field(default_factory=list)
     companions: dict[str, Companion] = field(default_factory=dict)
 
-    def tell(self, weight: NoticeWeight, key: Setting | str, why: str, todo: str = "", *, value: str = "") -> None:
+    def tell(self, impact: Impact, key: Setting | str, why: str, todo: str = "", *, value: str = "") -> None:
         """Add a notice, unless it is there already: what is written once may count for several flows."""
         name, line = (key, None) if isinstance(key, str) else (key.written, key.line)
-        notice = Notice(weight=weight, key=name, value=value, line=line, why=why, todo=todo)
+        notice = Notice(impact=impact, key=name, value=value, line=line, why=why, todo=todo)
         if notice not in self.notices:
             self.notices.append(notice)
 
@@ -107,7 +107,7 @@ class Gathering:
     def awaited(self, name: str, setting: Setting, why: str, text: str | None = None) -> str:
         """The path of a companion that somebody else has to put there, which is told."""
         path = f"{self.folder}/{name}"
-        self.tell(NoticeWeight.NEEDED, setting, why, self._how_to_fill(path, text))
+        self.tell(Impact.NEEDED, setting, why, self._how_to_fill(path, text))
         return path
 
     def _pieces(self, text: str) -> tuple[Piece, ...]:
@@ -116,7 +116,7 @@ class Gathering:
     def _kept(self, name: str, text: str, setting: Setting) -> str:
         if text.rstrip("\r\n") != text:
             why = "the secret ends in a line end, which no secret read from a file does"
-            self.tell(NoticeWeight.NEEDED, setting, why, "Choose another password at the cluster.")
+            self.tell(Impact.NEEDED, setting, why, "Choose another password at the cluster.")
         return f"${{file:{self.file(name, text.encode())}}}"
 
     def _referred(self, name: str, reference: Reference, setting: Setting) -> str:
@@ -126,9 +126,7 @@ class Gathering:
         if ours is not None:
             if value is None:
                 why = f"{reference.written} leads nowhere on this machine"
-                self.tell(
-                    NoticeWeight.NEEDED, setting, why, "Run Isthmus where it leads to the value, or put it there."
-                )
+                self.tell(Impact.NEEDED, setting, why, "Run Isthmus where it leads to the value, or put it there.")
             return ours
         if value is not None:
             return self._kept(name, value, setting)

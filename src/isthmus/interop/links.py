@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from isthmus.interop.deployment import Flow, MirrorConnector, NoticeWeight, Setting, Settings
+from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings
 from isthmus.interop.equivalents import (
     ALIASES,
     EQUIVALENTS,
@@ -108,7 +108,7 @@ class _Translation:
                 continue
             if new in found:
                 why = f"it is the old name of {found[new].written}, which is written as well and counts"
-                self._gathering.tell(NoticeWeight.CHANGED, settings[old], why, f"Put into {new} what is missing there.")
+                self._gathering.tell(Impact.CHANGED, settings[old], why, f"Put into {new} what is missing there.")
             else:
                 found[new] = settings[old]
         return found
@@ -142,7 +142,7 @@ class _Translation:
         if "topics.exclude" not in self._settings:
             self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
             self._gathering.tell(
-                NoticeWeight.CHANGED,
+                Impact.CHANGED,
                 "topics.exclude",
                 "it is not written, so the default of Kafka 4.0 is taken; before, that had .*[\\-\\.]internal as well",
                 "If yours is older, add /.*[-.]internal/ to topics.exclude.",
@@ -178,7 +178,7 @@ class _Translation:
             return "mm2" if separator == "." else {"mm2": {"separator": escaped(separator)}}, ""
         why = f"Isthmus does not know how {name} names topics"
         todo = "Say it by topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
-        self._gathering.tell(NoticeWeight.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
+        self._gathering.tell(Impact.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
         return None, why
 
     def _start(self) -> str:
@@ -193,9 +193,7 @@ class _Translation:
         why = "with the offsets of the source copying begins at its beginning"
         if self._offsets is not OffsetsChoice.SAME:
             why = "only earliest and latest say where Isthmus begins"
-        self._gathering.tell(
-            NoticeWeight.CHANGED, given[0], why, "Set topics.start, which takes a point in time as well."
-        )
+        self._gathering.tell(Impact.CHANGED, given[0], why, "Set topics.start, which takes a point in time as well.")
         return ""
 
     def _groups(self) -> None:
@@ -206,7 +204,7 @@ class _Translation:
             for key in ("groups", "groups.exclude", "group.filter.class"):
                 if key in self._settings:
                     why = "sync.group.offsets.enabled is not true, so MirrorMaker 2 wrote no positions of groups"
-                    self._gathering.tell(NoticeWeight.UNNEEDED, self._settings[key], why)
+                    self._gathering.tell(Impact.UNNEEDED, self._settings[key], why)
             return
         include = group_names(self._value("groups", GROUPS))
         exclude = group_names(self._value("groups.exclude", GROUPS_EXCLUDE))
@@ -232,7 +230,7 @@ class _Translation:
             return ""
         why = f"Isthmus runs no filter of Java, so only {given.rpartition('.')[2]} knows what it lets pass"
         todo = "Say by patterns what it lets pass (include, exclude)."
-        self._gathering.tell(NoticeWeight.NEEDED, self._settings[key], why, todo, value=given)
+        self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=given)
         return why
 
     def _failed(self, key: str, found: NameList) -> str:
@@ -243,7 +241,7 @@ class _Translation:
         for text, reason in found.failed:
             why = f"it is no pattern of Isthmus: {reason}"
             todo = f"Say it as a name, a prefix* or a /regex/ of Python, in {_PLACES[key]}."
-            self._gathering.tell(NoticeWeight.NEEDED, self._settings[key], why, todo, value=text)
+            self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=text)
 
     def _has(self, connector: MirrorConnector) -> bool:
         return connector in self._flow.connectors
@@ -253,26 +251,26 @@ class _Translation:
         if equivalent is None:
             why = "neither MirrorMaker 2 nor Isthmus knows it"
             todo = "Correct it if it is misspelt, and import again; else leave it out."
-            self._gathering.tell(NoticeWeight.UNKNOWN, setting, why, todo)
-        elif equivalent.treatment is Fate.WRITTEN:
+            self._gathering.tell(Impact.UNKNOWN, setting, why, todo)
+        elif equivalent.fate is Fate.WRITTEN:
             self._made.put(equivalent.path, self._read(key, equivalent.read))
-        elif equivalent.treatment is Fate.TOLD and setting.value.strip().lower() not in {
+        elif equivalent.fate is Fate.TOLD and setting.value.strip().lower() not in {
             "",
             *_lower(equivalent.off),
         }:
             if "true" in equivalent.off | {equivalent.default}:
                 self._truth(key, True)
             value = "" if key not in EQUIVALENTS else setting.value
-            self._gathering.tell(equivalent.weight, setting, equivalent.why, equivalent.todo, value=value)
+            self._gathering.tell(equivalent.impact, setting, equivalent.why, equivalent.todo, value=value)
 
     def _treat_default(self, key: str, equivalent: Equivalent) -> None:
         if equivalent.connector is not None and not self._has(equivalent.connector):
             return
-        if equivalent.treatment is Fate.WRITTEN:
+        if equivalent.fate is Fate.WRITTEN:
             self._made.put(equivalent.path, equivalent.read(equivalent.default))
         else:
             why = f"MirrorMaker 2 does it by default. {equivalent.why}"
-            self._gathering.tell(equivalent.weight, key, why, equivalent.todo, value=equivalent.default)
+            self._gathering.tell(equivalent.impact, key, why, equivalent.todo, value=equivalent.default)
 
 
 def _listed(patterns: Iterable[str]) -> list[str]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 import javaproperties
 
 from isthmus.errors import ConfigError
 from isthmus.interop.clients import is_client_setting
-from isthmus.interop.deployment import Deployment, Flow, Notice, NoticeWeight, Setting
+from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting
 from isthmus.interop.equivalents import ALIASES, EQUIVALENTS, equivalent_of, truth
 from isthmus.interop.names import split_list
 
 FORM: Final = "mm2.properties"
 _ARROW: Final = "->"
 _PROVIDERS: Final = "config.providers"
+_NAMED_CHARACTERS_MAX: Final = 40
+_COMPARED_MAX: Final = 100
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _START: Final = (
     "It has to be the file that connect-mirror-maker.sh is started with, which begins with lines such as:\n\n"
@@ -64,7 +67,7 @@ def _settings(data: bytes, name: str, notices: list[Notice]) -> Iterator[tuple[s
             if key in seen:
                 notices.append(
                     Notice(
-                        weight=NoticeWeight.CHANGED,
+                        impact=Impact.CHANGED,
                         key=key,
                         line=line,
                         why=f"it is on line {seen[key]} as well; the last one counts, as in Java",
@@ -166,30 +169,36 @@ class _Reading:
                 hint=f"The clusters are {', '.join(self.clusters)}: add the missing one there, with its "
                 "bootstrap.servers, or correct the key.",
             )
-        self._tell(
-            NoticeWeight.UNKNOWN, key, setting, "clusters does not name both ends of this flow, so it has no effect"
-        )
+        self._tell(Impact.UNKNOWN, key, setting, "clusters does not name both ends of this flow, so it has no effect")
 
     def _tell_ignored(self, key: str, setting: Setting) -> None:
         found = equivalent_of(key)
         if found is None:
-            self._tell(
-                NoticeWeight.UNKNOWN,
-                key,
-                setting,
-                "neither MirrorMaker 2 nor Isthmus knows it",
-                "Correct it if it is misspelt, and import again; else leave it out.",
-            )
+            self._tell_unknown(key, setting)
         else:
             self._tell(
-                NoticeWeight.UNNEEDED,
+                Impact.UNNEEDED,
                 key,
                 setting,
                 "MirrorMaker 2 does not heed it without a cluster or a flow before it",
             )
 
-    def _tell(self, weight: NoticeWeight, key: str, setting: Setting, why: str, todo: str = "") -> None:
-        self.notices.append(Notice(weight=weight, key=key, line=setting.line, why=why, todo=todo))
+    def _tell_unknown(self, key: str, setting: Setting) -> None:
+        # A lone line may be what was cut off a secret above it, such as a line of a private key.
+        is_short = len(key) <= _NAMED_CHARACTERS_MAX and len(self.notices) < _COMPARED_MAX
+        near = get_close_matches(key, EQUIVALENTS, n=1, cutoff=0.75) if is_short else []
+        meant = f"Did you mean {near[0]}? " if near else ""
+        shown = key if near or "." in key else f"line {setting.line}"
+        self._tell(
+            Impact.UNKNOWN,
+            shown,
+            setting,
+            "neither MirrorMaker 2 nor Isthmus knows it",
+            f"{meant}Correct it if it is misspelt, and import again; else leave it out.",
+        )
+
+    def _tell(self, impact: Impact, key: str, setting: Setting, why: str, todo: str = "") -> None:
+        self.notices.append(Notice(impact=impact, key=key, line=setting.line, why=why, todo=todo))
 
     def _enabled(self) -> Iterator[Flow]:
         for (source, target), own in self.flows.items():
@@ -197,7 +206,7 @@ class _Reading:
                 if own:
                     key = f"{source}{_ARROW}{target}.enabled"
                     why = "the flow has settings, but is not enabled: it becomes no link"
-                    self.notices.append(Notice(weight=NoticeWeight.UNNEEDED, key=key, why=why))
+                    self.notices.append(Notice(impact=Impact.UNNEEDED, key=key, why=why))
                 continue
             setting = own["enabled"]
             try:
@@ -212,17 +221,13 @@ class _Reading:
             if is_enabled:
                 yield Flow(source=source, target=target, settings={**self.shared, **own})
             else:
-                self._tell(
-                    NoticeWeight.UNNEEDED, setting.written, setting, "the flow is not enabled: it becomes no link"
-                )
+                self._tell(Impact.UNNEEDED, setting.written, setting, "the flow is not enabled: it becomes no link")
 
     def _used(self, flows: Iterable[Flow]) -> dict[str, Mapping[str, Setting]]:
         """The clusters at the ends of flows; those without are named."""
         ends = {alias for flow in flows for alias in (flow.source, flow.target)}
-        for alias in self.clusters.keys() - ends:
+        for alias in sorted(self.clusters.keys() - ends):
             setting = self.settings["clusters"]
             why = f"cluster {alias} is at neither end of a flow that is enabled: it is left out"
-            self.notices.append(
-                Notice(weight=NoticeWeight.UNNEEDED, key="clusters", value=alias, line=setting.line, why=why)
-            )
+            self.notices.append(Notice(impact=Impact.UNNEEDED, key="clusters", value=alias, line=setting.line, why=why))
         return {alias: {**self.everywhere, **own} for alias, own in self.clusters.items() if alias in ends}

@@ -11,12 +11,12 @@ from isthmus.interop.deployment import Deployment
 from isthmus.interop.properties import read_properties
 from isthmus.interop.strimzi import KIND, read_strimzi
 
-BYTES_MAX: Final = 4 * 2**20
+BYTES_MAX: Final = 2**20
 FORMS: Final = (
     "Give the properties file of connect-mirror-maker.sh, the JSON of Kafka Connect's connectors, or Strimzi's "
     "KafkaMirrorMaker2 resource."
 )
-_RESOURCE: Final = re.compile(rf"^[\s-]*[\"']?kind[\"']?\s*:\s*[\"']?{KIND}\b", re.MULTILINE)
+_RESOURCE: Final = re.compile(rf"^[ \t-]*[\"']?kind[\"']?\s*:\s*[\"']?{KIND}\b", re.MULTILINE)
 _YAML: Final = re.compile(r"^(apiVersion|kind|spec)\s*:", re.MULTILINE)
 
 

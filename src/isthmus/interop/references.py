@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-# As Kafka's ConfigTransformer has it: ${provider:path:key}, where the path may be missing.
-_REFERENCE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 _USUAL: Final = {
     "file": "FileConfigProvider",
     "env": "EnvVarConfigProvider",
@@ -59,17 +56,31 @@ def pieces_of(text: str, providers: Mapping[str, str]) -> tuple[Piece, ...]:
     """The text and the references in it, in order. `providers` are classes by name; usual names need none."""
     found: list[Piece] = []
     begin = 0
-    for each in _REFERENCE.finditer(text):
-        provider = providers.get(each[1]) or _USUAL.get(each[1])
-        if provider is None and each[1] not in providers:
+    for at, end in _braces(text):
+        # As Kafka's ConfigTransformer has it: ${provider:path:key}, where the path may be missing.
+        name, *rest = text[at + 2 : end].split(":", 2)
+        provider = providers.get(name) or _USUAL.get(name)
+        if not rest or provider is None:
             continue  # Kafka leaves alone what no provider stands for
-        if each.start() > begin:
-            found.append(Words(text[begin : each.start()]))
-        found.append(Reference(each[0], (provider or "").rpartition(".")[2], each[2] or "", each[3]))
-        begin = each.end()
+        if at > begin:
+            found.append(Words(text[begin:at]))
+        path, key = rest if len(rest) == 2 else ("", rest[0])
+        found.append(Reference(text[at : end + 1], provider.rpartition(".")[2], path, key))
+        begin = end + 1
     if begin < len(text) or not found:
         found.append(Words(text[begin:]))
     return tuple(found)
+
+
+def _braces(text: str) -> Iterator[tuple[int, int]]:
+    """Where `${` begins and the next `}` ends it."""
+    at = text.find("${")
+    while at >= 0:
+        end = text.find("}", at)
+        if end < 0:
+            return
+        yield at, end
+        at = text.find("${", end)
 
 
 def escaped(text: str) -> str:

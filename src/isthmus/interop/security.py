@@ -8,9 +8,10 @@ from typing import Final
 
 from isthmus.interop.certificates import tls_section
 from isthmus.interop.clients import ANSWERED, CLIENTS, client_equivalent, is_known_client_setting
-from isthmus.interop.deployment import NoticeWeight, Setting, Settings
+from isthmus.interop.deployment import Impact, Setting, Settings
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.jaas import JaasLogin, NoJaas, parse_jaas
+from isthmus.interop.names import split_list
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -61,7 +62,7 @@ def _common(settings: Settings, gathering: Gathering) -> dict[str, Setting]:
         known = common.setdefault(rest, setting)
         if known.value != setting.value:
             why = f"a cluster has one login for all clients: {known.written} is taken"
-            gathering.tell(NoticeWeight.LOST, setting, why, "Give that user all the rights that are needed.")
+            gathering.tell(Impact.LOST, setting, why, "Give that user all the rights that are needed.")
     for key, setting in settings.items():
         client, _, rest = key.partition(".")
         if key not in ANSWERED and not (client in CLIENTS and rest in ANSWERED):
@@ -74,12 +75,12 @@ def _tell_other(key: str, setting: Setting, gathering: Gathering) -> None:
     if found is None:
         why = "neither Kafka nor Isthmus has such a setting of a cluster"
         gathering.tell(
-            NoticeWeight.UNKNOWN, setting, why, "Correct it if it is misspelt, and import again; else leave it out."
+            Impact.UNKNOWN, setting, why, "Correct it if it is misspelt, and import again; else leave it out."
         )
     elif setting.value not in found.off:
         # What nobody knows by its whole name may be a secret under a misspelt one.
         value = setting.value if is_known_client_setting(key) else ""
-        gathering.tell(found.weight, setting, found.why, found.todo, value=value)
+        gathering.tell(found.impact, setting, found.why, found.todo, value=value)
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ class _Reader:
             key = Setting("", f"{self.alias}.bootstrap.servers")
             raise self.gathering.refusal(key, "is missing", f"Say where brokers of {self.alias} are: host:9092.")
         addresses: list[str] = []
-        for item in filter(None, re.split(r"\s*,\s*", self.gathering.known(setting).strip())):
+        for item in split_list(self.gathering.known(setting)):
             found = _ADDRESS.fullmatch(item)
             if found is None or not 0 < int(found[2]) < 65536:
                 problem = "holds an address that is not host:port"
@@ -139,9 +140,7 @@ class _Reader:
                 key.startswith("ssl.") and not protocol.endswith("SSL")
             )
             if is_idle:
-                self.gathering.tell(
-                    NoticeWeight.UNNEEDED, setting, f"security.protocol is {protocol}, which does not use it"
-                )
+                self.gathering.tell(Impact.UNNEEDED, setting, f"security.protocol is {protocol}, which does not use it")
 
     def _login(self) -> dict[str, object]:
         login = self._jaas()
@@ -156,7 +155,7 @@ class _Reader:
         setting = self.settings.get("sasl.mechanism") or self.settings.get("sasl.jaas.config")
         key = setting or Setting("", f"{self.alias}.sasl.mechanism")
         self.gathering.tell(
-            NoticeWeight.NEEDED, key, why, f"{todo} Then add mechanism, username and password.", value=mechanism
+            Impact.NEEDED, key, why, f"{todo} Then add mechanism, username and password.", value=mechanism
         )
         self.made.comments["security", "protocol"] = f"mechanism is missing: {why}."
         return {}
@@ -171,7 +170,7 @@ class _Reader:
             text = self.gathering.resolved(setting.value)
         if text is None:
             self.gathering.tell(
-                NoticeWeight.NEEDED,
+                Impact.NEEDED,
                 setting,
                 "it refers to a value that cannot be found here",
                 f"Add username and password to clusters.{self.alias}.security, by reference.",
@@ -188,7 +187,7 @@ class _Reader:
         if setting is None:
             missing = f"{self.alias}.sasl.jaas.config"
             self.gathering.tell(
-                NoticeWeight.NEEDED,
+                Impact.NEEDED,
                 missing,
                 "it is missing",
                 f"Add username and password to clusters.{self.alias}.security.",
@@ -201,7 +200,7 @@ class _Reader:
             found["password"] = self.gathering.secret(f"{self.alias}.password", setting, login.options["password"])
         if login.module and len(found) < 2:
             todo = f"Add username and password to clusters.{self.alias}.security."
-            self.gathering.tell(NoticeWeight.NEEDED, setting, "it does not give both a username and a password", todo)
+            self.gathering.tell(Impact.NEEDED, setting, "it does not give both a username and a password", todo)
         return found
 
     def _oauth(self, login: JaasLogin) -> dict[str, object]:
@@ -226,7 +225,7 @@ class _Reader:
             todo = (
                 f"Create a client with a secret at the token server, and complete clusters.{self.alias}.security.oauth."
             )
-            self.gathering.tell(NoticeWeight.NEEDED, setting, why, todo)
+            self.gathering.tell(Impact.NEEDED, setting, why, todo)
         oauth: dict[str, object] = {}
         for key in ("token_endpoint_url", "client_id", "client_secret", "scope"):
             if key in given:

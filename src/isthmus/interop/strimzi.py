@@ -13,7 +13,7 @@ from typing import Final
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.errors import ConfigError
 from isthmus.interop.connectors import Connector, deployment_of
-from isthmus.interop.deployment import Deployment, MirrorConnector, Notice, NoticeWeight, Setting
+from isthmus.interop.deployment import Deployment, Impact, MirrorConnector, Notice, Setting
 
 FORM: Final = "Strimzi KafkaMirrorMaker2"
 KIND: Final = "KafkaMirrorMaker2"
@@ -113,9 +113,9 @@ class _Resource:
             for position, mirror in enumerate(mirrors)
             for connector in self._connectors(("spec", "mirrors", position), mirror, spec, clusters)
         ]
-        for key in spec.keys() - _SPEC_KEYS:
+        for key in sorted(spec.keys() - _SPEC_KEYS):
             why = "it belongs to Strimzi or to Kafka Connect, which Isthmus runs without"
-            self._tell(("spec", key), NoticeWeight.UNNEEDED, why)
+            self._tell(("spec", key), Impact.UNNEEDED, why)
         found = deployment_of(connectors, name=self.document.name, form=FORM, notices=self.notices)
         return Deployment(
             name=found.name,
@@ -168,8 +168,8 @@ class _Resource:
                 put("ssl.truststore.certificates", trusted, "tls", "trustedCertificates")
         transport = "SSL" if isinstance(tls, Mapping) else "PLAINTEXT"
         put("security.protocol", f"SASL_{transport}" if has_login else transport, "tls")
-        for key in cluster.keys() - _CLUSTER_KEYS:
-            self._tell((*path, key), NoticeWeight.UNKNOWN, "neither Strimzi nor Isthmus knows it")
+        for key in sorted(cluster.keys() - _CLUSTER_KEYS):
+            self._tell((*path, key), Impact.UNKNOWN, "neither Strimzi nor Isthmus knows it")
         return alias, settings
 
     def _login(self, path: Path, login: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -223,12 +223,12 @@ class _Resource:
             own = dict(self._config((*path, name, "config"), connector.get("config")))
             if connector.get("tasksMax") is not None:
                 own["tasks.max"] = self._setting((*path, name, "tasksMax"), str(connector["tasksMax"]))
-            for key in connector.keys() - {"config", "tasksMax"}:
+            for key in sorted(connector.keys() - {"config", "tasksMax"}):
                 why = "it is how Kafka Connect runs a connector; isthmus pause and isthmus run take its place"
-                self._tell((*path, name, key), NoticeWeight.UNNEEDED, why)
+                self._tell((*path, name, key), Impact.UNNEEDED, why)
             yield Connector(dotted((*path, name)), kind, {**own, **shared})
-        for key in mirror.keys() - _MIRROR_KEYS:
-            self._tell((*path, key), NoticeWeight.UNKNOWN, "neither Strimzi nor Isthmus knows it")
+        for key in sorted(mirror.keys() - _MIRROR_KEYS):
+            self._tell((*path, key), Impact.UNKNOWN, "neither Strimzi nor Isthmus knows it")
 
     def _ends(
         self, path: Path, mirror: Mapping[str, object], spec: Mapping[str, object], clusters: Mapping[str, object]
@@ -275,8 +275,8 @@ class _Resource:
             f"{self.document.name}:{line}: {dotted(path)} {problem}", field=dotted(path), line=line, hint=hint
         )
 
-    def _tell(self, path: Path, weight: NoticeWeight, why: str) -> None:
-        notice = Notice(weight=weight, key=dotted(path), line=self.document.line(path), why=why)
+    def _tell(self, path: Path, impact: Impact, why: str) -> None:
+        notice = Notice(impact=impact, key=dotted(path), line=self.document.line(path), why=why)
         if notice not in self.notices:
             self.notices.append(notice)
 

@@ -71,7 +71,7 @@ def test_the_report_has_stable_keys(given: Path, capsys: Capture) -> None:
     assert list(report) == ["file", "form", "clusters", "links", "written", "notices"]
     assert (report["form"], report["clusters"], report["links"]) == ("mm2.properties", ["a", "b"], ["a-b"])
     assert report["written"] == [str(given.parent / "made.secrets" / "a.password"), str(made)]
-    assert set(report["notices"][0]) == {"weight", "key", "value", "line", "why", "todo"}
+    assert set(report["notices"][0]) == {"impact", "key", "value", "line", "why", "todo"}
 
 
 def test_what_is_there_is_replaced_only_with_force(given: Path) -> None:
@@ -85,6 +85,12 @@ def test_what_is_there_is_replaced_only_with_force(given: Path) -> None:
 
     import_(given, to=made, force=True)
     assert config.load(made).links
+
+
+def test_what_is_imported_is_never_replaced(given: Path) -> None:
+    """Not even with --force."""
+    with pytest.raises(ConfigError, match="is what is imported"):
+        import_(given, to=given, force=True)
 
 
 def test_a_dry_run_writes_nothing(given: Path, capsys: Capture) -> None:

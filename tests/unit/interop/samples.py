@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from isthmus import config
-from isthmus.interop.deployment import Deployment, Notice, NoticeWeight
+from isthmus.interop.deployment import Deployment, Impact, Notice
 from isthmus.interop.drafting import Draft, draft_of
 from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.reading import read_deployment
@@ -203,6 +203,6 @@ def about(draft: Draft, key: str) -> Notice:
     return found
 
 
-def keys(draft: Draft, weight: NoticeWeight) -> list[str]:
-    """The keys that notices of a weight are about."""
-    return [notice.key for notice in draft.notices if notice.weight is weight]
+def keys(draft: Draft, impact: Impact) -> list[str]:
+    """The keys that notices of an impact are about."""
+    return [notice.key for notice in draft.notices if notice.impact is impact]

@@ -9,7 +9,7 @@ import pytest
 
 from isthmus import config
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import MirrorConnector, NoticeWeight
+from isthmus.interop.deployment import Impact, MirrorConnector
 from isthmus.model.naming import MirrorMakerNaming
 from tests.unit.interop.samples import CONNECTORS, Bench, about, configured, imported, keys, read
 
@@ -66,8 +66,8 @@ def test_every_shape_is_read(shape: object) -> None:
 
 def test_only_what_runs_is_missed() -> None:
     """Where no heartbeat connector is deployed, nobody loses heartbeats."""
-    assert "emit.heartbeats.enabled" not in keys(imported(json.dumps(source())), NoticeWeight.LOST)
-    assert "emit.heartbeats.enabled" in keys(imported(CONNECTORS), NoticeWeight.LOST)
+    assert "emit.heartbeats.enabled" not in keys(imported(json.dumps(source())), Impact.LOST)
+    assert "emit.heartbeats.enabled" in keys(imported(CONNECTORS), Impact.LOST)
 
 
 def test_clients_of_a_side_belong_to_its_cluster() -> None:
@@ -103,7 +103,7 @@ def test_other_connectors_are_left_out() -> None:
     draft = imported(json.dumps(others))
 
     assert len(configured(draft).links) == 1
-    assert about(draft, "sink: connector.class").weight is NoticeWeight.UNNEEDED
+    assert about(draft, "sink: connector.class").impact is Impact.UNNEEDED
     assert "only MirrorCheckpointConnector" in about(draft, "connector.class").why
 
 
@@ -113,7 +113,7 @@ def test_connectors_that_differ_are_told() -> None:
     draft = imported(json.dumps([checkpoint, source(topics="mine")]))
 
     assert str(configured(draft).links[0].topics.include[0]) == "mine"
-    assert about(draft, "connector 1: topics").weight is NoticeWeight.CHANGED
+    assert about(draft, "connector 1: topics").impact is Impact.CHANGED
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import NoticeWeight
+from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming
@@ -103,7 +103,7 @@ def test_nothing_is_copied_that_mm2_may_leave_out(line: str, key: str) -> None:
 
     assert configured(draft).links[0].topics.include == ()
     assert "# To be filled in" in draft.text
-    assert about(draft, key).weight is NoticeWeight.NEEDED
+    assert about(draft, key).impact is Impact.NEEDED
     assert not draft.is_complete
 
 
@@ -113,7 +113,7 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
 
     assert [str(each) for each in configured(draft).links[0].topics.include] == ["orders"]
     notice = about(draft, "topics")
-    assert (notice.value, notice.line, notice.weight) == (r"\p{IsGreek}+", 5, NoticeWeight.NEEDED)
+    assert (notice.value, notice.line, notice.impact) == (r"\p{IsGreek}+", 5, Impact.NEEDED)
 
 
 def test_old_names_count_where_the_new_ones_are_not_given() -> None:
@@ -123,7 +123,7 @@ def test_old_names_count_where_the_new_ones_are_not_given() -> None:
 
     assert not old.matches("x")  # type: ignore[arg-type]
     assert configured(both).links[0].topics.matches("x")  # type: ignore[arg-type]
-    assert about(both, "topics.blacklist").weight is NoticeWeight.CHANGED
+    assert about(both, "topics.blacklist").impact is Impact.CHANGED
 
 
 def test_offsets_may_be_chosen() -> None:
@@ -133,7 +133,7 @@ def test_offsets_may_be_chosen() -> None:
     mapped = configured(imported(text, offsets=OffsetsChoice.MAPPED)).links[0]
 
     assert configured(same).links[0].groups.way == "identity"
-    assert about(same, "a.consumer.auto.offset.reset").weight is NoticeWeight.CHANGED
+    assert about(same, "a.consumer.auto.offset.reset").impact is Impact.CHANGED
     assert (mapped.topics.offsets, mapped.topics.start, mapped.groups.way) == (OffsetPolicy.MAPPED, LATEST, "mapped")
 
 
@@ -147,15 +147,15 @@ def test_what_mm2_does_unasked_is_told_too() -> None:
     ]
     off = pair(*(f"{key} = false" for key in lost))
 
-    assert keys(imported(pair()), NoticeWeight.LOST) == lost
-    assert keys(imported(off), NoticeWeight.LOST) == []
+    assert keys(imported(pair()), Impact.LOST) == lost
+    assert keys(imported(off), Impact.LOST) == []
 
 
 def test_every_setting_of_mm2_has_a_fate() -> None:
     """Whatever is not taken over says why, and what is lost says more than that it is."""
     for key, equivalent in {**EQUIVALENTS, **FAMILIES}.items():
-        assert equivalent.path or equivalent.treatment is not Fate.WRITTEN, key
-        assert equivalent.why or equivalent.treatment is not Fate.TOLD, key
+        assert equivalent.path or equivalent.fate is not Fate.WRITTEN, key
+        assert equivalent.why or equivalent.fate is not Fate.TOLD, key
 
 
 def test_a_setting_with_a_counterpart_is_written() -> None:
@@ -192,7 +192,7 @@ def test_unknown_keys_are_told_without_their_values() -> None:
         pair("a.sasl.pasword = hunter2", "a->b.sasl.jass.config = hunter2", "a.fooo = hunter2", "x = hunter2")
     )
 
-    assert set(keys(draft, NoticeWeight.UNKNOWN)) == {"a->b.sasl.jass.config", "a.fooo", "x"}
+    assert set(keys(draft, Impact.UNKNOWN)) == {"a->b.sasl.jass.config", "a.fooo", "line 8"}
     assert "hunter2" not in repr([notice.as_dict() for notice in draft.notices if notice.key != "a.sasl.pasword"])
     assert about(draft, "a.sasl.pasword").value == ""
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import NoticeWeight
+from isthmus.interop.deployment import Impact
 from isthmus.interop.properties import read_properties
 from isthmus.interop.reading import BYTES_MAX, read_deployment
 from tests.unit.interop.samples import SHIPPED, pair, read
@@ -53,7 +53,7 @@ def test_the_last_of_two_alike_counts() -> None:
 
     assert deployment.flows[0].settings["topics"].value == "last"
     (notice,) = deployment.notices
-    assert (notice.weight, notice.key, notice.line) == (NoticeWeight.CHANGED, "a->b.topics", 6)
+    assert (notice.impact, notice.key, notice.line) == (Impact.CHANGED, "a->b.topics", 6)
     assert "line 5" in notice.why
 
 
@@ -67,19 +67,27 @@ def test_aliases_may_begin_alike() -> None:
     assert deployment.flows[0].settings["topics"].value == "t"
 
 
+def test_what_was_cut_off_a_secret_is_not_shown() -> None:
+    """A line without a backslash before it becomes a key: only what looks like a setting is named."""
+    text = pair("a.ssl.keystore.key = -----BEGIN", "MIIEvQIBADANBgkqhkiG9w0BAQEF", "hunter2", "topcis = x")
+
+    assert [notice.key for notice in read(text).notices] == ["line 6", "line 7", "topcis"]
+    assert "Did you mean topics?" in read(text).notices[2].todo
+
+
 def test_what_has_no_effect_is_told() -> None:
     """Misspelt keys, flows of unknown clusters, clusters without a flow: named, never an error."""
     text = pair("toppics = x", "a->c.topics = y", "b->a.topics = z", "consumer.fetch.max.bytes = 1").replace(
         "a, b", "a, b, d"
     )
-    notices = {notice.key: notice.weight for notice in read(text).notices}
+    notices = {notice.key: notice.impact for notice in read(text).notices}
 
     assert notices == {
-        "toppics": NoticeWeight.UNKNOWN,
-        "a->c.topics": NoticeWeight.UNKNOWN,
-        "b->a.enabled": NoticeWeight.UNNEEDED,
-        "consumer.fetch.max.bytes": NoticeWeight.UNNEEDED,
-        "clusters": NoticeWeight.UNNEEDED,
+        "toppics": Impact.UNKNOWN,
+        "a->c.topics": Impact.UNKNOWN,
+        "b->a.enabled": Impact.UNNEEDED,
+        "consumer.fetch.max.bytes": Impact.UNNEEDED,
+        "clusters": Impact.UNNEEDED,
     }
 
 
@@ -109,5 +117,5 @@ def test_what_cannot_be_meant_is_refused(text: str, message: str, hint: str) -> 
 
 def test_a_file_that_is_too_large_is_refused() -> None:
     """Whatever it is, it is no configuration."""
-    with pytest.raises(ConfigError, match="more than 4 MiB"):
+    with pytest.raises(ConfigError, match="more than 1 MiB"):
         read_deployment(b"#" * (BYTES_MAX + 1), "mm2.properties")

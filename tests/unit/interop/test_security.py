@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import NoticeWeight
+from isthmus.interop.deployment import Impact
 from tests.unit.interop.samples import Bench, about, configured, imported, keys, pair
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -139,8 +139,7 @@ def test_a_login_that_stands_elsewhere_as_a_whole_is_taken_apart() -> None:
 
     assert draft.companions[0].content == b"hunter2"
     assert (
-        about(imported(pair(*LOGIN, "a.sasl.jaas.config = ${env:JAAS}")), "a.sasl.jaas.config").weight
-        is NoticeWeight.NEEDED
+        about(imported(pair(*LOGIN, "a.sasl.jaas.config = ${env:JAAS}")), "a.sasl.jaas.config").impact is Impact.NEEDED
     )
 
 
@@ -170,7 +169,7 @@ def test_logins_without_an_equivalent_are_named(lines: tuple[str, ...], key: str
     """Kerberos, IAM of Amazon and tokens from elsewhere cannot be used: the report says what can."""
     draft = imported(pair("a.security.protocol = SASL_SSL", *lines))
 
-    assert keys(draft, NoticeWeight.NEEDED) == [key]
+    assert keys(draft, Impact.NEEDED) == [key]
     assert hint in about(draft, key).todo
 
 
@@ -216,8 +215,8 @@ def test_settings_of_single_clients_count_where_nothing_is_said_of_all() -> None
     )
 
     assert configured(draft).clusters[0].security.protocol == "SSL"
-    assert about(draft, "a.producer.security.protocol").weight is NoticeWeight.LOST
-    assert about(draft, "a.consumer.fetch.max.bytes").weight is NoticeWeight.UNNEEDED
+    assert about(draft, "a.producer.security.protocol").impact is Impact.LOST
+    assert about(draft, "a.consumer.fetch.max.bytes").impact is Impact.UNNEEDED
 
 
 def test_security_of_all_clusters_is_that_of_each() -> None:
@@ -324,7 +323,7 @@ def test_what_the_protocol_does_not_use_is_told() -> None:
     """A password without a login, certificates without TLS: left out, and said so."""
     draft = imported(pair("a.sasl.jaas.config = hunter2", "a.ssl.truststore.location = /t"))
 
-    assert set(keys(draft, NoticeWeight.UNNEEDED)) == {"a.sasl.jaas.config", "a.ssl.truststore.location"}
+    assert set(keys(draft, Impact.UNNEEDED)) == {"a.sasl.jaas.config", "a.ssl.truststore.location"}
     assert draft.companions == ()
 
 
@@ -332,4 +331,4 @@ def test_secrets_that_end_a_line_are_refused() -> None:
     """No secret that is read from a file ends in a line end."""
     draft = imported(pair(*LOGIN, f'a.sasl.jaas.config = {SCRAM} username="me" password="hunter2\\\\n";'))
 
-    assert about(draft, "a.sasl.jaas.config").weight is NoticeWeight.NEEDED
+    assert about(draft, "a.sasl.jaas.config").impact is Impact.NEEDED

@@ -10,7 +10,7 @@ import trustme
 import yaml
 
 from isthmus.errors import ConfigError
-from isthmus.interop.deployment import NoticeWeight
+from isthmus.interop.deployment import Impact
 from tests.unit.interop.samples import STRIMZI, about, configured, imported, keys, read
 
 # The version of the resource in which clusters stand where they are used.
@@ -52,7 +52,7 @@ def test_the_example_becomes_a_link() -> None:
     )
     tls = configuration["clusters"]["cluster-b"]["security"]["tls"]
     assert tls["key_file"] == "isthmus.secrets/cluster-b.key.pem"
-    needed = [notice.todo for notice in draft.notices if notice.weight is NoticeWeight.NEEDED]
+    needed = [notice.todo for notice in draft.notices if notice.impact is Impact.NEEDED]
     assert len(needed) == 5
     command = "kubectl get secret mirror-user -o go-template='{{index .data \"password\" | base64decode}}'"
     assert any(command in todo and "> isthmus.secrets/cluster-a.password" in todo for todo in needed)
@@ -77,7 +77,7 @@ def test_secrets_in_the_same_file_are_taken() -> None:
     assert files["isthmus.secrets/cluster-a.password"] == b"hunter2"
     assert files["isthmus.secrets/cluster-a.ca.pem"].count(b"BEGIN CERTIFICATE") == 2
     assert configured(draft).links[0].target.security.tls.certificate_file is not None
-    assert keys(draft, NoticeWeight.NEEDED) == []
+    assert keys(draft, Impact.NEEDED) == []
     assert "hunter2" not in draft.text + repr(draft)
 
 
@@ -103,7 +103,7 @@ def test_what_runs_connect_is_told() -> None:
     """Replicas, versions and restarts belong to what Isthmus runs without."""
     draft = imported(STRIMZI, name="mm2.yaml")
 
-    unneeded = keys(draft, NoticeWeight.UNNEEDED)
+    unneeded = keys(draft, Impact.UNNEEDED)
     assert {"spec.version", "spec.replicas", "spec.mirrors[0].sourceConnector.autoRestart"} <= set(unneeded)
     assert about(draft, "spec.replicas").line == 7
 
@@ -117,7 +117,7 @@ def test_logins_without_an_equivalent_are_named(login: str, message: str) -> Non
     text = TARGETED.replace('"a:1"', f'"a:1", authentication: {{{login}}}')
     draft = imported(text, name="mm2.yaml")
 
-    assert any(message in notice.why for notice in draft.notices if notice.weight is NoticeWeight.NEEDED)
+    assert any(message in notice.why for notice in draft.notices if notice.impact is Impact.NEEDED)
 
 
 BOMB = (
