@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -254,6 +255,7 @@ def test_pkcs12_stores_become_pem(authority: trustme.CA) -> None:
     assert "hunter" not in draft.text + repr(draft)
 
 
+@pytest.mark.skipif(shutil.which("keytool") is None, reason="keytool comes with Java, which is not here")
 def test_jks_stores_become_pem(tmp_path: Path, authority: trustme.CA) -> None:
     """keytool reads them, with a password of the key that is not the store's."""
     command = ["keytool", "-genkeypair", "-alias", "me", "-keyalg", "EC", "-dname", "CN=me", "-storetype", "JKS"]
