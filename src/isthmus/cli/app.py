@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
+    "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
 }
 """All commands in the order of the help. The name is what people type."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,8 @@ Path = tuple[str | int, ...]
 
 # What PyYAML lets through when a scalar does not fit its tag, such as the date 2024-13-45.
 _CONSTRUCTION_ERRORS: Final = (ValueError, KeyError, AttributeError, TypeError, IndexError)
+_VALUES_MAX: Final = 100_000
+"""More values are no configuration: a short text with aliases of aliases can stand for billions of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,25 @@ class ConfigDocument:
         :raises ConfigError: When the text is no YAML, or a key is written twice.
         """
         lines: dict[Path, int] = {}
-        try:
+        with _told(text, name):
             loader = yaml.SafeLoader(text)
             node = loader.get_single_node()
             root = _Walk(loader, lines, name).value(node, ()) if node is not None else {}
-        except yaml.MarkedYAMLError as error:
-            raise _broken(name, error.problem or error.context or "", _line(error)) from None
-        except yaml.reader.ReaderError as error:
-            line = text.count("\n", 0, error.position) + 1
-            raise _broken(name, "it holds a character YAML does not allow", line) from None
-        except RecursionError:
-            raise _broken(name, "it is nested too deeply", None) from None
         return cls(name, root, lines)
+
+    @classmethod
+    def parse_all(cls, text: str, name: str) -> tuple[ConfigDocument, ...]:
+        """All documents of a text that holds several; lines are those of the text.
+
+        :raises ConfigError: As with one.
+        """
+        found: list[ConfigDocument] = []
+        with _told(text, name):
+            loader = yaml.SafeLoader(text)
+            while loader.check_node() and (node := loader.get_node()) is not None:
+                lines: dict[Path, int] = {}
+                found.append(cls(name, _Walk(loader, lines, name).value(node, ()), lines))
+        return tuple(found)
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest section around it that is written down."""
@@ -59,6 +69,20 @@ def dotted(path: Path) -> str:
     return text.removeprefix(".")
 
 
+@contextlib.contextmanager
+def _told(text: str, name: str) -> Iterator[None]:
+    """Whatever PyYAML finds wrong is told as an error of ours."""
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        raise _broken(name, error.problem or error.context or "", _line(error)) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _broken(name, "it holds a character YAML does not allow", line) from None
+    except RecursionError:
+        raise _broken(name, "it is nested too deeply", None) from None
+
+
 class _Walk:
     """Turns YAML nodes into plain values, noting their lines on the way."""
 
@@ -67,8 +91,12 @@ class _Walk:
         self._lines = lines
         self._name = name
         self._open: set[int] = set()
+        self._values = 0
 
     def value(self, node: yaml.Node, path: Path) -> object:
+        self._values += 1
+        if self._values > _VALUES_MAX:
+            raise _broken(self._name, f"it holds more than {_VALUES_MAX} values, aliases counted", None)
         self._lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)

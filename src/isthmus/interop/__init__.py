@@ -1,0 +1,1 @@
+"""Configurations of other tools, read and turned into the configuration file."""

@@ -1,0 +1,102 @@
+"""Settings of Kafka's clients, as far as they say how a cluster is reached, and which others there are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.interop.deployment import Impact
+from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, equivalent_of, lost, unneeded
+
+CLIENTS: Final = ("consumer", "producer", "admin")
+"""What MirrorMaker 2 has for a cluster; what is not said of all is taken from the first that has it."""
+_PLUGIN: Final = lost("Isthmus runs no classes of Kafka's clients", "Use a mechanism that docs/configuration.md names.")
+_TLS_CHOICE: Final = lost("Isthmus takes TLS 1.2 or newer with the ciphers of this machine's OpenSSL")
+_OWN_CLIENT: Final = unneeded("Isthmus has clients of its own, which need no tuning")
+
+ANSWERED: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+        "sasl.login.callback.handler.class",
+        "sasl.client.callback.handler.class",
+    }
+)
+"""What `security.py` turns into the section of a cluster, or has something to say about."""
+
+CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
+    "ssl.engine.factory.class": _PLUGIN,
+    "ssl.provider": _TLS_CHOICE,
+    "ssl.protocol": _TLS_CHOICE,
+    "ssl.enabled.protocols": _TLS_CHOICE,
+    "ssl.cipher.suites": _TLS_CHOICE,
+    "ssl.keymanager.algorithm": unneeded("it is for Java only"),
+    "ssl.trustmanager.algorithm": unneeded("it is for Java only"),
+    "ssl.secure.random.implementation": unneeded("it is for Java only"),
+    "security.providers": _PLUGIN,
+    "sasl.login.class": _PLUGIN,
+    "interceptor.classes": _PLUGIN,
+    "sasl.": unneeded("it tunes a login in a way that Isthmus has no need of"),
+}
+"""Of those that are not answered: what becomes of them, by name or, where that ends in a dot, by its beginning."""
+
+_COMMON: Final = frozenset(
+    {
+        "client.id", "client.rack", "client.dns.lookup", "connections.max.idle.ms", "default.api.timeout.ms",
+        "enable.metrics.push", "metadata.max.age.ms", "metadata.recovery.strategy",
+        "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters", "receive.buffer.bytes",
+        "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retries", "retry.backoff.max.ms",
+        "retry.backoff.ms", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms", "acks", "batch.size", "buffer.memory", "compression.type",
+        "delivery.timeout.ms", "enable.idempotence", "linger.ms", "max.block.ms",
+        "max.in.flight.requests.per.connection", "max.request.size", "fetch.max.bytes", "fetch.max.wait.ms",
+        "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes", "max.poll.records",
+        "max.poll.interval.ms", "auto.offset.reset", "heartbeat.interval.ms", "session.timeout.ms",
+        "rebalance.timeout.ms",
+    }
+)  # fmt: skip
+
+
+def is_client_setting(key: str) -> bool:
+    """Whether a cluster's clients take it: whatever they are, as far as login and transport are concerned."""
+    return key in ANSWERED or key in _COMMON or key.startswith(("ssl.", "sasl.", "security."))
+
+
+def is_known_client_setting(key: str) -> bool:
+    """Whether Kafka has a setting of exactly this name, which is no secret, as far as is known here."""
+    client, _, rest = key.partition(".")
+    return (rest if client in CLIENTS else key) in {*_COMMON, *CLIENT_SETTINGS, *EQUIVALENTS}
+
+
+def client_equivalent(key: str) -> Equivalent | None:
+    """What becomes of a setting of a cluster that is not answered, `None` where Kafka has no such setting."""
+    for client in CLIENTS:
+        if key.startswith(f"{client}."):
+            return _OWN_CLIENT
+    if key in CLIENT_SETTINGS:
+        return CLIENT_SETTINGS[key]
+    for family, equivalent in CLIENT_SETTINGS.items():
+        if family.endswith(".") and key.startswith(family):
+            return equivalent
+    if key in _COMMON:
+        return _OWN_CLIENT
+    found = equivalent_of(key)
+    if found is None or (found.fate is Fate.TOLD and found.impact is Impact.UNNEEDED):
+        return found
+    return unneeded("MirrorMaker 2 heeds it for flows only, not for a cluster")

@@ -1,0 +1,97 @@
+"""What a MirrorMaker 2 deployment is, however it is written down: clusters, flows between them, and their settings."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class MirrorConnector(enum.StrEnum):
+    """The three connectors of a flow."""
+
+    SOURCE = "MirrorSourceConnector"
+    CHECKPOINT = "MirrorCheckpointConnector"
+    HEARTBEAT = "MirrorHeartbeatConnector"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value under the key and on the line where it is written; `repr` keeps it, as it may be a secret."""
+
+    value: str = field(repr=False)
+    written: str
+    line: int | None = None
+
+
+Settings = Mapping[str, Setting]
+"""By their names in MirrorMaker 2, without a cluster's or a flow's prefix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Source into target. `connectors` are those that run: in Connect each is deployed for itself."""
+
+    source: str
+    target: str
+    settings: Settings
+    connectors: frozenset[MirrorConnector] = frozenset(MirrorConnector)
+
+    @property
+    def name(self) -> str:
+        """The name people know it by."""
+        return f"{self.source}->{self.target}"
+
+
+class Impact(enum.StrEnum):
+    """What a notice means to whoever runs the imported file; the gravest first."""
+
+    NEEDED = "needed"
+    """Something has to be done before the file can be run."""
+    LOST = "lost"
+    """MirrorMaker 2 does it, Isthmus does not."""
+    CHANGED = "changed"
+    """Isthmus does it in another way."""
+    UNKNOWN = "unknown"
+    """Neither knows it."""
+    UNNEEDED = "unneeded"
+    """Nothing is lost without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing the importer has to say about a key. `value` is "" where it is a secret, or may be one."""
+
+    impact: Impact
+    key: str
+    value: str = ""
+    line: int | None = None
+    why: str
+    todo: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for reports."""
+        return {
+            "impact": str(self.impact),
+            "key": self.key,
+            "value": self.value or None,
+            "line": self.line,
+            "why": self.why,
+            "todo": self.todo or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """All that a file says. `providers` are the classes of config providers by their names in references.
+
+    `secrets` are those of Kubernetes that the file brings along, by `name` and key.
+    """
+
+    name: str
+    form: str
+    clusters: Mapping[str, Settings]
+    flows: tuple[Flow, ...]
+    providers: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
+    notices: tuple[Notice, ...] = ()

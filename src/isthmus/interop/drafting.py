@@ -1,0 +1,118 @@
+"""From a deployment to a configuration: its text, the files beside it, and what there is to say about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.errors import ConfigError
+from isthmus.interop.deployment import Deployment, Flow, Impact, Notice, Setting
+from isthmus.interop.gathering import Companion, Gathering, Surroundings
+from isthmus.interop.links import RESETS_OF_CLUSTER, LinkDraft, OffsetsChoice, link_draft, link_names
+from isthmus.interop.security import ClusterDraft, cluster_draft
+from isthmus.interop.writing import KeyPath, written
+
+_ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_COPIED_BEFORE: Final = (
+    "Isthmus does not take over what MirrorMaker 2 has copied: into a topic of the target that holds records already, "
+    "all of the source's are written once more, behind them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A configuration that nobody has written yet. Notices are in order, the gravest first."""
+
+    text: str
+    companions: tuple[Companion, ...]
+    notices: tuple[Notice, ...]
+    clusters: tuple[str, ...]
+    links: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can be run as it is."""
+        return not any(notice.impact is Impact.NEEDED for notice in self.notices)
+
+
+def draft_of(
+    deployment: Deployment, surroundings: Surroundings, *, folder: str, offsets: OffsetsChoice = OffsetsChoice.AUTO
+) -> Draft:
+    """The configuration that does what a deployment does. `folder` is for secrets and PEM files.
+
+    :raises ConfigError: The deployment has values nobody could use; with the key and the line.
+    """
+    gathering = Gathering(deployment, surroundings, folder, list(deployment.notices))
+    clusters = {alias: _cluster(alias, deployment, gathering) for alias in deployment.clusters}
+    flows = {(flow.source, flow.target): flow for flow in deployment.flows}
+    names = link_names(flows)
+    links = [
+        link_draft(flow, names[pair], deployment.clusters[flow.source], offsets, gathering)
+        for pair, flow in flows.items()
+    ]
+    _tell_circles(flows, links, gathering)
+    if offsets is not OffsetsChoice.SAME:
+        todo = "Stop MirrorMaker 2; then delete its copies, or set topics.start to when it stopped, or another naming."
+        gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
+    order = list(Impact)
+    return Draft(
+        text=_text(deployment, clusters, links),
+        companions=tuple(gathering.companions.values()),
+        notices=tuple(sorted(gathering.notices, key=lambda notice: order.index(notice.impact))),
+        clusters=tuple(clusters),
+        links=tuple(names.values()),
+    )
+
+
+def _cluster(alias: str, deployment: Deployment, gathering: Gathering) -> ClusterDraft:
+    if _ALIAS.fullmatch(alias) is None:
+        raise ConfigError(
+            f"{deployment.name}: {alias!r} cannot be the alias of a cluster",
+            field="clusters",
+            hint="An alias has at most 100 letters, digits, '.', '_' and '-' and begins with a letter or a digit. With "
+            "another alias topics get other names, unless the policy is IdentityReplicationPolicy.",
+        )
+    settings = dict(deployment.clusters[alias])
+    for key in RESETS_OF_CLUSTER:
+        setting = settings.pop(key, None)
+        # Where something is read from the cluster its link sees to it.
+        if setting is not None and all(flow.source != alias for flow in deployment.flows):
+            gathering.tell(Impact.UNNEEDED, setting, f"nothing is read from {alias}")
+    return cluster_draft(alias, settings, gathering)
+
+
+def _tell_circles(flows: dict[tuple[str, str], Flow], links: list[LinkDraft], gathering: Gathering) -> None:
+    """Links both ways that keep names: MirrorMaker 2 sends records round for ever, Isthmus refuses."""
+    for (pair, flow), link in zip(flows.items(), links, strict=True):
+        topics = link.section["topics"]
+        if (
+            pair[::-1] in flows
+            and isinstance(topics, dict)
+            and topics.get("naming") == "identity"
+            and pair[0] < pair[1]
+        ):
+            setting = flow.settings.get("replication.policy.class", Setting("", "replication.policy.class"))
+            why = f"{flow.name} and back keep names: a topic that would come back to its cluster is refused"
+            gathering.tell(
+                Impact.CHANGED, setting, why, "Have each link include the topics that are written at its source."
+            )
+
+
+def _text(deployment: Deployment, clusters: dict[str, ClusterDraft], links: list[LinkDraft]) -> str:
+    comments: dict[KeyPath, str] = {}
+    for alias, cluster in clusters.items():
+        comments.update({("clusters", alias, *path): text for path, text in cluster.comments.items()})
+    for position, link in enumerate(links):
+        comments.update({("links", str(position), *path): text for path, text in link.comments.items()})
+    sections: dict[str, object] = {
+        "clusters": {alias: cluster.section for alias, cluster in clusters.items()},
+        "links": [link.section for link in links],
+    }
+    # A name may hold anything, line ends included.
+    name = " ".join(deployment.name.split())
+    head = (
+        f"Made by isthmus import from {name} ({deployment.form}).\n"
+        "isthmus plan shows what it would do; every key is in docs/configuration.md."
+    )
+    return written(sections, comments, head)

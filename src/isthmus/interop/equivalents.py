@@ -1,0 +1,266 @@
+"""What becomes of each setting of a flow: one line in `EQUIVALENTS` for each.
+
+`becomes(path)` writes the value under that path of the link; `handled()` is for what more than one setting decides,
+which is done in `links.py`. The others say why nothing becomes of it, and what to do about that. `default` is what
+MirrorMaker 2 does where the setting is not written, and counts as written; `off` are values with which nothing is lost.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.interop.deployment import Impact, MirrorConnector
+
+PATH_OF_CLASSES: Final = "org.apache.kafka.connect.mirror."
+
+
+class Fate(enum.Enum):
+    """Who sees to a setting."""
+
+    WRITTEN = enum.auto()
+    HANDLED = enum.auto()
+    TOLD = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equivalent:
+    """What becomes of one setting."""
+
+    fate: Fate
+    path: str = ""
+    read: Callable[[str], object] = str
+    impact: Impact = Impact.UNNEEDED
+    why: str = ""
+    todo: str = ""
+    default: str = ""
+    off: frozenset[str] = frozenset()
+    connector: MirrorConnector | None = None
+
+
+def truth(text: str) -> bool:
+    """A truth value as Kafka reads it.
+
+    :raises ValueError: It is none.
+    """
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.strip().lower() == "true"
+
+
+def seconds(text: str) -> float:
+    """A time above 0.
+
+    :raises ValueError: It is none.
+    """
+    try:
+        number = int(text.strip())
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise ValueError("must be a whole number of seconds above 0")
+    return float(number)
+
+
+def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -> Equivalent:
+    """The value, read, is written under a path of the link."""
+    return Equivalent(fate=Fate.WRITTEN, path=path, read=read, default=default)
+
+
+def handled() -> Equivalent:
+    """Several settings decide together: see `links.py`."""
+    return Equivalent(fate=Fate.HANDLED)
+
+
+def lost(
+    why: str, todo: str = "", *, default: str = "", off: str = "", connector: MirrorConnector | None = None
+) -> Equivalent:
+    """Isthmus does not do it."""
+    return _told(Impact.LOST, why, todo, default, off, connector)
+
+
+def changed(why: str, todo: str = "", *, off: str = "") -> Equivalent:
+    """Isthmus does it otherwise."""
+    return _told(Impact.CHANGED, why, todo, "", off, None)
+
+
+def unneeded(why: str) -> Equivalent:
+    """Isthmus has no need of it."""
+    return _told(Impact.UNNEEDED, why, "", "", "", None)
+
+
+def _told(impact: Impact, why: str, todo: str, default: str, off: str, connector: MirrorConnector | None) -> Equivalent:
+    values = frozenset({off}) if off else frozenset()
+    return Equivalent(
+        fate=Fate.TOLD, impact=impact, why=why, todo=todo, default=default, off=values, connector=connector
+    )
+
+
+_CREATION: Final = "A topic gets the source's configuration when Isthmus creates it; later changes are not followed"
+_NO_HEARTBEATS: Final = unneeded("Isthmus writes no heartbeats")
+_NO_CHECKPOINTS: Final = unneeded("Isthmus writes no checkpoints")
+_NO_OFFSET_SYNCS: Final = unneeded("the ledger has an exact map of offsets, where it needs one")
+_NO_WORKER: Final = unneeded("there is no Connect worker; what Isthmus remembers is in its ledger on the target")
+_NO_CONVERTER: Final = lost(
+    "Isthmus copies batches as the bytes they are and converts nothing",
+    off="org.apache.kafka.connect.converters.ByteArrayConverter",
+)
+_OWN_CLIENT: Final = unneeded(
+    "Isthmus has clients of its own, which need no tuning; links[].limits bounds what they take"
+)
+
+EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
+    "enabled": handled(),
+    "name": handled(),
+    "connector.class": handled(),
+    "source.cluster.alias": handled(),
+    "target.cluster.alias": handled(),
+    # Topics.
+    "topics": handled(),
+    "topics.exclude": handled(),
+    "topic.filter.class": handled(),
+    "replication.policy.class": handled(),
+    "replication.policy.separator": handled(),
+    "replication.policy.internal.topic.separator.enabled": handled(),
+    "consumer.auto.offset.reset": handled(),
+    "refresh.topics.interval.seconds": becomes("topics_interval_s", seconds),
+    "refresh.topics.enabled": changed("Isthmus always looks for new topics and partitions", off="true"),
+    "replication.factor": changed(
+        "a new topic gets as many replicas as at the source, as far as the target has brokers"
+    ),
+    # Configurations and access rules of topics.
+    "sync.topic.configs.enabled": lost(
+        _CREATION,
+        "Change the configuration of such a topic at the target as well.",
+        default="true",
+        off="false",
+        connector=MirrorConnector.SOURCE,
+    ),
+    "sync.topic.configs.interval.seconds": unneeded("it belongs to sync.topic.configs.enabled"),
+    "config.properties.exclude": changed("which configurations a new topic gets of the source's is fixed"),
+    "config.property.filter.class": lost(
+        "which configurations a new topic gets of the source's is fixed",
+        off=f"{PATH_OF_CLASSES}DefaultConfigPropertyFilter",
+    ),
+    "use.defaults.from": unneeded("it belongs to sync.topic.configs.enabled"),
+    "use.incremental.alter.configs": unneeded("it belongs to sync.topic.configs.enabled"),
+    "sync.topic.acls.enabled": lost(
+        "Isthmus carries no access rules",
+        "Create the rules that consumers need at the target there, for example with kafka-acls.",
+        default="true",
+        off="false",
+        connector=MirrorConnector.SOURCE,
+    ),
+    "sync.topic.acls.interval.seconds": unneeded("it belongs to sync.topic.acls.enabled"),
+    # Groups.
+    "groups": handled(),
+    "groups.exclude": handled(),
+    "group.filter.class": handled(),
+    "sync.group.offsets.enabled": handled(),
+    "sync.group.offsets.interval.seconds": unneeded("a position is carried as soon as it is committed"),
+    "refresh.groups.enabled": unneeded("new groups are always seen"),
+    "refresh.groups.interval.seconds": unneeded("a new group is seen as soon as it commits"),
+    # What MirrorMaker 2 writes beside the data.
+    "emit.heartbeats.enabled": lost(
+        "Isthmus writes no heartbeats topic",
+        "Watch isthmus status instead: it says how far behind each topic is.",
+        default="true",
+        off="false",
+        connector=MirrorConnector.HEARTBEAT,
+    ),
+    "emit.heartbeats.interval.seconds": _NO_HEARTBEATS,
+    "heartbeats.replication.enabled": _NO_HEARTBEATS,
+    "heartbeats.topic.replication.factor": _NO_HEARTBEATS,
+    "emit.checkpoints.enabled": lost(
+        "Isthmus writes no checkpoints topic, so RemoteClusterUtils.translateOffsets finds nothing",
+        "Have the groups themselves carried (groups.include), or ask isthmus groups translate.",
+        default="true",
+        off="false",
+        connector=MirrorConnector.CHECKPOINT,
+    ),
+    "emit.checkpoints.interval.seconds": _NO_CHECKPOINTS,
+    "checkpoints.topic.replication.factor": _NO_CHECKPOINTS,
+    "emit.offset-syncs.enabled": _NO_OFFSET_SYNCS,
+    "offset-syncs.topic.location": _NO_OFFSET_SYNCS,
+    "offset-syncs.topic.replication.factor": _NO_OFFSET_SYNCS,
+    "offset.lag.max": _NO_OFFSET_SYNCS,
+    # How records travel.
+    "tasks.max": unneeded("Spark's task slots share the partitions (spark.slots)"),
+    "consumer.isolation.level": changed(
+        "records of aborted transactions are never visible to read_committed consumers of the target",
+        off="read_committed",
+    ),
+    "consumer.poll.timeout.ms": _OWN_CLIENT,
+    "admin.timeout.ms": _OWN_CLIENT,
+    "key.converter": _NO_CONVERTER,
+    "value.converter": _NO_CONVERTER,
+    "header.converter": _NO_CONVERTER,
+    "transforms": lost(
+        "Isthmus changes no records and leaves none out",
+        "If consumers at the target rely on it, have them do it, or keep MirrorMaker 2 for these topics.",
+        off="",
+    ),
+    "exactly.once.support": unneeded("every record is copied exactly once in any case"),
+    "exactly.once.source.support": unneeded("every record is copied exactly once in any case"),
+    "transaction.boundary": unneeded("every record is copied exactly once in any case"),
+    "transaction.boundary.interval.ms": unneeded("every record is copied exactly once in any case"),
+    "forwarding.admin.class": lost("topics are created by requests to the target, and by nothing else"),
+    "add.source.alias.to.metrics": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "metric.names.formats": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "dedicated.mode.enable.internal.rest": _NO_WORKER,
+    "group.id": _NO_WORKER,
+}
+"""By the names of MirrorMaker 2."""
+
+FAMILIES: Final[Mapping[str, Equivalent]] = {
+    "transforms.": unneeded("it belongs to transforms"),
+    "predicates": unneeded("it belongs to transforms"),
+    "producer.": _OWN_CLIENT,
+    "consumer.": _OWN_CLIENT,
+    "admin.": _OWN_CLIENT,
+    "source.consumer.": _OWN_CLIENT,
+    "source.producer.": _OWN_CLIENT,
+    "source.admin.": _OWN_CLIENT,
+    "target.consumer.": _OWN_CLIENT,
+    "target.producer.": _OWN_CLIENT,
+    "target.admin.": _OWN_CLIENT,
+    "key.converter.": _NO_CONVERTER,
+    "value.converter.": _NO_CONVERTER,
+    "header.converter.": _NO_CONVERTER,
+    "topic.creation.": lost(_CREATION),
+    "errors.": unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
+    "metric": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "offset.storage.": _NO_WORKER,
+    "offsets.storage.": _NO_WORKER,
+    "config.storage.": _NO_WORKER,
+    "status.storage.": _NO_WORKER,
+    "offset.flush.": _NO_WORKER,
+    "listeners": _NO_WORKER,
+    "rest.": _NO_WORKER,
+    "admin.listeners": _NO_WORKER,
+    "plugin.": _NO_WORKER,
+    "task.": _NO_WORKER,
+    "worker.": _NO_WORKER,
+    "scheduled.rebalance.": _NO_WORKER,
+    "connector.client.config.override.policy": _NO_WORKER,
+    "connect.protocol": _NO_WORKER,
+    "inter.worker.": _NO_WORKER,
+}
+"""By what names begin with, for those without a line of their own."""
+
+ALIASES: Final[Mapping[str, str]] = {
+    "topics.blacklist": "topics.exclude",
+    "groups.blacklist": "groups.exclude",
+    "config.properties.blacklist": "config.properties.exclude",
+}
+"""Old names; MirrorMaker 2 takes the new one where both are given."""
+
+
+def equivalent_of(key: str) -> Equivalent | None:
+    """What becomes of a setting, `None` where MirrorMaker 2 knows no such setting either."""
+    if key in EQUIVALENTS:
+        return EQUIVALENTS[key]
+    families = [family for family in FAMILIES if key.startswith(family)]
+    return FAMILIES[max(families, key=len)] if families else None

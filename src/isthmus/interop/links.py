@@ -1,0 +1,294 @@
+"""From a flow to a link: topics, names, offsets and groups, and what becomes of every other setting."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from isthmus.interop.deployment import Flow, Impact, MirrorConnector, Setting, Settings
+from isthmus.interop.equivalents import (
+    ALIASES,
+    EQUIVALENTS,
+    PATH_OF_CLASSES,
+    Equivalent,
+    Fate,
+    equivalent_of,
+    truth,
+)
+from isthmus.interop.gathering import Gathering
+from isthmus.interop.names import NameList, group_names, merged, topic_names
+from isthmus.interop.references import escaped
+
+KeyPath = tuple[str, ...]
+
+
+class OffsetsChoice(enum.StrEnum):
+    """The offsets that imported links are to give records at the target (`links[].topics.offsets`)."""
+
+    AUTO = "auto"
+    MAPPED = "mapped"
+    SAME = "same"
+
+
+TOPICS: Final = ".*"
+TOPICS_EXCLUDE: Final = r"mm2.*\.internal, .*\.replica, __.*"
+GROUPS: Final = ".*"
+GROUPS_EXCLUDE: Final = "console-consumer-.*, connect-.*, __.*"
+"""What MirrorMaker 2 has where its lists are not written."""
+_RESETS: Final = ("source.consumer.auto.offset.reset", "consumer.auto.offset.reset")
+RESETS_OF_CLUSTER: Final = ("consumer.auto.offset.reset", "auto.offset.reset")
+_PLACES: Final = {
+    "topics": "topics.include",
+    "topics.exclude": "topics.exclude",
+    "groups": "groups.include",
+    "groups.exclude": "groups.exclude",
+}
+_OFFSETS: Final = {
+    "auto": (
+        "What MirrorMaker 2 copied does not have the offsets of the source. auto: topics that are new at the target "
+        "get them; what goes into a topic that holds records already comes behind these, with an exact map."
+    ),
+    "mapped": "Records come behind whatever a topic of the target holds, with an exact map of which went where.",
+    "same": "Every record gets the offset it has at the source; a topic that cannot have that is refused.",
+}
+
+
+@dataclass(slots=True)
+class LinkDraft:
+    """The section of a link while it is made; comments are by the keys that lead to what they stand before."""
+
+    section: dict[str, object]
+    comments: dict[KeyPath, str] = field(default_factory=dict)
+
+    def put(self, path: str, value: object) -> None:
+        """Write a value under a dotted path."""
+        *above, last = path.split(".")
+        section = self.section
+        for key in above:
+            inner = section.setdefault(key, {})
+            section = inner if isinstance(inner, dict) else {}
+        section[last] = value
+
+
+def link_draft(flow: Flow, name: str, source: Settings, offsets: OffsetsChoice, gathering: Gathering) -> LinkDraft:
+    """The link that does what a flow does. `source` are the settings of the cluster it reads from.
+
+    :raises ConfigError: A value is none that MirrorMaker 2 could use.
+    """
+    return _Translation(flow, name, source, offsets, gathering).draft()
+
+
+class _Translation:
+    def __init__(self, flow: Flow, name: str, source: Settings, offsets: OffsetsChoice, gathering: Gathering) -> None:
+        self._flow = flow
+        self._source = source
+        self._offsets = offsets
+        self._gathering = gathering
+        self._settings = self._renamed(flow.settings)
+        self._made = LinkDraft({"name": name, "source": flow.source, "target": flow.target})
+
+    def draft(self) -> LinkDraft:
+        self._topics()
+        self._groups()
+        for key, setting in self._settings.items():
+            self._treat(key, setting)
+        for key, equivalent in EQUIVALENTS.items():
+            if equivalent.default and key not in self._settings:
+                self._treat_default(key, equivalent)
+        return self._made
+
+    def _renamed(self, settings: Settings) -> dict[str, Setting]:
+        """The settings with old names replaced by new ones."""
+        found = {key: setting for key, setting in settings.items() if key not in ALIASES}
+        for old, new in ALIASES.items():
+            if old not in settings:
+                continue
+            if new in found:
+                why = f"it is the old name of {found[new].written}, which is written as well and counts"
+                self._gathering.tell(Impact.CHANGED, settings[old], why, f"Put into {new} what is missing there.")
+            else:
+                found[new] = settings[old]
+        return found
+
+    def _value(self, key: str, default: str = "") -> str:
+        setting = self._settings.get(key)
+        return default if setting is None else self._gathering.known(setting).strip()
+
+    def _truth(self, key: str, default: bool) -> bool:
+        return bool(self._read(key, truth)) if key in self._settings else default
+
+    def _read(self, key: str, read: Callable[[str], object]) -> object:
+        setting = self._settings[key]
+        try:
+            return read(self._gathering.known(setting))
+        except ValueError as error:
+            hint = "Correct it; MirrorMaker 2 refuses it as well."
+            raise self._gathering.refusal(setting, str(error), hint) from None
+
+    def _topics(self) -> None:
+        include = topic_names(self._value("topics", TOPICS))
+        exclude = topic_names(self._value("topics.exclude", TOPICS_EXCLUDE))
+        naming, why_held = self._naming()
+        why_held = why_held or self._filter("topic.filter.class", "DefaultTopicFilter")
+        why_held = self._failed("topics.exclude", exclude) or why_held
+        self._tell_failed("topics", include)
+        patterns = self._held(("topics", "include"), include, why_held)
+        topics: dict[str, object] = {"include": patterns}
+        excluded = merged(exclude.patterns, self._internal())
+        topics["exclude"] = _listed(excluded)
+        if "topics.exclude" not in self._settings:
+            self._made.comments["topics", "exclude"] = "What MirrorMaker 2 leaves out by default, and its own topics."
+            self._gathering.tell(
+                Impact.CHANGED,
+                "topics.exclude",
+                "it is not written, so the default of Kafka 4.0 is taken; before, that had .*[\\-\\.]internal as well",
+                "If yours is older, add /.*[-.]internal/ to topics.exclude.",
+            )
+        if naming is not None:
+            topics["naming"] = naming
+        topics["offsets"] = str(self._offsets)
+        self._made.comments["topics", "offsets"] = _OFFSETS[self._offsets]
+        if start := self._start():
+            topics["start"] = start
+        self._made.section["topics"] = topics
+
+    def _internal(self) -> tuple[str, ...]:
+        """The topics that MirrorMaker 2 never copies, whatever the lists say; those with `__` no link copies."""
+        is_separated = self._truth("replication.policy.internal.topic.separator.enabled", True)
+        separator = re.escape(self._separator() if is_separated else ".")
+        return f"/mm2.*{separator}internal/", f"/.*{separator}checkpoints{separator}internal/"
+
+    def _separator(self) -> str:
+        return self._value("replication.policy.separator") or "."
+
+    def _naming(self) -> tuple[object | None, str]:
+        """How topics are named, or why nobody knows."""
+        policy = self._value("replication.policy.class", f"{PATH_OF_CLASSES}DefaultReplicationPolicy")
+        name = policy.rpartition(".")[2]
+        if name == "IdentityReplicationPolicy":
+            return "identity", ""
+        if policy in (name, f"{PATH_OF_CLASSES}{name}") and name == "DefaultReplicationPolicy":
+            separator = self._separator()
+            if separator in self._flow.source or separator in self._flow.target:
+                # Our mm2 refuses such aliases, as names do not tell where they end; the same names come of a prefix.
+                return {"target_prefix": escaped(f"{self._flow.source}{separator}")}, ""
+            return "mm2" if separator == "." else {"mm2": {"separator": escaped(separator)}}, ""
+        why = f"Isthmus does not know how {name} names topics"
+        todo = "Say it by topics.naming: prefixes, a template, or a class of your own in Python (docs/naming.md)."
+        self._gathering.tell(Impact.NEEDED, self._settings["replication.policy.class"], why, todo, value=policy)
+        return None, why
+
+    def _start(self) -> str:
+        """Where copying begins, "" for the beginning."""
+        given = [self._settings[key] for key in _RESETS if key in self._settings]
+        given += [self._source[key] for key in RESETS_OF_CLUSTER if key in self._source]
+        if not given or self._gathering.known(given[0]).strip().lower() == "earliest":
+            return ""
+        if self._gathering.known(given[0]).strip().lower() == "latest" and self._offsets is not OffsetsChoice.SAME:
+            self._made.comments["topics", "start"] = "What comes from the first run on; such topics are mapped."
+            return "latest"
+        why = "with the offsets of the source copying begins at its beginning"
+        if self._offsets is not OffsetsChoice.SAME:
+            why = "only earliest and latest say where Isthmus begins"
+        self._gathering.tell(Impact.CHANGED, given[0], why, "Set topics.start, which takes a point in time as well.")
+        return ""
+
+    def _groups(self) -> None:
+        if not self._truth("sync.group.offsets.enabled", False) or not self._has(MirrorConnector.CHECKPOINT):
+            self._made.comments["groups",] = (
+                "MirrorMaker 2 wrote no positions of consumer groups: groups.include carries them."
+            )
+            for key in ("groups", "groups.exclude", "group.filter.class"):
+                if key in self._settings:
+                    why = "sync.group.offsets.enabled is not true, so MirrorMaker 2 wrote no positions of groups"
+                    self._gathering.tell(Impact.UNNEEDED, self._settings[key], why)
+            return
+        include = group_names(self._value("groups", GROUPS))
+        exclude = group_names(self._value("groups.exclude", GROUPS_EXCLUDE))
+        why_held = self._filter("group.filter.class", "DefaultGroupFilter")
+        why_held = self._failed("groups.exclude", exclude) or why_held
+        self._tell_failed("groups", include)
+        self._made.section["groups"] = {
+            "include": self._held(("groups", "include"), include, why_held),
+            "exclude": _listed(exclude.patterns),
+            "way": "identity" if self._offsets is OffsetsChoice.SAME else "mapped",
+        }
+
+    def _held(self, path: KeyPath, include: NameList, why: str) -> list[str]:
+        """The patterns, or none: rather nothing is copied than what MirrorMaker 2 leaves out."""
+        if not why:
+            return _listed(include.patterns)
+        self._made.comments[path] = f"To be filled in, probably with {', '.join(include.patterns) or 'nothing'}: {why}."
+        return []
+
+    def _filter(self, key: str, known: str) -> str:
+        given = self._value(key)
+        if not given or given in (known, f"{PATH_OF_CLASSES}{known}"):
+            return ""
+        why = f"Isthmus runs no filter of Java, so only {given.rpartition('.')[2]} knows what it lets pass"
+        todo = "Say by patterns what it lets pass (include, exclude)."
+        self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=given)
+        return why
+
+    def _failed(self, key: str, found: NameList) -> str:
+        self._tell_failed(key, found)
+        return "an exclusion could not be translated" if found.failed else ""
+
+    def _tell_failed(self, key: str, found: NameList) -> None:
+        for text, reason in found.failed:
+            why = f"it is no pattern of Isthmus: {reason}"
+            todo = f"Say it as a name, a prefix* or a /regex/ of Python, in {_PLACES[key]}."
+            self._gathering.tell(Impact.NEEDED, self._settings[key], why, todo, value=text)
+
+    def _has(self, connector: MirrorConnector) -> bool:
+        return connector in self._flow.connectors
+
+    def _treat(self, key: str, setting: Setting) -> None:
+        equivalent = EQUIVALENTS.get("enabled") if key in _RESETS else equivalent_of(key)
+        if equivalent is None:
+            why = "neither MirrorMaker 2 nor Isthmus knows it"
+            todo = "Correct it if it is misspelt, and import again; else leave it out."
+            self._gathering.tell(Impact.UNKNOWN, setting, why, todo)
+        elif equivalent.fate is Fate.WRITTEN:
+            self._made.put(equivalent.path, self._read(key, equivalent.read))
+        elif equivalent.fate is Fate.TOLD and setting.value.strip().lower() not in {
+            "",
+            *_lower(equivalent.off),
+        }:
+            if "true" in equivalent.off | {equivalent.default}:
+                self._truth(key, True)
+            value = "" if key not in EQUIVALENTS else setting.value
+            self._gathering.tell(equivalent.impact, setting, equivalent.why, equivalent.todo, value=value)
+
+    def _treat_default(self, key: str, equivalent: Equivalent) -> None:
+        if equivalent.connector is not None and not self._has(equivalent.connector):
+            return
+        if equivalent.fate is Fate.WRITTEN:
+            self._made.put(equivalent.path, equivalent.read(equivalent.default))
+        else:
+            why = f"MirrorMaker 2 does it by default. {equivalent.why}"
+            self._gathering.tell(equivalent.impact, key, why, equivalent.todo, value=equivalent.default)
+
+
+def _listed(patterns: Iterable[str]) -> list[str]:
+    return [escaped(pattern) for pattern in patterns]
+
+
+def _lower(values: frozenset[str]) -> set[str]:
+    return {value.lower() for value in values}
+
+
+def link_names(flows: Mapping[tuple[str, str], Flow]) -> dict[tuple[str, str], str]:
+    """A name for the link of each flow, by its source and target; where two would be the same, with numbers."""
+    names: dict[tuple[str, str], str] = {}
+    for source, target in flows:
+        name = f"{source}-{target}"
+        number = 1
+        while name in names.values() or len(name) > 100:
+            number += 1
+            name = f"{source[:40]}-{target[:40]}-{number}"
+        names[source, target] = name
+    return names

@@ -1,0 +1,94 @@
+"""Lists of names and regular expressions, as MirrorMaker 2 has them, turned into patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.errors import ConfigError
+from isthmus.interop.expressions import NoEquivalent, python_expression
+from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.naming import RESERVED_PREFIX
+from isthmus.model.patterns import NamePattern
+from isthmus.model.selection import TopicPattern
+
+_PLAIN: Final = re.compile(r"(?:[^\\^$.|?*+()\[\]{}/]|\\[.\-_])+")
+_ESCAPED: Final = re.compile(r"\\(.)")
+_AFFECTS_OTHERS: Final = re.compile(r"\(\?[a-zA-Z-]*\)")
+_SHORTHAND: Final = re.compile(r"\\[dDwWsSbB]")
+
+
+@dataclass(frozen=True, slots=True)
+class NameList:
+    """The patterns, in order and each once, and what could not be one: the text, and the reason."""
+
+    patterns: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The items of a list as Kafka splits it: at every comma, whatever it stands in."""
+    return tuple(item for each in text.split(",") if (item := each.strip()))
+
+
+def topic_names(text: str) -> NameList:
+    """A list of topics. What begins with `__` is left out: no link mirrors it."""
+    found = _named(text, TopicPattern.parse, is_ascii=True)
+    kept = tuple(pattern for pattern in found.patterns if not pattern.startswith(RESERVED_PREFIX))
+    return NameList(kept, found.failed)
+
+
+def group_names(text: str) -> NameList:
+    """A list of groups, whose names may have any characters."""
+    return _named(text, GroupPattern.parse, is_ascii=False)
+
+
+def _named(text: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) -> NameList:
+    items = split_list(text)
+    # MirrorMaker 2 joins the items to one expression, so what an item opens or sets counts in those behind it.
+    parts: tuple[str, ...] = items
+    if any(_AFFECTS_OTHERS.search(item) for item in items) or not all(map(_stands_alone, items)):
+        parts = ("|".join(items),)
+    patterns: dict[str, None] = {}
+    failed: list[tuple[str, str]] = []
+    for part in parts:
+        try:
+            patterns[_pattern(part, parse, is_ascii=is_ascii)] = None
+        except NoEquivalent as reason:
+            failed.append((part, str(reason)))
+    return NameList(tuple(patterns), tuple(failed))
+
+
+def _stands_alone(item: str) -> bool:
+    try:
+        python_expression(item)
+    except NoEquivalent as reason:
+        # Half of a group may become whole with the items behind it; nothing else does.
+        return not re.search(r"unterminated|unbalanced|missing \)|no end", str(reason))
+    return True
+
+
+def _pattern(java: str, parse: Callable[[str], NamePattern], *, is_ascii: bool) -> str:
+    stem = java.removesuffix(".*")
+    is_prefix = stem != java
+    if (not stem and is_prefix) or _PLAIN.fullmatch(stem):
+        name = _ESCAPED.sub(r"\1", stem)
+        try:
+            return str(parse(f"{name}*" if is_prefix else name))
+        except ConfigError:
+            pass  # no topic's name, or one that would be read as a pattern: the expression says the same
+    expression = python_expression(java)
+    if not is_ascii and _SHORTHAND.search(expression):
+        # To Java these are ASCII, to Python what Unicode says.
+        expression = f"(?a){expression}"
+    try:
+        return str(parse(f"/{expression}/"))
+    except ConfigError as error:
+        raise NoEquivalent(error.message) from None
+
+
+def merged(*lists: Iterable[str]) -> tuple[str, ...]:
+    """All patterns of several lists, each once."""
+    return tuple(dict.fromkeys(pattern for each in lists for pattern in each))

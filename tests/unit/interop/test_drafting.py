@@ -1,0 +1,228 @@
+"""Flows as links: what MirrorMaker 2 would do, in our words, and what nobody does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from isthmus.errors import ConfigError
+from isthmus.interop.deployment import Impact
+from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
+from isthmus.interop.links import OffsetsChoice
+from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming
+from isthmus.model.offsets import LATEST, OffsetPolicy
+from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair
+
+POLICY = "a->b.replication.policy.class = "
+
+
+def test_the_file_that_kafka_ships_becomes_two_links() -> None:
+    """All topics both ways, named as MirrorMaker 2 names them, without its own."""
+    configuration = configured(imported(SHIPPED))
+
+    there, back = configuration.links
+    assert (there.name, back.name) == ("A-B", "B-A")
+    assert there.topics.naming == MirrorMakerNaming(source_alias="A", target_alias="B")
+    assert there.topics.offsets is OffsetPolicy.AUTO
+    names = ["orders", "mm2-offsets.B.internal", "B.checkpoints.internal", "x.replica", "__consumer_offsets", "B.loop"]
+    assert list(there.topics.named(names).sources) == ["A.orders"]
+    assert not there.groups.is_configured
+
+
+def test_lists_become_patterns() -> None:
+    """What is included and excluded is what MirrorMaker 2's expressions match."""
+    lines = ("a->b.topics = orders, foo-.*, audit-[0-9]+", r"a->b.topics.exclude = foo-private\\..*")
+    (link,) = configured(imported(pair(*lines))).links
+
+    assert [str(pattern) for pattern in link.topics.include] == ["orders", "foo-*", "/audit-[0-9]+/"]
+    assert str(link.topics.exclude[0]) == "foo-private.*"
+    assert not link.topics.matches("mm2-configs.a.internal")  # type: ignore[arg-type]
+
+
+def test_positions_of_groups_are_carried_where_mm2_wrote_them() -> None:
+    """sync.group.offsets.enabled brings the groups, without those that MirrorMaker 2 leaves out by default."""
+    (link,) = configured(imported(pair("sync.group.offsets.enabled = true", "groups = billing, connect-x"))).links
+
+    assert link.groups.matches("billing")
+    assert not link.groups.matches("connect-x")
+    assert link.groups.way == "mapped"
+
+
+def test_groups_without_their_positions_are_told() -> None:
+    """A list of groups alone carries nothing, in MirrorMaker 2 as well."""
+    draft = imported(pair("groups = billing"))
+
+    assert not configured(draft).links[0].groups.is_configured
+    assert "sync.group.offsets.enabled is not true" in about(draft, "groups").why
+
+
+@pytest.mark.parametrize(
+    ("lines", "naming"),
+    [
+        ((), MirrorMakerNaming(source_alias="a", target_alias="b")),
+        (("replication.policy.separator = _",), MirrorMakerNaming(source_alias="a", target_alias="b", separator="_")),
+        ((f"{POLICY}org.apache.kafka.connect.mirror.IdentityReplicationPolicy",), IDENTITY),
+        ((f"{POLICY}io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",), IDENTITY),
+    ],
+)
+def test_policies_become_namings(lines: tuple[str, ...], naming: object) -> None:
+    """The default policy is mm2, with its separator; the identity policy keeps names."""
+    assert configured(imported(pair(*lines))).links[0].topics.naming == naming
+
+
+def test_an_alias_with_the_separator_becomes_a_prefix() -> None:
+    """Names are the same, although mm2 refuses such aliases."""
+    text = "clusters=a,us.b\na.bootstrap.servers=x:1\nus.b.bootstrap.servers=y:1\nus.b->a.enabled=true\n"
+
+    assert configured(imported(text)).links[0].topics.naming == PrefixNaming(target_prefix="us.b.")
+
+
+def test_its_own_topics_follow_the_separator() -> None:
+    """MirrorMaker 2 names its own topics by the separator, unless that is switched off."""
+    separated = configured(imported(pair("replication.policy.separator = _"))).links[0].topics
+    apart = ("replication.policy.separator = _", "replication.policy.internal.topic.separator.enabled = false")
+    plain = configured(imported(pair(*apart))).links[0].topics
+
+    assert not separated.matches("a_checkpoints_internal")  # type: ignore[arg-type]
+    assert plain.matches("a_checkpoints_internal")  # type: ignore[arg-type]
+    assert not plain.matches("a.checkpoints.internal")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        (f"{POLICY}com.example.OurPolicy", "a->b.replication.policy.class"),
+        ("a->b.topic.filter.class = com.example.OurFilter", "a->b.topic.filter.class"),
+        (r"a->b.topics.exclude = secret-\\p{IsGreek}+", "a->b.topics.exclude"),
+    ],
+)
+def test_nothing_is_copied_that_mm2_may_leave_out(line: str, key: str) -> None:
+    """Where names or exclusions are not known, no topic is included until somebody has said them."""
+    draft = imported(pair(line))
+
+    assert configured(draft).links[0].topics.include == ()
+    assert "# To be filled in" in draft.text
+    assert about(draft, key).impact is Impact.NEEDED
+    assert not draft.is_complete
+
+
+def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
+    """A topic list is taken as far as it can be said, and the rest is told with the reason."""
+    draft = imported(pair(r"topics = orders, \\p{IsGreek}+"))
+
+    assert [str(each) for each in configured(draft).links[0].topics.include] == ["orders"]
+    notice = about(draft, "topics")
+    assert (notice.value, notice.line, notice.impact) == (r"\p{IsGreek}+", 5, Impact.NEEDED)
+
+
+def test_old_names_count_where_the_new_ones_are_not_given() -> None:
+    """topics.blacklist is topics.exclude; with both, the new one counts, as in MirrorMaker 2."""
+    old = configured(imported(pair("topics.blacklist = x"))).links[0].topics
+    both = imported(pair("topics.blacklist = x", "topics.exclude = y"))
+
+    assert not old.matches("x")  # type: ignore[arg-type]
+    assert configured(both).links[0].topics.matches("x")  # type: ignore[arg-type]
+    assert about(both, "topics.blacklist").impact is Impact.CHANGED
+
+
+def test_offsets_may_be_chosen() -> None:
+    """With the offsets of the source groups keep theirs, and nothing begins anywhere but at the beginning."""
+    text = pair("sync.group.offsets.enabled = true", "a.consumer.auto.offset.reset = latest")
+    same = imported(text, offsets=OffsetsChoice.SAME)
+    mapped = configured(imported(text, offsets=OffsetsChoice.MAPPED)).links[0]
+
+    assert configured(same).links[0].groups.way == "identity"
+    assert about(same, "a.consumer.auto.offset.reset").impact is Impact.CHANGED
+    assert (mapped.topics.offsets, mapped.topics.start, mapped.groups.way) == (OffsetPolicy.MAPPED, LATEST, "mapped")
+
+
+def test_what_mm2_does_unasked_is_told_too() -> None:
+    """Heartbeats, checkpoints, configurations and access rules are on by default: whoever imports hears of it."""
+    lost = [
+        "sync.topic.configs.enabled",
+        "sync.topic.acls.enabled",
+        "emit.heartbeats.enabled",
+        "emit.checkpoints.enabled",
+    ]
+    off = pair(*(f"{key} = false" for key in lost))
+
+    assert keys(imported(pair()), Impact.LOST) == lost
+    assert keys(imported(off), Impact.LOST) == []
+
+
+def test_every_setting_of_mm2_has_a_fate() -> None:
+    """Whatever is not taken over says why, and what is lost says more than that it is."""
+    for key, equivalent in {**EQUIVALENTS, **FAMILIES}.items():
+        assert equivalent.path or equivalent.fate is not Fate.WRITTEN, key
+        assert equivalent.why or equivalent.fate is not Fate.TOLD, key
+
+
+def test_a_setting_with_a_counterpart_is_written() -> None:
+    """One line of the table is enough for a key of the link."""
+    assert configured(imported(pair("refresh.topics.interval.seconds = 30"))).links[0].topics_interval_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("refresh.topics.interval.seconds = soon", "refresh.topics.interval.seconds must be a whole number of seconds"),
+        ("refresh.topics.interval.seconds = 0", "must be a whole number of seconds above 0"),
+        ("sync.group.offsets.enabled = yes", "sync.group.offsets.enabled must be true or false"),
+        ("sync.topic.acls.enabled = maybe", "sync.topic.acls.enabled must be true or false"),
+        ("topics = ${env:TOPICS}", "topics refers to a value that cannot be found here"),
+    ],
+)
+def test_values_nobody_could_use_are_refused(line: str, message: str) -> None:
+    """The error names the key and the line."""
+    with pytest.raises(ConfigError, match=f"^mm2.properties:5: .*{re.escape(message.partition(' ')[2])}"):
+        imported(pair(line))
+
+
+def test_topics_may_stand_elsewhere() -> None:
+    """A list by reference is looked up while importing."""
+    draft = imported(pair("topics = ${env:TOPICS}"), Bench(variables={"TOPICS": "orders"}))
+
+    assert [str(each) for each in configured(draft).links[0].topics.include] == ["orders"]
+
+
+def test_unknown_keys_are_told_without_their_values() -> None:
+    """A misspelt key may hold a secret."""
+    draft = imported(
+        pair("a.sasl.pasword = hunter2", "a->b.sasl.jass.config = hunter2", "a.fooo = hunter2", "x = hunter2")
+    )
+
+    assert set(keys(draft, Impact.UNKNOWN)) == {"a->b.sasl.jass.config", "a.fooo", "line 8"}
+    assert "hunter2" not in repr([notice.as_dict() for notice in draft.notices if notice.key != "a.sasl.pasword"])
+    assert about(draft, "a.sasl.pasword").value == ""
+
+
+def test_identity_both_ways_is_told() -> None:
+    """MirrorMaker 2 would send records in circles; Isthmus refuses such topics, which is worth knowing before."""
+    draft = imported(SHIPPED + "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n")
+
+    assert "come back" in about(draft, "replication.policy.class").why
+
+
+def test_links_of_like_names_have_different_ones() -> None:
+    """a-b to c and a to b-c would both be a-b-c."""
+    servers = "".join(f"{alias}.bootstrap.servers=x:1\n" for alias in ("a-b", "c", "a", "b-c"))
+    text = f"clusters=a-b,c,a,b-c\n{servers}a-b->c.enabled=true\na->b-c.enabled=true\n"
+
+    assert sorted(link.name for link in configured(imported(text)).links) == ["a-b-c", "a-b-c-2"]
+
+
+def test_an_alias_nobody_can_have_is_refused() -> None:
+    """An alias goes into names of files and topics: not every text can be one."""
+    text = "clusters=../../etc,b\n../../etc.bootstrap.servers=x:1\nb.bootstrap.servers=y:1\n../../etc->b.enabled=true\n"
+
+    with pytest.raises(ConfigError, match="cannot be the alias of a cluster"):
+        imported(text)
+
+
+def test_secrets_need_no_escaping_in_what_is_written() -> None:
+    """Texts with dollars, quotes and line ends of YAML arrive as they are."""
+    draft = imported(pair("groups = \\\\Qa${x}\\\\E, b\\u2028c, yes", "sync.group.offsets.enabled = true"))
+
+    include = configured(draft).links[0].groups.include
+    assert [include[0].matches("a${x}"), include[1].matches("b\u2028c"), include[2].matches("yes")] == [True] * 3
