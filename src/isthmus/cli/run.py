@@ -47,6 +47,10 @@ class UntilOption(enum.StrEnum):
 def run(
     path: ConfigOption = None,
     link: Annotated[str | None, typer.Option("--link", help="Only this link.")] = None,
+    clusters: Annotated[
+        list[str] | None,
+        typer.Option("--clusters", metavar="CLUSTER", help="Only links into this cluster; may be given several times."),
+    ] = None,
     until: Annotated[
         UntilOption | None,
         typer.Option("--until", help="End when everything the sources have is copied."),
@@ -85,13 +89,14 @@ def run(
     """
     fabric = Fabric(configured(path))
     if dry_run:
-        found = fabric.plan(link=link)
+        found = fabric.plan(link=link, clusters=clusters or ())
         show_plan(found, output)
         raise typer.Exit(found.exit_code)
     with fabric, LiveProgress() as live:
         outcome = fabric.run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
+            clusters=clusters or (),
             on_progress=live.show,
             take_over=take_over,
             standby=standby,

@@ -25,6 +25,7 @@ from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.certificates import certificate_findings
+from isthmus.control.clusters.placement import placement_finding, round_trip_ms
 from isthmus.control.groups.examination import group_findings
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import in_force
@@ -185,12 +186,15 @@ async def _link(
         at_target = await topic_operations(target, there)
         ledger = await _ledger(link, target)
         states = await standing.link_findings(source, target, here, there)
+        # One after the other: each would make the other wait.
+        away_ms = await round_trip_ms(source), await round_trip_ms(target)
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]
     return [
         *topic_plan_findings(plan),
         *retention_findings(observed),
         *states,
+        placement_finding(link.name, link.source.alias, link.target.alias, *away_ms),
         *rights.topic_findings(link.name, link.source.alias, rights.SOURCE_TOPIC, at_source),
         *rights.topic_findings(link.name, link.target.alias, rights.TARGET_TOPIC, at_target),
         *rights.cluster_findings(link.name, link.target.alias, cluster.operations),

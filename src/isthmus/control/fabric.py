@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -99,15 +99,15 @@ class Fabric:
         """The consumer groups the links carry: planned, carried once, and drilled."""
         return Groups(self.links, self.configuration.ledger)
 
-    def plan(self, *, link: str | None = None) -> Plan:
+    def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
         The ends of both logs are compared as a run does at its first look, so that both find the same.
-        A cluster that does not answer is a problem of its links, not an error.
+        A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these.
 
-        :raises ConfigError: There is no link of that name.
+        :raises ConfigError: There is no link of that name, no cluster of that alias, or no link into one.
         """
-        return in_loop(_plan(self.links(link), self.configuration.clusters))
+        return in_loop(_plan(self._into(clusters, self.links(link)), self.configuration.clusters))
 
     def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says.
@@ -131,6 +131,7 @@ class Fabric:
         *,
         until: Until | None = None,
         link: str | None = None,
+        clusters: Collection[str] = (),
         on_progress: OnProgress | None = None,
         take_over: bool = False,
         standby: bool = False,
@@ -147,14 +148,32 @@ class Fabric:
         taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
         waited for, with Spark running and clusters connected, however long it takes.
 
+        With `clusters` only links into these are run, those that come later too: one process beside each cluster.
+
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
 
-        :raises ConfigError: There is no link of that name, or it is to take over and to stand by at once.
+        :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
+            take over and to stand by at once.
         """
         following = Following(reread, is_constant=follow_config)
-        running = self._run(self.links(link), until, on_progress, following, take_over=take_over, standby=standby)
+        links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
+
+        def takes(one: Link) -> bool:
+            return link in (None, one.name) and (not chosen or one.target.alias in chosen)
+
+        running = self._run(links, until, on_progress, following, takes, take_over=take_over, standby=standby)
         return in_loop(running)
+
+    def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
+        """Those of the links that go into these clusters, all of them where none is named."""
+        chosen = {self.configuration.cluster(alias).alias for alias in clusters}
+        found = tuple(link for link in links if not chosen or link.target.alias in chosen)
+        if not found and chosen:
+            raise ConfigError(
+                f"no link goes into {', '.join(sorted(chosen))}", hint="isthmus status shows the links there are."
+            )
+        return found
 
     def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
         """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
@@ -249,6 +268,7 @@ class Fabric:
         until: Until | None,
         on_progress: OnProgress | None,
         following: Following,
+        takes: Callable[[Link], bool],
         *,
         take_over: bool,
         standby: bool,
@@ -268,6 +288,7 @@ class Fabric:
             on_progress=on_progress,
             when_occupied=when_occupied,
             following=following,
+            takes=takes,
         )
         try:
             return await controller.run()

@@ -10,8 +10,10 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.control.fabric import Fabric
 from isthmus.control.links import controller
 from isthmus.control.links.following import Following
+from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.link import Link
@@ -126,3 +128,20 @@ async def is_at(west: LocalCluster, name: str, records_there: int) -> bool:
 async def has_leased(west: LocalCluster, link: str, generation: int) -> bool:
     """Whether the link is at least at that lease."""
     return max((await leases_of(west, link)).values(), default=0) >= generation
+
+
+def test_a_process_may_run_the_links_into_one_cluster(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """One beside each cluster serves every pair; a cluster that nothing goes into is refused."""
+    stem = topic("into")
+    (there,) = links_of(east, west, [f"{stem}.there"])
+    (back,) = links_of(west, east, [f"{stem}.back"])
+    clusters = (east.cluster(), west.cluster(), replace(east.cluster(), alias="nowhere"))
+    fabric = Fabric(replace(together([there, back]), clusters=clusters), spark=spark)
+    assert [link.link for link in fabric.plan(clusters=["west"]).links] == [there.name]
+    outcome = fabric.run(until="caught-up", clusters=["west"])
+    assert (outcome.exit_code, [link.link for link in outcome.links]) == (0, [there.name])
+    assert asyncio.run(ends(east, back.name, partitions=2)) == [-1, -1]
+    with pytest.raises(ConfigError, match="no link goes into nowhere"):
+        fabric.run(clusters=["nowhere"])

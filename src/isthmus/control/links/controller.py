@@ -15,7 +15,7 @@ from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.following import Following
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.succession import WhenOccupied
-from isthmus.control.links.supervisor import Supervisor
+from isthmus.control.links.supervisor import Supervisor, Takes
 from isthmus.control.links.workers import Workers
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
@@ -44,7 +44,7 @@ class Controller:
     `on_progress` is called twice a second. With `until="caught-up"` the run ends when everything
     the sources had is copied, with a function when that says so of the newest progress, and in any
     case with `stop` or a signal. `when_occupied` is what it does about links that another controller runs, `following`
-    how it learns of changes of the configuration.
+    how it learns of changes of the configuration, and `takes` which links that come there it runs.
     """
 
     def __init__(
@@ -57,8 +57,9 @@ class Controller:
         on_progress: OnProgress | None = None,
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
         following: Following | None = None,
+        takes: Takes | None = None,
     ) -> None:
-        self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied)
+        self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
         self._refused = ""

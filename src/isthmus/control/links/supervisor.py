@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.following import change_of
@@ -14,15 +14,17 @@ from isthmus.control.links.workers import Workers
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 
+Takes = Callable[[Link], bool]
+"""Whether a link is one of those that a process runs."""
 _log = logging.getLogger(__name__)
 
 
 class Supervisor:
     """The links that run. `runs` are in the order they came.
 
-    With `takes_all` links that come into the configuration are started, else only those that were given at first are
-    looked after. A link that is gone from the configuration is ended in good order; one of which something changed that
-    cannot change while it runs is ended and started anew, and one that had failed is started if anything changed.
+    Links that come into the configuration are started if it `takes` them; by default it takes any if it was given all
+    there were, else none. A link that is gone from the configuration is ended in good order; one of which something
+    changed that cannot change while it runs is ended and started anew, and so is one that had failed.
     """
 
     def __init__(
@@ -32,12 +34,14 @@ class Supervisor:
         workers: Workers,
         *,
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
+        takes: Takes | None = None,
     ) -> None:
         self.runs: list[LinkRun] = []
         self._configuration = configuration
         self._workers = workers
         self._when_occupied = when_occupied
-        self._takes_all = len(links) == len(configuration.links)
+        is_whole = len(links) == len(configuration.links)
+        self._takes = takes or (lambda _: is_whole)
         self._claims = Claims()
         self._tasks: dict[LinkRun, asyncio.Task[None]] = {}
         self._is_stopping = False
@@ -100,7 +104,7 @@ class Supervisor:
                 await self._end(run)
             else:
                 await self._follow(run, link)
-        for link in written.values() if self._takes_all else ():
+        for link in filter(self._takes, written.values()):
             if not self._is_stopping:
                 _log.warning("link %s is new, and starts", link.name)
                 self._add(self._made(link))
