@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from isthmus.config import fields, schema
 from isthmus.config.file import DEFAULT_NAME, SMALLEST, VARIABLE
+from isthmus.config.section import Section
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
@@ -21,6 +22,7 @@ TYPES: dict[object, str] = {
     fields.ZooKeeper: "host:port,.../path",
     fields.Pattern: "pattern",
     fields.GroupPatternText: "pattern",
+    fields.PropertyPatternText: "pattern",
     fields.Name: "name",
     fields.Url: "address",
     fields.Master: "address",
@@ -81,7 +83,7 @@ def page() -> str:
     return "\n".join([INTRODUCTION, *_sections(schema.FabricSection, "")])
 
 
-def _sections(section: type[schema.Section], path: str) -> Iterator[str]:
+def _sections(section: type[Section], path: str) -> Iterator[str]:
     yield f"## `{path}`\n" if path else "## Top level\n"
     yield f"{section.__doc__}\n"
     yield "| key | type | default | |\n|---|---|---|---|"
@@ -108,8 +110,10 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None or value in ((), {}) or isinstance(value, schema.Section):
+    if value is None or value in ((), {}) or isinstance(value, Section):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

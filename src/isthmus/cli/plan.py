@@ -159,9 +159,10 @@ def _tell(link: LinkPlan) -> None:
 
 def _tell_changes(link: LinkPlan) -> None:
     for change in link.changes:
-        console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
-        if change.problem is not None:
-            _say("Not changed", f"{link.link}/{change.subject}", change.problem, "yellow")
+        if change.problem is None:
+            console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
+        else:
+            _say("Not changed", f"{link.link}/{change.subject}: {change.setting}", change.problem, "yellow")
 
 
 def _told(change: Change) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from isthmus.model.cluster import Cluster
+from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.selection import TopicSettings
 from isthmus.model.transactions import AbortedPolicy
@@ -45,6 +46,7 @@ class Link:
     target: Cluster
     topics: TopicSettings
     groups: GroupSettings = field(default_factory=GroupSettings)
+    configs: ConfigSettings = field(default_factory=ConfigSettings)
     limits: Limits = Limits()
     transactions: Transactions = Transactions()
     on_data_gap: DataGapPolicy = "stop"

@@ -175,6 +175,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
             defaults=observed.defaults.get(pair.name, {}),
             brokers=observed.target_brokers,
             has_prefix=any(p.prefix for p in decision.partitions),
+            settings=observed.link.configs,
         )
         created, notes = wanted.topic, (*notes, *wanted.notes)
     elif not decision.is_mapped:
