@@ -23,6 +23,7 @@ TYPES: dict[object, str] = {
     fields.Pattern: "pattern",
     fields.GroupPatternText: "pattern",
     fields.PropertyPatternText: "pattern",
+    fields.PrincipalPatternText: "pattern",
     fields.Name: "name",
     fields.Url: "address",
     fields.Master: "address",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from isthmus.config.fields import Pattern, PropertyPatternText
+from isthmus.config.fields import Pattern, PrincipalPatternText, PropertyPatternText, off_word
 from isthmus.config.section import Section
+from isthmus.model.access import AccessSettings
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
 
 _CONFIGS: Final = ConfigSettings()
+_ACCESS: Final = AccessSettings()
 
 
 class ConfigsSection(Section):
@@ -46,4 +48,26 @@ class ConfigsSection(Section):
     )
     interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         _CONFIGS.interval_s, description="How often both sides are compared, in seconds."
+    )
+
+
+class AccessSection(Section):
+    """Which access rules of the source are made at the target (docs/access.md)."""
+
+    policy: Annotated[Literal["off", "read-only", "full"], BeforeValidator(off_word)] = Field(
+        "off",
+        description=(
+            "off carries none; read-only those about reading the topics that are mirrored, ALL becoming READ; full all "
+            "rules about topics that are mirrored and groups that are carried, for a target that is to take over."
+        ),
+    )
+    exclude_principals: tuple[PrincipalPatternText, ...] = Field(
+        (),
+        description=(
+            "Principals whose rules are left out, such as `User:alice`: names, prefixes with a trailing *, or regular "
+            "expressions between slashes."
+        ),
+    )
+    interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        _ACCESS.interval_s, description="How often both sides are compared, in seconds."
     )

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from isthmus.errors import ConfigError
+from isthmus.model.access import PrincipalPattern
 from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.selection import TopicPattern
@@ -89,6 +90,18 @@ def _property_pattern(value: str) -> str:
         raise ValueError(f"cannot be used: {error}") from None
 
 
+def _principal_pattern(value: str) -> str:
+    try:
+        return str(PrincipalPattern.parse(value))
+    except ConfigError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+
+
+def off_word(value: object) -> object:
+    # YAML takes the bare word for a truth value.
+    return "off" if value is False else value
+
+
 def _name(value: str) -> str:
     if _NAME.fullmatch(value) is None:
         raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
@@ -124,6 +137,7 @@ ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
 PropertyPatternText = Annotated[str, AfterValidator(_property_pattern)]
+PrincipalPatternText = Annotated[str, AfterValidator(_principal_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
 Master = Annotated[str, AfterValidator(_master)]

@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from isthmus.config.beside import ConfigsSection
+from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.document import Path
 from isthmus.config.fields import (
     Address,
@@ -260,6 +260,7 @@ class LinkSection(Section):
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")
+    access: AccessSection = Field(AccessSection(), description="Which access rules (ACLs) are carried.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
     transactions: TransactionsSection = Field(TransactionsSection(), description="What becomes of transactions.")
     on_data_gap: DataGapPolicy = Field(

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from isthmus.config.beside import ConfigsSection
+from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.naming import naming_of, prefixes_of
 from isthmus.config.schema import (
@@ -22,6 +22,7 @@ from isthmus.config.schema import (
     TlsSection,
 )
 from isthmus.config.start import start_of
+from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
 from isthmus.model.cluster import Cluster, OAuth, Secret, SecretOrigin, Security, Tls
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import LedgerSettings, SparkSettings
@@ -133,6 +134,7 @@ def _link(section: LinkSection, source: Cluster, target: Cluster, folder: Path) 
         ),
         groups=_groups(section.groups),
         configs=_configs(section.configs),
+        access=_access(section.access),
         limits=Limits(
             bytes_per_s=section.limits.bytes_per_s,
             bytes_in_flight=section.limits.bytes_in_flight,
@@ -164,6 +166,14 @@ def _configs(section: ConfigsSection) -> ConfigSettings:
             for topics, properties in section.keep.items()
         ),
         use_defaults_from=section.use_defaults_from,
+        interval_s=section.interval_s,
+    )
+
+
+def _access(section: AccessSection) -> AccessSettings:
+    return AccessSettings(
+        policy=AccessPolicy(section.policy),
+        exclude_principals=tuple(map(PrincipalPattern.parse, section.exclude_principals)),
         interval_s=section.interval_s,
     )
 

@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    access/east-west/9f86d081     an access rule that the link made at the target
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
@@ -25,6 +26,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from isthmus.errors import PlanRefused
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
+from isthmus.model.access import Rule
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -149,6 +151,24 @@ class LoopDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (self.loop,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessDocument(Document):
+    """A rule at the target that the link created, for what was called `origin` at the source.
+
+    Without `is_certain` it was about to be created or deleted, and what came of it is not known. Without a document
+    no rule is ever deleted.
+    """
+
+    KIND: ClassVar[str] = "access"
+
+    rule: Rule
+    origin: str
+    is_certain: bool
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.rule.digest,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +325,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        AccessDocument,
         PauseDocument,
         ControllerDocument,
         LeaseDocument,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupSettings
@@ -47,6 +48,7 @@ class Link:
     topics: TopicSettings
     groups: GroupSettings = field(default_factory=GroupSettings)
     configs: ConfigSettings = field(default_factory=ConfigSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     limits: Limits = Limits()
     transactions: Transactions = Transactions()
     on_data_gap: DataGapPolicy = "stop"

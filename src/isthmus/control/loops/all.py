@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from isthmus.control.loops.access import AccessLoop
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.errors import ClusterError
 from isthmus.model.loop import Change
 from isthmus.model.problem import problem_of
 
-LOOPS: Final[tuple[Callable[[], Loop], ...]] = (ConfigsLoop,)
+LOOPS: Final[tuple[Callable[[], Loop], ...]] = (ConfigsLoop, AccessLoop)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:
