@@ -41,6 +41,7 @@ class AccessLoop:
     def __init__(self) -> None:
         self._attempted: set[Rule] = set()
         self._plan = AccessPlan()
+        self._absent: frozenset[Rule] = frozenset()
 
     def interval_s(self, link: Link) -> float | None:
         return None if link.access.policy is AccessPolicy.OFF else link.access.interval_s
@@ -87,7 +88,9 @@ class AccessLoop:
         """Remember what has turned out since a request was not answered."""
         plan, self._plan = self._plan, AccessPlan()
         documents = [_document(view.link, memory) for memory in plan.settled]
-        deletions = [Deletion(_key(view.link, rule)) for rule in plan.forgotten]
+        # A broker that has not heard of a rule yet says that it is not there: what is to be forgotten is missed twice.
+        deletions = [Deletion(_key(view.link, rule)) for rule in plan.forgotten if rule in self._absent]
+        self._absent = frozenset(plan.forgotten)
         if documents or deletions:
             await view.remember(*documents, *deletions)
 
