@@ -13,7 +13,6 @@ from pydantic.fields import FieldInfo
 
 from isthmus.config import fields, schema
 from isthmus.config.file import DEFAULT_NAME, SMALLEST, VARIABLE
-from isthmus.config.section import Section
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
@@ -84,7 +83,7 @@ def page() -> str:
     return "\n".join([INTRODUCTION, *_sections(schema.FabricSection, "")])
 
 
-def _sections(section: type[Section], path: str) -> Iterator[str]:
+def _sections(section: type[schema.Section], path: str) -> Iterator[str]:
     yield f"## `{path}`\n" if path else "## Top level\n"
     yield f"{section.__doc__}\n"
     yield "| key | type | default | |\n|---|---|---|---|"
@@ -111,7 +110,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None or value in ((), {}) or isinstance(value, Section):
+    if value is None or value in ((), {}) or isinstance(value, schema.Section):
         return ""
     if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from isthmus.config.fields import Pattern, PrincipalPatternText, PropertyPatternText, off_word
+from isthmus.config.fields import Pattern, PrincipalPatternText, PropertyPatternText, switch_text
 from isthmus.config.section import Section
 from isthmus.model.access import AccessSettings
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
@@ -54,7 +54,7 @@ class ConfigsSection(Section):
 class AccessSection(Section):
     """Which access rules of the source are made at the target (docs/access.md)."""
 
-    policy: Annotated[Literal["off", "read-only", "full"], BeforeValidator(off_word)] = Field(
+    policy: Annotated[Literal["off", "read-only", "full"], BeforeValidator(switch_text)] = Field(
         "off",
         description=(
             "off carries none; read-only those about reading the topics that are mirrored, ALL becoming READ; full all "

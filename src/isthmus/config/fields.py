@@ -97,11 +97,6 @@ def _principal_pattern(value: str) -> str:
         raise ValueError(f"cannot be used: {error}") from None
 
 
-def off_word(value: object) -> object:
-    # YAML takes the bare word for a truth value.
-    return "off" if value is False else value
-
-
 def _name(value: str) -> str:
     if _NAME.fullmatch(value) is None:
         raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
@@ -112,6 +107,11 @@ def _url(value: str) -> str:
     if _URL.fullmatch(value) is None:
         raise ValueError("must be an http or https address")
     return value
+
+
+def switch_text(value: object) -> object:
+    """A switch with more than two positions: YAML takes a plain `off` for false."""
+    return "off" if value is False else value
 
 
 def conf_text(value: object) -> object:

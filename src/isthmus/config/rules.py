@@ -12,8 +12,7 @@ from pydantic import SecretStr
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import naming_of
 from isthmus.config.problems import Mistake, nearest
-from isthmus.config.schema import FabricSection, LinkSection, SecuritySection, TopicsSection
-from isthmus.config.section import Section
+from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection, TopicsSection
 from isthmus.config.start import start_of
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link

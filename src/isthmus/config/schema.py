@@ -28,7 +28,7 @@ from isthmus.config.fields import (
     addresses,
     conf_text,
 )
-from isthmus.config.section import Section
+from isthmus.config.section import Section as Section
 from isthmus.model.cluster import SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings

@@ -1,4 +1,4 @@
-"""What all sections of the configuration file have in common."""
+"""What every part of the configuration file has in common."""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
+from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.document import Document as Document
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
-from isthmus.model.access import Rule
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -38,22 +39,6 @@ from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 SCHEMA_VERSION: Final = 1
 _NO_ID: Final = uuid.UUID(int=0)
 _VERSION_FIELD: Final = "schema_version"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """What all documents share: they belong to a link, and `key` names them within the ledger."""
-
-    KIND: ClassVar[str] = ""
-
-    link: str
-
-    @property
-    def key(self) -> str:
-        return "/".join([self.KIND, self.link, *self._path()])
-
-    def _path(self) -> tuple[str, ...]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,24 +136,6 @@ class LoopDocument(Document):
 
     def _path(self) -> tuple[str, ...]:
         return (self.loop,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessDocument(Document):
-    """A rule at the target that the link created, for what was called `origin` at the source.
-
-    Without `is_certain` it was about to be created or deleted, and what came of it is not known. Without a document
-    no rule is ever deleted.
-    """
-
-    KIND: ClassVar[str] = "access"
-
-    rule: Rule
-    origin: str
-    is_certain: bool
-
-    def _path(self) -> tuple[str, ...]:
-        return (self.rule.digest,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import PropertyChange
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
-from isthmus.ledger.documents import AccessDocument, Document
+from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.document import Document
 from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from isthmus.config import fields, schema
 from isthmus.config.document import Path
-from isthmus.config.section import Section
 
 SIZE: TypeAdapter[int] = TypeAdapter(fields.Size)
 
@@ -85,7 +84,7 @@ def test_size_is_proportional(count: int, unit: str) -> None:
         (("nope", "nope"), None),
     ],
 )
-def test_section_at_a_path(path: Path, section: type[Section] | None) -> None:
+def test_section_at_a_path(path: Path, section: type[schema.Section] | None) -> None:
     """The path of a mistake leads to the keys that are known there."""
     assert schema.section_at(path) is section
 

@@ -19,7 +19,7 @@ from isthmus.control.loops.rules import ACCESS_LOOP, AccessPlan, AccessView, Rem
 from isthmus.control.loops.scope import NameScope, group_scope, topic_scope
 from isthmus.control.topics.plan import Action
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents import AccessDocument
+from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.records import Deletion
 from isthmus.model.access import AccessPolicy, PermissionType, Rule
 from isthmus.model.cluster import Cluster

@@ -101,11 +101,13 @@ def settled_policy(
     target: TopicDescription,
     source_ranges: Mapping[int, LogRange],
     target_ranges: Mapping[int, LogRange],
+    settings: ConfigSettings | None = None,
 ) -> dict[str, str | None]:
     """What to set once a target that was created for filling is past the prefix; else nothing.
 
-    `None` stands for the broker's default.
+    `None` stands for the broker's default, which also counts for what the `settings` of the link leave to the target.
     """
+    settings = settings or ConfigSettings()
     if not is_filling(source, target):
         return {}
     if not all(
@@ -113,7 +115,7 @@ def settled_policy(
         for partition in range(source.partition_count)
     ):
         return {}
-    own = source.own_configs
+    own = {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
     wanted = {name: own.get(name) for name in _FILLING} | {"cleanup.policy": _policy(source)}
     return {name: value for name, value in wanted.items() if value != _FILLING[name]}
 

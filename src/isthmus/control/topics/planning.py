@@ -179,7 +179,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         )
         created, notes = wanted.topic, (*notes, *wanted.notes)
     elif not decision.is_mapped:
-        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
+        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges, observed.link.configs)
     refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
         topic=pair.name,
