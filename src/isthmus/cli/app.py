@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "groups": Command("isthmus.cli.groups", "Show and carry consumer groups; try a failover without one."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
     "resume": Command("isthmus.cli.resume", "Go on copying what was paused."),
+    "filters": Command("isthmus.cli.filters", "Show or change what a link selects, while it runs."),
     "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),

@@ -77,8 +77,8 @@ def run(
     gone is waited for until it was silent for 10 seconds; one whose process is known to have ended is not. With
     --standby one that is at work is waited for too: this run takes over when it ends or is silent for 10 seconds.
 
-    On SIGHUP the configuration is read again, with --follow-config every two seconds: topics and groups to include and
-    to exclude, limits and intervals are followed while everything else goes on; what takes a new start is told.
+    On SIGHUP the configuration is read again, with --follow-config every two seconds: links that come, go or become
+    other ones are started and ended, filters, limits and intervals are followed, and everything else goes on.
 
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.

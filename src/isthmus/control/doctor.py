@@ -27,6 +27,7 @@ from isthmus.control.clusters import rights
 from isthmus.control.clusters.certificates import certificate_findings
 from isthmus.control.groups.examination import group_findings
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import same_clusters
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.observation import ObservedLink
@@ -70,11 +71,12 @@ async def examine(configuration: Configuration) -> list[Finding]:
         for problem, is_joined in same_clusters(ids, configuration.links):
             level = Level.ERROR if is_joined else Level.WARN
             findings.append(_of_problem(level, _CLUSTERS, "identity", problem))
-        for link in configuration.links:
+        links = await in_force(configuration.links)
+        for link in links:
             source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
             if source_id and target_id and source_id != target_id:
                 ends = clients[link.source.alias], clients[link.target.alias]
-                findings.extend(await _link(link, *ends, reached[link.target.alias], claims, configuration.links))
+                findings.extend(await _link(link, *ends, reached[link.target.alias], claims, links))
         # Links that share a cluster find the same there.
         return list(dict.fromkeys(findings))
 

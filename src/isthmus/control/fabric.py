@@ -16,6 +16,7 @@ from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
@@ -107,6 +108,23 @@ class Fabric:
         """
         return in_loop(_plan(self.links(link)))
 
+    def filters(self, link: str) -> Filters:
+        """What an operator has the link select in place of what the configuration says.
+
+        :raises ConfigError: There is no link of that name.
+        :raises ClusterError: The ledger cannot be read.
+        """
+        return in_loop(read_filters(self.configuration.link(link)))
+
+    def filter(self, link: str, filters: Filters, *, dry_run: bool = False) -> Filters:
+        """Have the link select something else from now on, whether it runs or not; see `write_filters`.
+
+        :raises ConfigError: There is no link of that name, or a pattern is broken.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        chosen = self.configuration.link(link)
+        return in_loop(write_filters(chosen, filters, self.configuration.ledger, dry_run=dry_run))
+
     def run(
         self,
         *,
@@ -178,8 +196,8 @@ class Fabric:
         """
         from isthmus.spark.verification import verify
 
-        links = self.links(link)
-        selected, in_force = in_loop(_selected(links, topics)), in_loop(_in_force(links))
+        links = in_loop(in_force(self.links(link)))
+        selected, treatments = in_loop(_selected(links, topics)), in_loop(_treatments(links))
         verdicts = {
             link.name: verify(
                 self._spark(),
@@ -196,7 +214,7 @@ class Fabric:
             )
             for link in links
         }
-        return {name: replace(verdict, aborted=str(in_force[name])) for name, verdict in verdicts.items()}
+        return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
 
     def _spark(self) -> SparkSession:
         if self._given is not None:
@@ -259,7 +277,7 @@ def open_fabric(
 
 
 async def _plan(links: tuple[Link, ...]) -> Plan:
-    claims = Claims()
+    claims, links = Claims(), await in_force(links)
     # One after the other: which link a topic belongs to is settled in the order of the file.
     return Plan(links=tuple([await _plan_link(link, claims, links) for link in links]))
 
@@ -288,7 +306,7 @@ async def _status(links: tuple[Link, ...]) -> tuple[LinkProgress, ...]:
         return await reader.read()
 
 
-async def _in_force(links: tuple[Link, ...]) -> dict[str, AbortedPolicy]:
+async def _treatments(links: tuple[Link, ...]) -> dict[str, AbortedPolicy]:
     """What becomes of aborted records, by link."""
 
     async def one(link: Link) -> AbortedPolicy:

@@ -6,10 +6,12 @@
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
     access/east-west/9f86d081     an access rule that the link made at the target
+    filters/east-west             what an operator has the link select, in place of the file
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
+    receipt/east-west/0           what became of the newest task of a slot that shared its worker with others
     map/east-west/orders-3/7.1.0  which offsets of a mapped lane went where, as one lease wrote it down
     progress/east-west/0          how far its lanes are, for people to look at
 
@@ -33,6 +35,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.receipt import Receipt
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
@@ -139,6 +142,19 @@ class LoopDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FiltersDocument(Document):
+    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay."""
+
+    KIND: ClassVar[str] = "filters"
+
+    topics_include: tuple[str, ...] | None = None
+    topics_exclude: tuple[str, ...] | None = None
+    groups_include: tuple[str, ...] | None = None
+    groups_exclude: tuple[str, ...] | None = None
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PauseDocument(Document):
     """Copying is paused by an operator: the whole link, or one target topic. Deleting the document resumes."""
 
@@ -231,6 +247,19 @@ class TaskDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptDocument(Document):
+    """What became of a task whose worker goes on with those of other links: Spark tells it only when all have ended."""
+
+    KIND: ClassVar[str] = "receipt"
+
+    controller: int
+    receipt: Receipt
+
+    def _path(self) -> tuple[str, ...]:
+        return (str(self.receipt.slot),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapDocument(Document):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
     The lane began at the source offset `begin`, -1 where that is not known.
@@ -293,10 +322,12 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GroupDocument,
         LoopDocument,
         AccessDocument,
+        FiltersDocument,
         PauseDocument,
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
+        ReceiptDocument,
         MapDocument,
         ProgressDocument,
     )
@@ -342,7 +373,8 @@ def _fields(key: str, value: bytes) -> Any:
     return fields
 
 
-OTHERS: Final = frozenset({PauseDocument.KIND, TaskDocument.KIND, MapDocument.KIND, ProgressDocument.KIND})
+_OTHERS = (FiltersDocument, PauseDocument, TaskDocument, ReceiptDocument, MapDocument, ProgressDocument)
+OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
 """The kinds that tasks and operators write; all others belong to the controller."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 
 from isthmus.errors import HostError
-from isthmus.spark.lease import LeaseSpec, Receipt
+from isthmus.model.receipt import Receipt
+from isthmus.spark.lease import LeaseSpec
 from isthmus.spark.task import lease_task
 
 if TYPE_CHECKING:
@@ -41,36 +42,38 @@ class JobFailed(Exception):
         return cls(_telling_line(text), is_dead=any(sign in text for sign in _OVER))
 
 
-def start_lease(spark: SparkContext, spec: LeaseSpec, group: str) -> asyncio.Future[Receipt]:
-    """Start the job of a lease; the future holds its receipt or `JobFailed`. `group` is for `cancel`.
+def start_job(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> asyncio.Future[tuple[Receipt, ...]]:
+    """Start a job of one task that runs these leases; the future holds their receipts, in this order, or `JobFailed`.
+
+    `group` is for `cancel` and `has_begun`.
 
     :raises HostError: Spark's JVM is gone.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Receipt] = loop.create_future()
+    future: asyncio.Future[tuple[Receipt, ...]] = loop.create_future()
 
-    def settle(receipt: Receipt | None, error: Exception | None) -> None:
+    def settle(receipts: tuple[Receipt, ...] | None, error: Exception | None) -> None:
         if future.done():
             return
-        if receipt is not None:
-            future.set_result(receipt)
+        if receipts is not None:
+            future.set_result(receipts)
         else:
             future.set_exception(error or JobFailed("the job returned nothing", is_dead=False))
             # A job that was given up is not asked any more.
             future.exception()
 
     def run() -> None:
-        receipt, error = None, None
+        receipts, error = None, None
         try:
-            receipt = _run(spark, spec, group)
+            receipts = _run(spark, specs, group)
         except Exception as failure:  # noqa: BLE001  # a SparkContext that is stopped meanwhile raises whatever it meets
             error = JobFailed.told_by(str(failure))
         # The loop may be gone when the driver ends in a hurry.
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, receipt, error)
+            loop.call_soon_threadsafe(settle, receipts, error)
 
     try:
-        InheritableThread(target=run, name=spec.description, daemon=True).start()
+        InheritableThread(target=run, name=described(specs), daemon=True).start()
     except (Py4JError, OSError) as error:
         raise _gone() from error
     return future
@@ -98,10 +101,16 @@ def _gone() -> HostError:
     )
 
 
-def _run(spark: SparkContext, spec: LeaseSpec, group: str) -> Receipt:
-    spark.setJobGroup(group, spec.description, interruptOnCancel=True)
-    receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(partial(lease_task, spec)).collect()
-    return receipts[0]
+def described(specs: Sequence[LeaseSpec]) -> str:
+    """A job's leases, for the Spark UI."""
+    return specs[0].description if len(specs) == 1 else f"isthmus: leases of {len(specs)} links"
+
+
+def _run(spark: SparkContext, specs: Sequence[LeaseSpec], group: str) -> tuple[Receipt, ...]:
+    spark.setJobGroup(group, described(specs), interruptOnCancel=True)
+    work = partial(lease_task, tuple(specs))
+    receipts: list[Receipt] = spark.parallelize([None], 1).mapPartitions(work).collect()
+    return tuple(receipts)
 
 
 async def has_begun(spark: SparkContext, group: str) -> bool:

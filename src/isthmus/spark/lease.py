@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import uuid
 from dataclasses import dataclass, replace
 
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Lane, LaneMark, LaneReport
+from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
-from isthmus.model.problem import Problem
 from isthmus.model.wording import counted
 from isthmus.wire.credentials import renewed
 
@@ -43,7 +41,8 @@ class LeaseSpec:
 
     The task ends by itself `term_s` after it began. It writes only when every generation before has ended: those up
     to `ended_through` had when it was started, leaving nothing on its way if `is_clean` and the lanes as `marks` tell.
-    It reads the ledger from `ledger_position` on; whatever came before is in here already.
+    It reads the ledger from `ledger_position` on; whatever came before is in here already. `company` is how many leases
+    share its Spark task, itself included.
     """
 
     context: LinkContext
@@ -52,57 +51,21 @@ class LeaseSpec:
     generation: int
     revision: int
     lanes: tuple[Lane, ...]
-    term_s: float
     ended_through: int
     is_clean: bool
     ledger_position: int
     ledger_topic_id: uuid.UUID
     marks: tuple[LaneMark, ...] = ()
+    term_s: float = 60.0
+    company: int = 1
+
+    @property
+    def job_group(self) -> str:
+        """What its Spark job is called where it runs alone."""
+        return f"isthmus/{self.context.link}/{self.controller}/{self.slot}/{self.generation}"
 
     @property
     def description(self) -> str:
         """For the Spark UI."""
         partitions = counted(len(self.lanes), "partition")
         return f"isthmus {self.context.link} slot {self.slot} lease {self.generation}: {partitions}"
-
-
-class Ending(enum.StrEnum):
-    """Why a lease ended."""
-
-    TERM = "TERM"
-    """Its time was over."""
-    SUCCEEDED = "SUCCEEDED"
-    """Its successor was ready."""
-    REVOKED = "REVOKED"
-    """The controller wanted it to end."""
-    SUPERSEDED = "SUPERSEDED"
-    """Another controller has taken the link over."""
-    ORPHANED = "ORPHANED"
-    """Its controller has fallen silent."""
-    RETRIED = "RETRIED"
-    """Spark started the task a second time by itself; that one must not write."""
-    FAILED = "FAILED"
-    """A bug of ours; `problem` tells."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What became of a lease.
-
-    `has_written` says that it was allowed to write at all, `is_clean` that no request of it is still on its way,
-    `is_released` that the ledger says so. `latency` is a histogram as in `model.latency`. `cpu_s` is the time the
-    Python worker computed, `memory_bytes` the most memory it ever had, `duration_s` how long the lease lasted.
-    """
-
-    slot: int
-    generation: int
-    ending: Ending
-    has_written: bool = False
-    is_clean: bool = True
-    is_released: bool = False
-    reports: tuple[LaneReport, ...] = ()
-    latency: tuple[int, ...] = ()
-    cpu_s: float = 0.0
-    memory_bytes: int = 0
-    duration_s: float = 0.0
-    problem: Problem | None = None

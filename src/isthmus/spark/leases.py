@@ -9,11 +9,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from isthmus.errors import ClusterError, IsthmusError
-from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, TaskDocument
+from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, ReceiptDocument, TaskDocument
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
@@ -21,24 +21,20 @@ from isthmus.model.lane import Lane, LaneKey, LaneReport
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
 from isthmus.model.problem import Problem
+from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.distribution import Distribution, LeaseGroup
-from isthmus.spark.jobs import JobFailed, cancel, check, has_begun, start_lease
-from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
+from isthmus.spark.jobs import JobFailed, check, has_begun
+from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.progress import RunProgress
-from isthmus.spark.slots import TaskSlots
+from isthmus.spark.slots import TaskSlots, Ticket
 from isthmus.spark.tenure import REVOCATION_S
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _log = logging.getLogger(__name__)
-AHEAD_S: Final = 15.0
-"""How long before the end of its term a lease's successor is started: a cold executor may need that long to be ready.
-
-The hand-over takes place as soon as it is.
-"""
-_STAGGER_S: Final = 1.0
 _RETRY_S: Final = 0.2
+_GROW_S: Final = 5.0
 _BACK_OFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 _SHORT_LIFE_S: Final = 5.0
 _STALL_S: Final = 20.0
@@ -47,20 +43,6 @@ _GRACE_S: Final = 5.0
 _FAREWELL_S: Final = 2.0
 _CANCELLING_S: Final = 5.0
 _RECEIPTS: Final = 1_000
-
-
-@dataclass(slots=True, eq=False)
-class RunningLease:
-    """A lease whose job was started. `job_group` names the job in Spark.
-
-    Times are of the monotonic clock: `started_at`, and `heard_at` when its task was last known to run, if ever.
-    """
-
-    generation: int
-    job: asyncio.Future[Receipt]
-    job_group: str
-    started_at: float
-    heard_at: float | None = None
 
 
 class LeaseScheduler:
@@ -78,7 +60,6 @@ class LeaseScheduler:
         context: LinkContext,
         *,
         slots: TaskSlots,
-        term_s: float = 60.0,
         progress: RunProgress | None = None,
     ) -> None:
         self.receipts: deque[Receipt] = deque(maxlen=_RECEIPTS)
@@ -88,15 +69,14 @@ class LeaseScheduler:
         self._ledger = ledger
         self._context = context
         self._slots = slots
-        self._term_s = term_s
-        self._groups = [
-            LeaseGroup(link=context.link, slot=slot, controller=ledger.generation)
-            for slot in range(slots.groups_per_link)
-        ]
+        self._groups: list[LeaseGroup] = []
+        self._seats: list[int] = []
+        self._running: dict[LeaseGroup, list[Ticket]] = {}
+        for _ in range(slots.groups_per_link):
+            self._add_group()
         self._progress = progress or RunProgress()
         self._progress.begin()
         self._distribution = Distribution(self._groups, self._progress.load)
-        self._running: dict[LeaseGroup, list[RunningLease]] = {group: [] for group in self._groups}
         self._declaring = asyncio.Lock()
         ledger.listen(self._hear)
 
@@ -128,12 +108,28 @@ class LeaseScheduler:
             await self._await_former_leases()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._tell())
-                for group in self._groups:
-                    tasks.create_task(self._tend(group))
+                tended = 0
+                while True:
+                    for group in self._groups[tended:]:
+                        tasks.create_task(self._tend(group))
+                    tended = len(self._groups)
+                    await asyncio.sleep(_GROW_S)
+                    while len(self._groups) < self._slots.groups_per_link:
+                        self._add_group()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
-            await self._say_farewell()
+            try:
+                await self._say_farewell()
+            finally:
+                self._slots.leave(self._seats)
+
+    def _add_group(self) -> None:
+        """There is room for one more; lanes move to it when their leases are succeeded."""
+        group = LeaseGroup(link=self._context.link, slot=len(self._groups), controller=self._ledger.generation)
+        self._groups.append(group)
+        self._running[group] = []
+        self._seats.append(self._slots.take_seat())
 
     # Leases, one after the other
 
@@ -144,51 +140,49 @@ class LeaseScheduler:
                 group.stirred.clear()
                 await group.stirred.wait()
             await asyncio.sleep(_BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)])
-            lease: RunningLease | None = await self._launch(group)
+            lease: Ticket | None = await self._launch(group, is_urgent=True)
             while lease is not None:
-                started_at = lease.started_at
+                asked_at = lease.asked_at
                 lease = await self._see_through(group, lease)
-            failures = failures + 1 if time.monotonic() - started_at < _SHORT_LIFE_S else 0
+            failures = failures + 1 if time.monotonic() - asked_at < _SHORT_LIFE_S else 0
 
-    async def _see_through(self, group: LeaseGroup, lease: RunningLease) -> RunningLease | None:
+    async def _see_through(self, group: LeaseGroup, lease: Ticket) -> Ticket | None:
         """Wait for the end of a lease; its successor, if one was started ahead and lives."""
-        successor: RunningLease | None = None
-        await self._wait(lease, until=lease.started_at + self._life_s(group, lease))
-        if not lease.job.done() and self._slots.has_spare and group.lanes:
-            async with self._slots.spare:
-                if not lease.job.done():
-                    successor = await self._launch(group)
-                    await self._wait(lease)
-        await self._wait(lease)
+        successor: Ticket | None = None
+        await self._wait(group, lease, is_ahead=True)
+        if not lease.receipt.done() and not lease.must_end and self._slots.has_spare and group.lanes:
+            successor = await self._launch(group, is_urgent=False)
+        await self._wait(group, lease)
         await self._conclude(group, lease)
-        if successor is not None and successor.job.done():
+        if successor is not None and successor.receipt.done():
             await self._conclude(group, successor)
             return None
         return successor
 
-    async def _wait(self, lease: RunningLease, *, until: float = math.inf) -> None:
-        """Wait until the lease has ended, or seems to be stuck, at most `until`."""
+    async def _wait(self, group: LeaseGroup, lease: Ticket, *, is_ahead: bool = False) -> None:
+        """Wait until the lease has ended, or seems to be stuck; with `is_ahead` until its successor is due."""
         quiet_since = time.monotonic()
-        while not lease.job.done() and (now := time.monotonic()) < until:
+        while not lease.receipt.done():
+            now = time.monotonic()
+            until = lease.successor_at if is_ahead else math.inf
+            if now >= until:
+                return
+            if lease.must_end and group.revoked_through < lease.generation:
+                group.revoked_through = lease.generation
+                await self._declare(group)
             if self._ledger.problem is not None:
                 # Nobody can be heard.
                 quiet_since = now
             elif lease.heard_at is None:
-                # Spark may not have had a slot for it yet.
-                if now - lease.started_at > _GRACE_S and await has_begun(self._spark, lease.job_group):
+                # There may not have been a slot for it yet.
+                job = lease.job
+                if job is not None and now - job.started_at > _GRACE_S and await has_begun(self._spark, job.name):
                     lease.heard_at = now
             elif now - max(lease.heard_at, quiet_since) > _STALL_S:
                 return
-            await asyncio.wait([lease.job], timeout=min(until - now, 1.0))
+            await asyncio.wait([lease.receipt], timeout=min(until - now, 1.0))
 
-    def _life_s(self, group: LeaseGroup, lease: RunningLease) -> float:
-        """When the successor is started. First leases end one after the other, and so do all that follow them."""
-        life_s = max(self._term_s - AHEAD_S, self._term_s / 2)
-        if lease.generation > 1:
-            return life_s
-        return life_s - min(_STAGGER_S, life_s / 2 / len(self._groups)) * group.slot
-
-    async def _launch(self, group: LeaseGroup) -> RunningLease:
+    async def _launch(self, group: LeaseGroup, *, is_urgent: bool) -> Ticket:
         """Start the group's next lease. The ledger knows of it before Spark does, so nobody can overlook it."""
         parting = self._distribution.hand_over(group)
         generation = group.generation
@@ -200,16 +194,13 @@ class LeaseScheduler:
             generation=generation,
             revision=group.revision,
             lanes=tuple(group.lanes.values()),
-            term_s=self._term_s,
             ended_through=group.ended_through,
             is_clean=group.is_clean,
             ledger_position=self._ledger.tail.position,
             ledger_topic_id=self._ledger.tail.topic_id,
             marks=tuple(mark for mark in group.marks if LaneKey(mark.topic, mark.partition) in group.lanes),
         )
-        job_group = f"isthmus/{group.link}/{group.controller}/{group.slot}/{generation}"
-        job = start_lease(self._spark, spec, job_group)
-        lease = RunningLease(generation, job, job_group, time.monotonic())
+        lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)
         self._running[group].append(lease)
         return lease
 
@@ -221,12 +212,12 @@ class LeaseScheduler:
         busy = sum(1 for group in self._groups if group.lanes)
         return replace(limits, bytes_per_s=max(limits.bytes_per_s // max(busy, 1), 1))
 
-    async def _conclude(self, group: LeaseGroup, lease: RunningLease) -> None:
+    async def _conclude(self, group: LeaseGroup, lease: Ticket) -> None:
         """Take the receipt of a lease that ended, or see to it that it is over without one."""
-        await asyncio.wait([lease.job], timeout=_GRACE_S)
+        await asyncio.wait([lease.receipt], timeout=_GRACE_S)
         receipt: Receipt | None = None
         try:
-            receipt = lease.job.result()
+            receipt = lease.receipt.result()
             is_over = receipt.ending is not Ending.RETRIED
             if not is_over:
                 self._complain(group, "was lost: Spark tried its task again", "Set spark.task.maxFailures=1.")
@@ -250,7 +241,7 @@ class LeaseScheduler:
         self.problem = Problem(f"lease {group.slot} {message}", f"{hint} It is started again by itself.".strip())
         _log.warning("link %s: %s", group.link, self.problem.message)
 
-    def _close(self, group: LeaseGroup, lease: RunningLease, receipt: Receipt | None) -> None:
+    def _close(self, group: LeaseGroup, lease: Ticket, receipt: Receipt | None) -> None:
         self._running[group].remove(lease)
         is_clean: bool | None = False
         reports: tuple[LaneReport, ...] = ()
@@ -265,15 +256,15 @@ class LeaseScheduler:
         self._distribution.ended(group, lease.generation, is_clean=is_clean)
         self._park(reports)
 
-    async def _revoke(self, group: LeaseGroup, lease: RunningLease) -> None:
+    async def _revoke(self, group: LeaseGroup, lease: Ticket) -> None:
         """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed."""
         group.revoked_through = max(group.revoked_through, lease.generation)
         await self._declare(group)
         deadline = time.monotonic() + REVOCATION_S
         while lease.generation in group.held and time.monotonic() < deadline:
             await asyncio.sleep(_RETRY_S)
-        if not lease.job.done():
-            await cancel(self._spark, [lease.job_group])
+        if not lease.receipt.done():
+            await self._slots.give_up([lease])
 
     # The ledger
 
@@ -308,26 +299,41 @@ class LeaseScheduler:
                 await self._declare(*untold)
 
     def _hear(self, _: str, document: Document | None) -> None:
-        if isinstance(document, TaskDocument | ProgressDocument) and self._is_ours(document.slot, document.controller):
-            for lease in self._running[self._groups[document.slot]]:
-                if lease.generation == document.generation:
-                    lease.heard_at = time.monotonic()
         match document:
-            case TaskDocument(slot=slot) if document.has_ended and self._is_ours(slot, document.controller):
-                group = self._groups[slot]
-                group.marks = document.marks
-                for generation in [held for held in group.held if held <= document.generation]:
-                    is_clean = document.is_clean if generation == document.generation else None
-                    self._distribution.ended(group, generation, is_clean=is_clean)
-            case ProgressDocument(slot=slot) if self._is_ours(slot, document.controller):
-                if document.generation in self._groups[slot].held:
-                    latency = [0] * BUCKETS
-                    for bucket, count in document.latency:
-                        if 0 <= bucket < BUCKETS:
-                            latency[bucket] = count
-                    now = time.monotonic()
-                    self._progress.take(slot, document.generation, document.reports, latency, now, beat=document.beat)
-                    self._park(document.reports)
+            case ReceiptDocument(receipt=receipt) if self._is_ours(receipt.slot, document.controller):
+                lease = self._lease(receipt.slot, receipt.generation)
+                if lease is not None and not lease.receipt.done():
+                    lease.receipt.set_result(receipt)
+            case TaskDocument(slot=slot) | ProgressDocument(slot=slot) if self._is_ours(slot, document.controller):
+                lease = self._lease(slot, document.generation)
+                if lease is not None:
+                    lease.heard_at = time.monotonic()
+                if isinstance(document, ProgressDocument):
+                    self._hear_progress(document)
+                elif document.has_ended:
+                    self._hear_end(document)
+
+    def _lease(self, slot: int, generation: int) -> Ticket | None:
+        running = self._running[self._groups[slot]]
+        return next((lease for lease in running if lease.generation == generation), None)
+
+    def _hear_end(self, document: TaskDocument) -> None:
+        group = self._groups[document.slot]
+        group.marks = document.marks
+        for generation in [held for held in group.held if held <= document.generation]:
+            is_clean = document.is_clean if generation == document.generation else None
+            self._distribution.ended(group, generation, is_clean=is_clean)
+
+    def _hear_progress(self, document: ProgressDocument) -> None:
+        slot, generation = document.slot, document.generation
+        if generation in self._groups[slot].held:
+            latency = [0] * BUCKETS
+            for bucket, count in document.latency:
+                if 0 <= bucket < BUCKETS:
+                    latency[bucket] = count
+            now = time.monotonic()
+            self._progress.take(slot, generation, document.reports, latency, now, beat=document.beat)
+            self._park(document.reports)
 
     def _is_ours(self, slot: int, controller: int) -> bool:
         return controller == self._ledger.generation and 0 <= slot < len(self._groups)
@@ -354,7 +360,7 @@ class LeaseScheduler:
 
     async def _forget(self, former: list[LeaseDocument]) -> None:
         """Former slots are of no interest any more; there may have been more of them."""
-        kinds = (LeaseDocument, TaskDocument, ProgressDocument)
+        kinds = (LeaseDocument, TaskDocument, ReceiptDocument, ProgressDocument)
         keys = [d.key.replace(LeaseDocument.KIND, kind.KIND, 1) for d in former for kind in kinds]
         with contextlib.suppress(ClusterError):
             await self._ledger.write(*(Deletion(key) for key in keys))
@@ -364,16 +370,17 @@ class LeaseScheduler:
         leases = [(group, lease) for group in self._groups for lease in self._running[group]]
         if not leases:
             return
-        jobs = [lease.job for _, lease in leases]
+        jobs = [lease.receipt for _, lease in leases]
         for group in self._groups:
             group.revoked_through = group.generation
         await self._declare_if_possible()
+        await self._slots.give_up([lease for _, lease in leases if lease.job is None])
         await asyncio.wait(jobs, timeout=_FAREWELL_S)
-        await cancel(self._spark, [lease.job_group for _, lease in leases if not lease.job.done()])
+        await self._slots.give_up([lease for _, lease in leases if not lease.receipt.done()])
         await asyncio.wait(jobs, timeout=_CANCELLING_S)
         for group, lease in leases:
-            if lease.job.done() and not lease.job.exception():
-                self._close(group, lease, lease.job.result())
+            if lease.receipt.done() and not lease.receipt.exception():
+                self._close(group, lease, lease.receipt.result())
         await self._declare_if_possible()
 
     async def _declare_if_possible(self) -> None:

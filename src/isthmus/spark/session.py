@@ -46,8 +46,9 @@ _LOCAL_CONF: Final = {
 def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | None = None) -> SparkSession:
     """The active session, else a new one as configured, an application named after the links.
 
-    An embedded one (`local[*]`) gets at least one task slot more than there are links, so that no lease waits for
-    another to end. What its JVM and workers write to stderr goes to the file `log`, else to ours.
+    An embedded one (`local[*]`) gets a task slot for each core, and one more where links need them all, so that no
+    lease waits for another to end. Leases of several links share a slot. What its JVM and workers write to stderr goes
+    to the file `log`, else to ours.
 
     :raises JavaMissing: There is no Java 17 or newer.
     :raises ConfigError: `master` or `conf` cannot work.
@@ -98,8 +99,9 @@ def conf_for(settings: SparkSettings, *, links: Sequence[str] = ()) -> dict[str,
         conf |= _LOCAL_CONF
         conf |= {JVM_OPTIONS: f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
     if settings.master == "local[*]":
-        slots = settings.slots or os.cpu_count() or 1
-        conf["spark.master"] = f"local[{max(slots, len(links) + 1, 2)}]"
+        cores = os.cpu_count() or 1
+        slots = settings.slots or max(cores, min(len(links), cores) + 1)
+        conf["spark.master"] = f"local[{max(slots, 2)}]"
     return {**conf, **settings.conf}
 
 
@@ -143,7 +145,12 @@ def slot_count(spark: SparkContext, settings: SparkSettings) -> int:
         # Executors are counted when they have come; a job that ran needed at least one.
         spark.setJobDescription("isthmus waits for the first executor")
         spark.parallelize([None], 1).count()
-    return max(spark.defaultParallelism, 1)
+    return offered_slots(spark, settings)
+
+
+def offered_slots(spark: SparkContext, settings: SparkSettings) -> int:
+    """How many tasks may run at once, as many as the executors of this moment offer."""
+    return settings.slots or max(spark.defaultParallelism, 1)
 
 
 def _share_python() -> None:

@@ -15,7 +15,8 @@ from typing import Final
 
 from isthmus.ledger.documents import ControllerDocument, Document, LeaseDocument, TaskDocument
 from isthmus.model.lane import Lane, LaneKey
-from isthmus.spark.lease import Ending, LeaseSpec
+from isthmus.model.receipt import Ending
+from isthmus.spark.lease import LeaseSpec
 
 SILENCE_S: Final = 10.0
 REVOCATION_S: Final = SILENCE_S + 3.0

@@ -11,7 +11,9 @@ from functools import partial
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.control.fabric import Fabric
 from isthmus.control.links import controller
+from isthmus.control.links.filtering import Filters, write_filters
 from isthmus.control.links.following import Following
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import LeaseDocument
@@ -90,12 +92,9 @@ def test_filters_and_limits_change_without_a_new_lease(
                 await asyncio.to_thread(topics.produce, east, name, records(5))
             await run.until(lambda: is_at(stays, 25))
             assert await is_at(goes, 20)
-            # What cannot be used, and what takes a new start, changes nothing.
+            # What cannot be used changes nothing.
             written.append(ConfigError("no YAML"))
             await run.until(lambda: "cannot be used" in caplog.text)
-            fixed = replace(changed, groups=replace(changed.groups, way="timestamp"))
-            written.append(configuration_of(fixed))
-            await run.until(lambda: "groups.way changed, which takes effect" in caplog.text)
             await asyncio.to_thread(topics.produce, east, stays, records(5))
             await run.until(lambda: is_at(stays, 30))
             assert await leases_of(west, stem) == before, "leases began anew"
@@ -103,3 +102,50 @@ def test_filters_and_limits_change_without_a_new_lease(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
+
+
+def test_an_operator_changes_filters_while_a_link_runs(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """What the ledger has the link select holds for the run and for every command, until it is taken back."""
+    stem = topic("filtered")
+    stays, comes, group = f"{stem}.stays", f"{stem}.comes", topic("group")
+    for name in (stays, comes):
+        topics.create(east, name)
+        topics.produce(east, name, records(20))
+    consumers.commit(east, {group: {(stays, 0): 7}})
+    link = selecting(link_of(east.cluster(), west.cluster(), stays, name=stem), stays)
+    configuration = configuration_of(link)
+    given = Filters(topics_include=(f"{stem}.*",), groups_include=(group,))
+
+    async def change(filters: Filters) -> None:
+        await write_filters(link, filters, configuration.ledger)
+
+    async def is_at(name: str, end: int) -> bool:
+        return await ends(west, name) == [end]
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as run:
+            await run.until(partial(is_at, stays, 20))
+            before = await leases_of(west, stem)
+            await change(given)
+            await run.until(partial(is_at, comes, 20))
+            await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP"})
+            await change(Filters(topics_exclude=(stays,)))
+            await run.until(lambda: {t.topic for t in run.links[0].topics} == {comes})
+            # The new topic may have got a slot of its own.
+            assert before.items() <= (await leases_of(west, stem)).items(), "leases began anew"
+        async with running(configuration, spark) as again:
+            await again.until(lambda: {t.topic for t in again.links[0].topics} == {comes})
+
+    asyncio.run(scenario())
+    fabric = Fabric(configuration)
+    assert [topic.topic for topic in fabric.plan().links[0].topics] == [comes]
+    assert [topic.topic for topic in fabric.status()[0].topics] == [comes]
+    assert fabric.filters(stem).as_dict(link)["topics_exclude"] == [stays]
+    with pytest.raises(ConfigError, match="cannot match a topic"):
+        fabric.filter(stem, Filters(topics_include=("no topic",)))
+    fabric.filter(stem, Filters(), dry_run=True)
+    assert not fabric.filters(stem).is_as_written
+    fabric.filter(stem, Filters())
+    assert [topic.topic for topic in fabric.plan().links[0].topics] == [stays]

@@ -118,7 +118,9 @@ async def controlled(
             producer=producer or await identity(writing),
             limits=Limits(),
         )
-        scheduler = LeaseScheduler(spark.sparkContext, ledger, context, slots=TaskSlots(slots), term_s=term_s)
+        scheduler = LeaseScheduler(
+            spark.sparkContext, ledger, context, slots=TaskSlots(spark.sparkContext, slots, term_s=term_s)
+        )
         tasks = asyncio.create_task(ledger.run()), asyncio.create_task(scheduler.run())
         try:
             yield Controlled(reading, writing, ledger, scheduler, *tasks)

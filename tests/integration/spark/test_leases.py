@@ -17,8 +17,8 @@ from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneMark, LaneState
 from isthmus.model.naming import TargetTopic
+from isthmus.model.receipt import Ending
 from isthmus.spark import leases
-from isthmus.spark.lease import Ending
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane import oracle, topics
@@ -58,7 +58,9 @@ def test_leases_follow_each_other_without_loss_or_overlap(
         # On a machine with too much to do a successor may come too late for a term as short as this one.
         assert {receipt.ending for receipt in receipts} <= {Ending.SUCCEEDED, Ending.TERM}
         assert Ending.SUCCEEDED in {receipt.ending for receipt in receipts}
-        assert all(receipt.is_released and receipt.problem is None for receipt in receipts)
+        # One that came too late has nothing to release.
+        assert all(receipt.is_released or not receipt.has_written for receipt in receipts)
+        assert all(receipt.problem is None for receipt in receipts)
         assert [receipt.generation for receipt in receipts] == list(range(1, len(receipts) + 1))
         assert copied <= produced.records
         assert {(mark.topic, mark.partition) for mark in marks} == {(orders, 0), (orders, 1)}

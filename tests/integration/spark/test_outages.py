@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.spark.lease import Ending
+from isthmus.model.receipt import Ending
 from isthmus.spark.tenure import SILENCE_S
 from isthmus.wire import codes
 from isthmus.wire.client import Client

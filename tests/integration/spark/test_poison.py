@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local import LocalCluster
-from isthmus.spark.lease import Ending
+from isthmus.model.receipt import Ending
 from isthmus.wire.client import Client
 from isthmus.wire.records import encoded
 from tests.integration.lane import topics

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
-from isthmus.spark.lease import Ending
+from isthmus.model.receipt import Ending
 from isthmus.spark.session import session, slot_count
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import controlled

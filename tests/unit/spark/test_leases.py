@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,9 +18,10 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.spark import leases
+from isthmus.model.receipt import Ending, Receipt
+from isthmus.spark import leases, slots
 from isthmus.spark.jobs import JobFailed
-from isthmus.spark.lease import Ending, LeaseSpec, LinkContext, Receipt
+from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.tenure import REVOCATION_S
@@ -79,10 +80,10 @@ class Jobs:
 
     def __init__(self) -> None:
         self.specs: list[LeaseSpec] = []
-        self.futures: list[asyncio.Future[Receipt]] = []
+        self.futures: list[asyncio.Future[tuple[Receipt, ...]]] = []
 
-    def start(self, _: object, spec: LeaseSpec, *__: object) -> asyncio.Future[Receipt]:
-        self.specs.append(spec)
+    def start(self, _: object, specs: Sequence[LeaseSpec], *__: object) -> asyncio.Future[tuple[Receipt, ...]]:
+        self.specs += specs
         self.futures.append(asyncio.get_running_loop().create_future())
         return self.futures[-1]
 
@@ -92,7 +93,7 @@ class Jobs:
     def end(self) -> None:
         for spec, future in zip(self.specs, self.futures, strict=True):
             if not future.done():
-                future.set_result(Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.REVOKED))
+                future.set_result((Receipt(slot=spec.slot, generation=spec.generation, ending=Ending.REVOKED),))
 
 
 Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]
@@ -102,8 +103,9 @@ Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     """Jobs in the place of Spark's, and no pauses."""
     found = Jobs()
-    monkeypatch.setattr(leases, "start_lease", found.start)
-    for name in ("check", "cancel", "has_begun"):
+    monkeypatch.setattr(slots, "start_job", found.start)
+    monkeypatch.setattr(slots, "cancel", found.nothing)
+    for name in ("check", "has_begun"):
         monkeypatch.setattr(leases, name, found.nothing)
     monkeypatch.setattr(leases, "_RETRY_S", 0.0)
     monkeypatch.setattr(leases, "_BACK_OFF_S", (0.0,))
@@ -112,11 +114,11 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
 
 @contextlib.asynccontextmanager
 async def running(
-    jobs: Jobs, book: Book, *, slots: int = 2, lanes: Iterable[int] = (0,), limits: Limits = CONTEXT.limits
+    jobs: Jobs, book: Book, *, count: int = 2, lanes: Iterable[int] = (0,), limits: Limits = CONTEXT.limits
 ) -> AsyncIterator[LeaseScheduler]:
     """A scheduler that has started the first leases; it ends in good order."""
     scheduler = LeaseScheduler(
-        cast(Any, None), cast(Any, book), replace(CONTEXT, limits=limits), slots=TaskSlots(slots)
+        cast(Any, None), cast(Any, book), replace(CONTEXT, limits=limits), slots=TaskSlots(cast(Any, None), count)
     )
     scheduler.assign(lane(number) for number in lanes)
     task = asyncio.create_task(scheduler.run())
@@ -256,7 +258,7 @@ def test_a_limit_is_for_all_leases_together(
     """Each that has lanes gets its share, and at least something."""
 
     async def scenario() -> None:
-        async with running(jobs, Book(), slots=3, lanes=lanes, limits=Limits(bytes_per_s=bytes_per_s)):
+        async with running(jobs, Book(), count=3, lanes=lanes, limits=Limits(bytes_per_s=bytes_per_s)):
             assert [spec.context.limits.bytes_per_s for spec in jobs.specs] == shares
 
     asyncio.run(scenario())
@@ -289,9 +291,9 @@ def test_former_leases_that_ended_in_good_order_are_not_doubted(jobs: Jobs) -> N
     assert asyncio.run(scenario(is_clean=False)) == [False]
 
 
-def end(job: asyncio.Future[Receipt], outcome: JobFailed | Receipt) -> None:
+def end(job: asyncio.Future[tuple[Receipt, ...]], outcome: JobFailed | Receipt) -> None:
     """A job ends so."""
     if isinstance(outcome, Receipt):
-        job.set_result(outcome)
+        job.set_result((outcome,))
     else:
         job.set_exception(outcome)

@@ -17,7 +17,8 @@ from isthmus.wire.batch import scan
 from tests.unit.spark.test_tally import IS_EQUAL, batch, committed, logs
 from tests.unit.wire.stored import PLAIN, ZSTD, Given, marker, stored
 
-OURS: Final = [PLAIN._replace(key=b"%d" % n) for n in range(30)]
+OURS: Final = [PLAIN._replace(key=b"%d" % n) for n in range(6 * (5 + 1))]
+"""As many as there are offsets in the longest slice, markers counted."""
 OTHERS: Final = PLAIN._replace(value=b"of others")
 
 

@@ -37,14 +37,17 @@ def test_the_operator_has_the_last_word() -> None:
     ("settings", "links", "master"),
     [
         (SparkSettings(slots=8), 1, "local[8]"),
-        (SparkSettings(slots=1), 3, "local[4]"),
+        (SparkSettings(slots=1), 3, "local[2]"),
+        (SparkSettings(), 1, "local[4]"),
+        (SparkSettings(), 16, "local[5]"),
         (SparkSettings(master="local[1]"), 3, "local[1]"),
     ],
 )
-def test_an_embedded_spark_has_a_slot_for_every_link_and_one_more(
-    settings: SparkSettings, links: int, master: str
+def test_an_embedded_spark_has_a_slot_for_every_core_and_one_more_for_many_links(
+    settings: SparkSettings, links: int, master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that none waits for another's lease to end, unless the operator named the number."""
+    monkeypatch.setattr("isthmus.spark.session.os.cpu_count", lambda: 4)
     assert conf_for(settings, links=[f"link-{n}" for n in range(links)])["spark.master"] == master
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any, cast
 
 import pytest
 
@@ -67,9 +68,9 @@ def test_moves_make_the_fullest_slot_smaller(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("count", "links", "groups", "spare"),
-    [(1, 1, 1, 0), (2, 1, 1, 1), (8, 1, 7, 1), (8, 2, 3, 2), (2, 3, 1, 0), (4, 3, 1, 1)],
+    [(1, 1, 1, 0), (2, 1, 1, 1), (8, 1, 7, 1), (8, 2, 3, 2), (2, 3, 1, 1), (4, 3, 1, 1)],
 )
 def test_one_slot_is_left_for_what_comes_next(count: int, links: int, groups: int, spare: int) -> None:
     """Where there are enough of them; each link gets at least one group."""
-    slots = TaskSlots(count, links)
+    slots = TaskSlots(cast(Any, None), count, links=links)
     assert (slots.groups_per_link, slots.has_spare) == (groups, spare > 0)

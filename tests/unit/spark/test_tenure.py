@@ -13,7 +13,8 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.spark.lease import Ending, LeaseSpec, LinkContext
+from isthmus.model.receipt import Ending
+from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.tenure import DRAIN_S, REVOCATION_S, SILENCE_S, Tenure
 
 BEGUN = 1000.0

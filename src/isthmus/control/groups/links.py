@@ -19,6 +19,7 @@ from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.review import GroupReview
 from isthmus.control.lanes.maps import LinkMaps
+from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.link import read_documents
@@ -76,7 +77,8 @@ class Groups:
         return tuple(plan for plan in found if group is None or plan.groups or plan.problem)
 
     async def _all(self, links: tuple[Link, ...], group: str | None, *, dry_run: bool) -> list[GroupsPlan]:
-        return await asyncio.gather(*(self._one(link, group, dry_run=dry_run) for link in links))
+        chosen = await in_force(links)
+        return await asyncio.gather(*(self._one(link, group, dry_run=dry_run) for link in chosen))
 
     async def _one(self, link: Link, group: str | None, *, dry_run: bool) -> GroupsPlan:
         plan = GroupsPlan(link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way)
@@ -106,7 +108,7 @@ class Groups:
             writer.close()
 
     async def _drill(self, links: tuple[Link, ...], group: str, records: int) -> GroupDrill:
-        for link in links:
+        for link in await in_force(links):
             if link.groups.matches(group):
                 async with looked_at(link, group) as look:
                     if look.plans:

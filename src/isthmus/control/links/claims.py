@@ -59,6 +59,11 @@ class Claims:
             if name == topic:
                 held[:] = [claim for claim in held if claim.link != link]
 
+    def release_all(self, link: str) -> None:
+        """The link runs no more."""
+        for held in self._granted.values():
+            held[:] = [claim for claim in held if claim.link != link]
+
     def _path(self, claim: Claim) -> list[str]:
         """The links by which the claim's source gets the topic from the claim's target, if any, under any name: with
         other names it would get a longer one in every round.

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.claims import Claims
 from isthmus.control.links.following import Following
 from isthmus.control.links.outcome import RunOutcome
-from isthmus.control.links.run import LinkRun
 from isthmus.control.links.succession import WhenOccupied
+from isthmus.control.links.supervisor import Supervisor
 from isthmus.control.links.workers import Workers
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
@@ -29,6 +28,7 @@ OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5
 FOLLOW_S: Final = 2.0
+RECOUNT_S: Final = 5.0
 ARRIVAL_S: Final = 15.0
 """How long a cluster may take to answer when a run begins."""
 _GRACE_S: Final = 15.0
@@ -58,15 +58,10 @@ class Controller:
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
         following: Following | None = None,
     ) -> None:
-        claims = Claims()
-        self._runs: list[LinkRun] = []
-        for link in links:
-            self._runs.append(LinkRun(link, configuration, claims, earlier=self._runs, when_occupied=when_occupied))
+        self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
         self._refused = ""
-        self._runs_all = len(links) == len(configuration.links)
-        self._strange: list[str] = []
         self._workers = workers
         self._until = until
         self._on_progress = on_progress
@@ -77,8 +72,7 @@ class Controller:
     def stop(self) -> None:
         """End all links in good order; `run` returns when that is done."""
         self._stopping.set()
-        for run in self._runs:
-            run.stop()
+        self._links.stop()
 
     async def run(self) -> RunOutcome:
         """Run the links until they are caught up, stopped, or all have failed.
@@ -88,29 +82,30 @@ class Controller:
         begun = time.monotonic()
         self._workers.start()
         with self._signals():
-            tasks = [asyncio.create_task(run.run(self._workers)) for run in self._runs]
-            following = asyncio.create_task(self._follow())
+            self._links.start()
+            beside = [asyncio.create_task(work) for work in (self._follow(), self._count_slots())]
             arrivals: dict[str, Arrival] = {}
             try:
-                arrivals = await self._until_done(tasks)
+                arrivals = await self._until_done()
                 self.stop()
-                await self._until_ended(tasks)
+                await self._until_ended()
             except asyncio.CancelledError:
                 if not self._is_hurried:
                     raise
                 # A second signal, which the outcome tells of as of the first.
             finally:
-                for task in (following, *tasks):
+                for task in beside:
                     task.cancel()
-                await asyncio.gather(following, *tasks, return_exceptions=True)
+                await asyncio.gather(*beside, return_exceptions=True)
+                await self._links.aclose()
         return RunOutcome(
             links=self._progress(),
             caught_up=frozenset(link for link, arrival in arrivals.items() if arrival is Arrival.CAUGHT_UP),
             is_to_catch_up=self._until == "caught-up",
-            errors={run.link.name: run.error for run in self._runs if run.error is not None},
+            errors={run.link.name: run.error for run in self._links.runs if run.error is not None},
             signal=self._signal,
             duration_s=time.monotonic() - begun,
-            latency=tuple(merge(run.latency for run in self._runs)),
+            latency=tuple(merge(run.latency for run in self._links.runs)),
         )
 
     async def _follow(self) -> None:
@@ -127,24 +122,18 @@ class Controller:
                 self._refused = str(error)
             else:
                 self._refused = ""
-                self._take(configuration)
+                await self._links.take(configuration)
 
-    def _take(self, configuration: Configuration) -> None:
-        written = {link.name: link for link in configuration.links}
-        for run in self._runs:
-            if run.link.name in written:
-                run.follow(written[run.link.name])
-        running = {run.link.name for run in self._runs}
-        strange = [*(f"{name} is new" for name in written if name not in running and self._runs_all)]
-        strange += [f"{name} is gone" for name in sorted(running - written.keys())]
-        if strange and strange != self._strange:
-            _log.warning("links that come or go take a new start of isthmus run: %s", ", ".join(strange))
-        self._strange = strange
+    async def _count_slots(self) -> None:
+        """Have leases use the slots there are, as executors come and go."""
+        while True:
+            await asyncio.sleep(RECOUNT_S)
+            await self._workers.recount()
 
-    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> dict[str, Arrival]:
+    async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""
         begun = time.monotonic()
-        while not self._stopping.is_set() and not all(task.done() for task in tasks):
+        while not self._stopping.is_set() and not self._links.has_ended:
             self._tell_progress()
             if callable(self._until):
                 if self._until(self._progress()):
@@ -161,32 +150,33 @@ class Controller:
                 await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)
         return {}
 
-    async def _until_ended(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        _, late = await asyncio.wait(tasks, timeout=_TELL_S)
-        if late:
+    async def _until_ended(self) -> None:
+        if not await self._links.ended(_TELL_S):
             _log.warning("still ending in good order, for at most %g s; a second Ctrl-C ends at once", _GRACE_S)
-            await asyncio.wait(late, timeout=_GRACE_S - _TELL_S)
+            await self._links.ended(_GRACE_S - _TELL_S)
 
     def _give_up(self) -> None:
         """End links whose clusters never answered, where nobody would wait for them.
 
         While other links run for ever such a link goes on trying.
         """
-        never = [run for run in self._runs if not run.has_begun]
-        if self._until is not None or len(never) == len(self._runs):
+        never = [run for run in self._links.runs if not run.has_begun]
+        if self._until is not None or len(never) == len(self._links.runs):
             for run in never:
                 run.give_up()
 
     async def _arrivals(self) -> dict[str, Arrival]:
-        arrivals = await asyncio.gather(*(run.arrival() for run in self._runs))
-        return {run.link.name: arrival for run, arrival in zip(self._runs, arrivals, strict=True)}
+        # Links may come and go meanwhile.
+        runs = list(self._links.runs)
+        arrivals = await asyncio.gather(*(run.arrival() for run in runs))
+        return {run.link.name: arrival for run, arrival in zip(runs, arrivals, strict=True)}
 
     def _tell_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self._progress())
 
     def _progress(self) -> tuple[LinkProgress, ...]:
-        return tuple(run.progress() for run in self._runs)
+        return tuple(run.progress() for run in self._links.runs)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

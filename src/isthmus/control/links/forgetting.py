@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import Document, GapDocument, MapDocument, PauseDocument, TopicDocument
@@ -55,6 +56,7 @@ async def forget(
     """
     async with Client(link.target) as target:
         known = await recollect(link.name, target)
+        link = filters_of(link.name, known.documents).of(link)
         left = no_longer_mirrored(link, known.documents)
         for topic in topics:
             _check(link, topic, known, left)

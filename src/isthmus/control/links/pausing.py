@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from isthmus.control.links.filtering import in_force
 from isthmus.control.links.memory import now_ms, paused_topics
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import PauseDocument
@@ -36,6 +37,7 @@ async def pause(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
     """
+    (link,) = await in_force([link])
     document = _document(link, topic)
     async with Client(link.target) as target:
         await _write(target, document, ledger)
@@ -47,6 +49,7 @@ async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> Resum
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
     """
+    (link,) = await in_force([link])
     document = _document(link, topic)
     async with Client(link.target) as target:
         paused = paused_topics(link.name, await read_documents(target))

@@ -14,7 +14,7 @@ from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.lanes.progress import LanesView, topics_of
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.following import change_of
+from isthmus.control.links.following import LinkChange
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import now_ms
@@ -40,8 +40,9 @@ _RETRY_S: Final = 2.0
 class LinkRun:
     """One link. `run` returns when it was stopped, or cannot go on; then `error` says why.
 
-    Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants
-    (`has_claimed`), or could not. `when_occupied` is what it does about a link that another controller runs.
+    Topics that `earlier` links want too are theirs: it waits until each has claimed what it wants (`has_claimed`), or
+    could not. `when_occupied` is what it does about a link that another controller runs. What it copies is counted on
+    top of `progress`.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class LinkRun:
         earlier: Sequence[LinkRun],
         *,
         when_occupied: WhenOccupied = WhenOccupied.LEAVE,
+        progress: RunProgress | None = None,
     ) -> None:
         self.link = link
         self.error: IsthmusError | None = None
@@ -62,24 +64,18 @@ class LinkRun:
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
-        self._waiting: tuple[str, ...] = ()
         self._succession = Succession(link.name, when_occupied)
         self._started_ms = now_ms()
         self._session: Session | None = None
         self._is_at_work = False
-        self._progress = RunProgress()
+        self._progress = progress or RunProgress()
         self._unreachable: IsthmusError | None = None
         self._stopping = asyncio.Event()
 
-    def follow(self, link: Link) -> None:
-        """Go on as the configuration says now, as far as a link can that runs; the rest is told."""
-        change = change_of(self.link, link)
-        if change.waiting and change.waiting != self._waiting:
-            waiting = ", ".join(change.waiting)
-            _log.warning("link %s: %s changed, which takes effect when the link is started anew", link.name, waiting)
-        self._waiting = change.waiting
+    def follow(self, change: LinkChange) -> None:
+        """Go on with what may change of a link that runs."""
         if change.link != self.link and change.followed:
-            _log.warning("link %s: %s changed, and is followed", link.name, ", ".join(change.followed))
+            _log.warning("link %s: %s changed, and is followed", self.link.name, ", ".join(change.followed))
             if self._session is not None:
                 self._session.follow(change.link)
         self.link = change.link
@@ -180,7 +176,7 @@ class LinkRun:
                 self._problem = None
                 if self._stopping.is_set():
                     session.stop()
-                await session.run(workers, settings.spark.lease_term_s)
+                await session.run(workers)
             finally:
                 ledger.close()
 
@@ -278,6 +274,11 @@ class LinkRun:
             aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
             problem=self._problem or (None if at_work is None else at_work.problem),
         )
+
+    @property
+    def copied(self) -> RunProgress:
+        """What was copied so far, for a run that goes on in its place."""
+        return self._progress
 
     @property
     def latency(self) -> list[int]:

@@ -15,6 +15,7 @@ from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.catchup import Arrival, CatchUp
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import paused_topics, recorded_topics
 from isthmus.control.links.record import FAREWELL_S, LinkRecord
 from isthmus.control.links.workers import Workers
@@ -26,6 +27,7 @@ from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
     Document,
+    FiltersDocument,
     PauseDocument,
     ProgressDocument,
 )
@@ -75,7 +77,7 @@ class Session:
     ) -> None:
         self._away: Problem | None = None
         self._context = context
-        self._link = link
+        self._link = self._written = link
         self._source, self._target = source, target
         self._ledger = ledger
         self._record = LinkRecord(ledger)
@@ -96,7 +98,8 @@ class Session:
         self._loops = LoopRunners(
             [LoopRunner(make(), link, self._view, ledger, lambda: None in self.paused) for make in LOOPS]
         )
-        self._wanted: Link | None = None
+        # What an operator has it select is taken over at the first look, when it is known what others write of it.
+        self._wanted: Link | None = self._filtered()
         self._respect = respect
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
@@ -131,8 +134,13 @@ class Session:
 
     def follow(self, link: Link) -> None:
         """Go on with other settings: without a new lease, and soon."""
-        self._wanted = link
+        self._written = link
+        self._wanted = self._filtered()
         self._stirred.set()
+
+    def _filtered(self) -> Link:
+        """The link as it is written, with the filters that an operator has given it since."""
+        return filters_of(self._written.name, self._ledger.documents).of(self._written)
 
     async def _take_over_settings(self) -> None:
         """Between two looks, so that none is half of each.
@@ -140,7 +148,8 @@ class Session:
         :raises ClusterError: What others write cannot be read now; it is tried again.
         """
         link = self._wanted
-        if link is None:
+        if link is None or link == self._link:
+            self._wanted = None
             return
         await self._respect(link)
         self._link, self._wanted = link, None if self._wanted is link else self._wanted
@@ -154,14 +163,14 @@ class Session:
         """End the leases in good order; `run` returns when that is done."""
         self._stopping.set()
 
-    async def run(self, workers: Workers, term_s: float) -> None:
+    async def run(self, workers: Workers) -> None:
         """Keep the lanes running until `stop`.
 
         :raises Fenced: Another controller has taken the link over.
         :raises HostError: Spark cannot be started.
         """
         follow = asyncio.create_task(self._ledger.run())
-        leases = asyncio.create_task(self._lease(workers, term_s))
+        leases = asyncio.create_task(self._lease(workers))
         watch = asyncio.create_task(self._watch())
         # Not waited for: what happens to them never ends the copying.
         groups = asyncio.create_task(self._groups.run())
@@ -288,11 +297,9 @@ class Session:
         if self._scheduler is not None:
             self._scheduler.assign(self._runnable())
 
-    async def _lease(self, workers: Workers, term_s: float) -> None:
+    async def _lease(self, workers: Workers) -> None:
         spark, slots = await workers.ready()
-        self._scheduler = LeaseScheduler(
-            spark, self._ledger, self._context, slots=slots, term_s=term_s, progress=self._progress
-        )
+        self._scheduler = LeaseScheduler(spark, self._ledger, self._context, slots=slots, progress=self._progress)
         self._assign()
         await self._scheduler.run()
 
@@ -370,6 +377,9 @@ class Session:
     def _hear(self, key: str, document: Document | None) -> None:
         if key.startswith(f"{PauseDocument.KIND}/"):
             self._assign()
+        elif key.startswith(f"{FiltersDocument.KIND}/"):
+            self._wanted = self._filtered()
+            self._stirred.set()
         elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
             # Groups shall not be carried onto what is no mirror any more.
             self._stirred.set()

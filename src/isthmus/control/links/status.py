@@ -18,6 +18,7 @@ from isthmus.cluster.ages import record_times
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
 from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.host import liveness_of
 from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms
 from isthmus.control.topics.observation import treated
@@ -254,6 +255,7 @@ class StatusReader:
 
     async def _read(self, link: Link, ledger_problem: Problem | None) -> LinkProgress:
         known = self._ledgers[link.target.alias].of(link.name) if ledger_problem is None else LinkMemory(link.name)
+        link = filters_of(link.name, known.documents).of(link)
         reading = _Reading(link, known, ledger_problem)
         target = self._clients[link.target.alias]
         await reading.take(self._clients[link.source.alias], target)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from isthmus.errors import InvariantError, PlanRefused
+from isthmus.errors import InvariantError
 from isthmus.model.configuration import SparkSettings
-from isthmus.model.wording import counted
-from isthmus.spark.session import adopted, session, slot_count
+from isthmus.spark.session import adopted, offered_slots, session, slot_count
 from isthmus.spark.slots import TaskSlots
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Workers:
     def __init__(self, settings: SparkSettings, *, links: Sequence[str], spark: SparkSession | None = None) -> None:
         self._settings = settings
         self._links = tuple(links)
+        self._count = len(self._links)
         self._given = spark
         self._ready: asyncio.Future[SparkSession] | None = None
         self._slots: TaskSlots | None = None
@@ -62,18 +63,28 @@ class Workers:
         """Spark, and the task slots every link may use.
 
         :raises HostError: Spark cannot be started here.
-        :raises PlanRefused: There are fewer slots than links.
         """
         context = (await asyncio.shield(self._started())).sparkContext
-        count = await asyncio.to_thread(slot_count, context, self._settings)
-        if count < len(self._links):
-            raise PlanRefused(
-                f"Spark has {counted(count, 'task slot')} for {counted(len(self._links), 'link')}, and each needs one",
-                hint="Give Spark more cores, or set spark.slots to the number it has.",
-            )
         if self._slots is None:
-            self._slots = TaskSlots(count, len(self._links))
+            count = await asyncio.to_thread(slot_count, context, self._settings)
+            # Another link may have asked meanwhile.
+            self._slots = self._slots or TaskSlots(
+                context, count, links=self._count, term_s=self._settings.lease_term_s
+            )
         return context, self._slots
+
+    def share(self, links: int) -> None:
+        """So many links share the slots from now on."""
+        self._count = links
+        if self._slots is not None:
+            self._slots.links = links
+
+    async def recount(self) -> None:
+        """Executors come and go: see how many slots there are now."""
+        if self._slots is not None and self.spark is not None:
+            # A Spark that is just ending says nothing, and whoever waits for its jobs hears of that.
+            with contextlib.suppress(Exception):
+                self._slots.count = await asyncio.to_thread(offered_slots, self.spark.sparkContext, self._settings)
 
     @property
     def spark(self) -> SparkSession | None:

@@ -1,0 +1,71 @@
+"""`isthmus filters`: what a link selects, changed while it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.fabric import Fabric
+from isthmus.control.links.filtering import Filters, patterns
+from isthmus.errors import ConfigError
+
+app = typer.Typer(add_completion=False)
+
+_Patterns = list[str] | None
+
+
+@app.command()
+def filters(
+    link: Annotated[str, typer.Argument(metavar="LINK", help="The link.")],
+    include: Annotated[_Patterns, typer.Option("--include", help="A topic, prefix* or /regex/ to mirror.")] = None,
+    exclude: Annotated[_Patterns, typer.Option("--exclude", help="What to leave out of it.")] = None,
+    groups_include: Annotated[_Patterns, typer.Option("--groups-include", help="Consumer groups to carry.")] = None,
+    groups_exclude: Annotated[_Patterns, typer.Option("--groups-exclude", help="Groups to leave out.")] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Select again what the file says.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be selected.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show what a link selects, or change it: running lanes go on, others come and go within seconds.
+
+    Each option may be given several times and replaces the whole list; "" empties it. What is given here is kept in
+    the ledger and holds in place of the file, for runs and for all commands, until --reset.
+    """
+    given = Filters(
+        topics_include=patterns(include),
+        topics_exclude=patterns(exclude),
+        groups_include=patterns(groups_include),
+        groups_exclude=patterns(groups_exclude),
+    )
+    if reset and not given.is_as_written:
+        raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
+    fabric = Fabric(configured(path))
+    if reset or not given.is_as_written:
+        found = fabric.filter(link, Filters() if reset else given, dry_run=dry_run)
+    else:
+        found = fabric.filters(link)
+    fields = found.as_dict(fabric.configuration.link(link))
+    if not output.is_table:
+        render(fields, output)
+        return
+    rows = [
+        {
+            "filter": name.replace("_", " "),
+            "patterns": ", ".join(fields[name]),
+            "from": _origin(name, fields["changed"]),
+        }
+        for name in ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
+    ]
+    render(rows, output)
+    if dry_run:
+        console.print(Text(printable(f"{link}: nothing was changed")))
+
+
+def _origin(name: str, changed: list[str]) -> str:
+    return "isthmus filters" if name in changed else "the file"

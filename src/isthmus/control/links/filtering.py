@@ -1,0 +1,162 @@
+"""What a link selects where an operator has said so while it runs: by a document in the ledger, not by the file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from isthmus.control.links.memory import now_ms
+from isthmus.errors import ClusterError, ConfigError
+from isthmus.ledger.documents import Document, FiltersDocument
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.poison import pass_over
+from isthmus.ledger.records import Deletion
+from isthmus.ledger.topic import on_topic
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.instant import written_instant
+from isthmus.model.link import Link
+from isthmus.model.selection import TopicPattern
+from isthmus.wire.client import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a link selects, as patterns are written in the configuration; `None` for what is as the file says.
+
+    `since_ms` is when an operator changed it last, -1 for never.
+    """
+
+    topics_include: tuple[str, ...] | None = None
+    topics_exclude: tuple[str, ...] | None = None
+    groups_include: tuple[str, ...] | None = None
+    groups_exclude: tuple[str, ...] | None = None
+    since_ms: int = -1
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether all is as the file says."""
+        return self == Filters(since_ms=self.since_ms)
+
+    def over(self, other: Filters) -> Filters:
+        """These where they say something, else the other ones."""
+        named = {name: getattr(self, name) for name in _FIELDS if getattr(self, name) is not None}
+        return replace(other, **named, since_ms=self.since_ms)
+
+    def check(self) -> None:
+        """See that all patterns can be used.
+
+        :raises ConfigError: One cannot.
+        """
+        for text in (*(self.topics_include or ()), *(self.topics_exclude or ())):
+            TopicPattern.parse(text)
+        for text in (*(self.groups_include or ()), *(self.groups_exclude or ())):
+            GroupPattern.parse(text)
+
+    def of(self, link: Link) -> Link:
+        """The link as it is with these filters.
+
+        :raises ConfigError: A pattern is broken.
+        """
+        topics, groups = link.topics, link.groups
+        if self.topics_include is not None:
+            topics = replace(topics, include=tuple(map(TopicPattern.parse, self.topics_include)))
+        if self.topics_exclude is not None:
+            topics = replace(topics, exclude=tuple(map(TopicPattern.parse, self.topics_exclude)))
+        if self.groups_include is not None:
+            groups = replace(groups, include=tuple(map(GroupPattern.parse, self.groups_include)))
+        if self.groups_exclude is not None:
+            groups = replace(groups, exclude=tuple(map(GroupPattern.parse, self.groups_exclude)))
+        return replace(link, topics=topics, groups=groups)
+
+    def as_dict(self, link: Link) -> dict[str, Any]:
+        """Plain values under stable names: what is in force, and which of it the file does not say."""
+        now = self.of(link)
+        return {
+            "link": link.name,
+            "topics_include": [str(pattern) for pattern in now.topics.include],
+            "topics_exclude": [str(pattern) for pattern in now.topics.exclude],
+            "groups_include": [str(pattern) for pattern in now.groups.include],
+            "groups_exclude": [str(pattern) for pattern in now.groups.exclude],
+            "changed": [name for name in _FIELDS if getattr(self, name) is not None],
+            "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
+        }
+
+
+_FIELDS = ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
+
+
+def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
+    """What an operator has said of a link."""
+    document = documents.get(f"{FiltersDocument.KIND}/{link}")
+    if not isinstance(document, FiltersDocument):
+        return Filters()
+    found = Filters(**{name: getattr(document, name) for name in (*_FIELDS, "since_ms")})
+    try:
+        found.check()
+    except ConfigError as error:
+        # Somebody else wrote it: this command does not.
+        pass_over(f"the record {document.key}", error)
+        return Filters()
+    return found
+
+
+async def in_force(links: Collection[Link]) -> tuple[Link, ...]:
+    """The links with the filters that operators have given them. Where a ledger cannot be read, as the file says."""
+    ledgers = {link.target.alias: link.target for link in links}
+    found = await asyncio.gather(*map(_documents, ledgers.values()))
+    documents = dict(zip(ledgers, found, strict=True))
+    return tuple(filters_of(link.name, documents[link.target.alias]).of(link) for link in links)
+
+
+async def _documents(cluster: Cluster) -> Mapping[str, Document]:
+    try:
+        async with Client(cluster) as client:
+            return await read_documents(client)
+    except ClusterError:
+        return {}
+
+
+async def read_filters(link: Link) -> Filters:
+    """What an operator has said of a link.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    async with Client(link.target) as target:
+        return filters_of(link.name, await read_documents(target))
+
+
+async def write_filters(link: Link, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False) -> Filters:
+    """Have the link select what these say, and else what it selected; its controller follows within a second, without
+    a new lease. Filters that say nothing have it select again what the file says.
+
+    :raises ConfigError: A pattern is broken.
+    :raises ClusterError: The ledger at the target cannot be read or written.
+    """
+    filters.check()
+    async with Client(link.target) as target:
+        known = filters_of(link.name, await read_documents(target))
+        is_reset = filters.is_as_written
+        found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms())
+        if not dry_run and found != known:
+            document = FiltersDocument(
+                link=link.name, since_ms=found.since_ms, **{name: getattr(found, name) for name in _FIELDS}
+            )
+            writer = LedgerWriter(target)
+            try:
+                append = partial(writer.append, [Deletion(document.key) if is_reset else document])
+                await on_topic(target, append, replication_factor=ledger.replication_factor)
+            finally:
+                writer.close()
+    return found
+
+
+def patterns(given: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Patterns from a command line: one argument for none, `""`, empties the list."""
+    found = None if given is None else tuple(given)
+    return () if found == ("",) else found or None

@@ -1,0 +1,133 @@
+"""Starts and stops the links of one process, as the configuration says at any moment. None disturbs another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.following import change_of
+from isthmus.control.links.run import LinkRun
+from isthmus.control.links.succession import WhenOccupied
+from isthmus.control.links.workers import Workers
+from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
+
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """The links that run. `runs` are in the order they came.
+
+    With `takes_all` links that come into the configuration are started, else only those that were given at first are
+    looked after. A link that is gone from the configuration is ended in good order; one of which something changed that
+    cannot change while it runs is ended and started anew, and one that had failed is started if anything changed.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        links: Sequence[Link],
+        workers: Workers,
+        *,
+        when_occupied: WhenOccupied = WhenOccupied.LEAVE,
+    ) -> None:
+        self.runs: list[LinkRun] = []
+        self._configuration = configuration
+        self._workers = workers
+        self._when_occupied = when_occupied
+        self._takes_all = len(links) == len(configuration.links)
+        self._claims = Claims()
+        self._tasks: dict[LinkRun, asyncio.Task[None]] = {}
+        self._is_stopping = False
+        for link in links:
+            self.runs.append(self._made(link))
+
+    def _made(self, link: Link, former: LinkRun | None = None) -> LinkRun:
+        return LinkRun(
+            link,
+            self._configuration,
+            self._claims,
+            earlier=self.runs,
+            when_occupied=self._when_occupied,
+            progress=None if former is None else former.copied,
+        )
+
+    def start(self) -> None:
+        """Run the links there are."""
+        for run in self.runs:
+            self._start(run)
+
+    def _start(self, run: LinkRun) -> None:
+        self._workers.share(len(self.runs))
+        self._tasks[run] = asyncio.create_task(run.run(self._workers))
+
+    def stop(self) -> None:
+        """End all links in good order; `ended` when that is done."""
+        self._is_stopping = True
+        for run in self.runs:
+            run.stop()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there were links and every one has ended."""
+        return bool(self.runs) and all(self._tasks[run].done() for run in self.runs if run in self._tasks)
+
+    async def ended(self, term_s: float) -> bool:
+        """Wait until all links have ended, at most `term_s`; whether they have."""
+        tasks = list(self._tasks.values())
+        if not tasks:
+            return True
+        _, late = await asyncio.wait(tasks, timeout=term_s)
+        return not late
+
+    async def aclose(self) -> None:
+        """End what still runs, whatever it is about."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def take(self, configuration: Configuration) -> None:
+        """Go on as the configuration says now."""
+        self._configuration = configuration
+        written = {link.name: link for link in configuration.links}
+        for run in list(self.runs):
+            link = written.pop(run.link.name, None)
+            if link is None:
+                _log.warning("link %s is gone from the configuration, and ends", run.link.name)
+                await self._end(run)
+            else:
+                await self._follow(run, link)
+        for link in written.values() if self._takes_all else ():
+            if not self._is_stopping:
+                _log.warning("link %s is new, and starts", link.name)
+                self._add(self._made(link))
+
+    def _add(self, run: LinkRun) -> None:
+        self.runs.append(run)
+        self._start(run)
+
+    async def _follow(self, run: LinkRun, link: Link) -> None:
+        change = change_of(run.link, link)
+        is_changed = bool(change.waiting) or change.link != run.link
+        if change.waiting or (run.error is not None and is_changed):
+            why = ", ".join(change.waiting) or "what it failed with"
+            _log.warning("link %s: %s changed, and it is started anew", link.name, why)
+            place = self.runs.index(run)
+            await self._end(run)
+            if not self._is_stopping:
+                self._add(self._made(link, run))
+                # Where it was, for whoever looks at them all.
+                self.runs.insert(place, self.runs.pop())
+        else:
+            run.follow(change)
+
+    async def _end(self, run: LinkRun) -> None:
+        run.stop()
+        await asyncio.gather(self._tasks[run], return_exceptions=True)
+        self.runs.remove(run)
+        del self._tasks[run]
+        self._claims.release_all(run.link.name)
+        self._workers.share(len(self.runs))

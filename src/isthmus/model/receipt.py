@@ -1,0 +1,52 @@
+"""What became of a lease, as its task tells."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from isthmus.model.lane import LaneReport
+from isthmus.model.problem import Problem
+
+
+class Ending(enum.StrEnum):
+    """Why a lease ended."""
+
+    TERM = "TERM"
+    """Its time was over."""
+    SUCCEEDED = "SUCCEEDED"
+    """Its successor was ready."""
+    REVOKED = "REVOKED"
+    """The controller wanted it to end."""
+    SUPERSEDED = "SUPERSEDED"
+    """Another controller has taken the link over."""
+    ORPHANED = "ORPHANED"
+    """Its controller has fallen silent."""
+    RETRIED = "RETRIED"
+    """Spark started the task a second time by itself; that one must not write."""
+    FAILED = "FAILED"
+    """A bug of ours; `problem` tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a lease.
+
+    `has_written` says that it was allowed to write at all, `is_clean` that no request of it is still on its way,
+    `is_released` that the ledger says so. `latency` is a histogram as in `model.latency`. `cpu_s` is the time the
+    Python worker computed, or its share of that where several leases share a worker, `memory_bytes` the most memory the
+    worker ever had, `duration_s` how long the lease lasted.
+    """
+
+    slot: int
+    generation: int
+    ending: Ending
+    has_written: bool = False
+    is_clean: bool = True
+    is_released: bool = False
+    reports: tuple[LaneReport, ...] = ()
+    latency: tuple[int, ...] = ()
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    duration_s: float = 0.0
+    problem: Problem | None = None

@@ -1,0 +1,128 @@
+"""More links than slots, and links that come, go and change while others run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.links import controller
+from isthmus.control.links.following import Following
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration, SparkSettings
+from isthmus.model.link import Link
+from isthmus.model.naming import PrefixNaming
+from isthmus.model.state import LinkState
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.test_following import leases_of
+from tests.integration.control.test_jobs import descriptions
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import oracle, topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+TWO_SLOTS = SparkSettings(slots=2, lease_term_s=8.0)
+
+
+def links_of(east: LocalCluster, west: LocalCluster, names: Sequence[str]) -> list[Link]:
+    """A link for each of these topics, of the same name."""
+    for name in names:
+        topics.create(east, name, partitions=2)
+        topics.produce(east, name, records(20))
+    return [link_of(east.cluster(), west.cluster(), name, name=name) for name in names]
+
+
+def together(links: Sequence[Link]) -> Configuration:
+    """All links in one file, in two slots."""
+    return replace(configuration_of(links[0]), links=tuple(links), spark=TWO_SLOTS)
+
+
+def test_many_links_run_in_two_slots(east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
+    """One task runs them all, whatever their number, and is succeeded as any other; each is caught up."""
+    stem = topic("many")
+    links = links_of(east, west, [f"{stem}.{number}" for number in range(6)])
+
+    async def scenario() -> None:
+        async with running(together(links), spark) as run:
+            for link in links:
+                await run.until(partial(is_at, west, link.name, 20))
+            for name in (link.name for link in links):
+                await run.until(partial(has_leased, west, name, 2))
+            for link in links:
+                await asyncio.to_thread(topics.produce, east, link.name, records(5))
+            for link in links:
+                await run.until(partial(is_at, west, link.name, 25))
+            outcome = await run.end()
+            assert (outcome.exit_code, outcome.records) == (0, len(links) * 25)
+
+    asyncio.run(scenario())
+    assert f"isthmus: leases of {len(links)} links" in descriptions(spark)
+    for link in links:
+        oracle.assert_same(east, west, link.name, partitions=2)
+
+
+def test_links_come_and_go_while_others_run(
+    east: LocalCluster,
+    west: LocalCluster,
+    topic: Namer,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One comes, one goes, one gets another naming: the one that stays keeps its lease."""
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    stem = topic("supervised")
+    stays, goes, comes = links_of(east, west, [f"{stem}.{word}" for word in ("stays", "goes", "comes")])
+    roomy = SparkSettings(slots=2, lease_term_s=600.0)
+    written = [replace(together([stays, goes]), spark=roomy)]
+
+    async def scenario() -> None:
+        async with running(written[0], spark, following=Following(lambda: written[-1], is_constant=True)) as run:
+            for link in (stays, goes):
+                await run.until(partial(is_at, west, link.name, 20))
+            before = await leases_of(west, stays.name)
+            written.append(replace(written[0], links=(stays, comes)))
+            await run.until(partial(is_at, west, comes.name, 20))
+            await run.until(lambda: [link.link for link in run.links] == [stays.name, comes.name])
+            renaming = PrefixNaming(source_prefix=stem, target_prefix=f"other-{stem}")
+            renamed = replace(comes, topics=replace(comes.topics, naming=renaming))
+            written.append(replace(written[0], links=(stays, renamed)))
+            await run.until(partial(is_at, west, f"other-{comes.name}", 20))
+            await asyncio.to_thread(topics.produce, east, goes.name, records(5))
+            await asyncio.to_thread(topics.produce, east, stays.name, records(5))
+            await run.until(partial(is_at, west, stays.name, 25))
+            assert sum(await ends(west, goes.name, partitions=2)) == 20
+            assert await leases_of(west, stays.name) == before, "leases began anew"
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_link_that_fails_stops_no_other_in_its_task(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """A source that is not there is waited for; the others are copied meanwhile, and told apart."""
+    stem = topic("failing")
+    one, other = links_of(east, west, [f"{stem}.one", f"{stem}.other"])
+    away = replace(other, source=replace(other.source, bootstrap_servers=("127.0.0.1:1",)))
+
+    async def scenario() -> None:
+        async with running(together([one, away]), spark) as run:
+            await run.until(partial(is_at, west, one.name, 20))
+            await run.until(lambda: [link.state for link in run.links] == [LinkState.ACTIVE, LinkState.UNAVAILABLE])
+
+    asyncio.run(scenario())
+
+
+async def is_at(west: LocalCluster, name: str, records_there: int) -> bool:
+    """Whether the topic has so many records at the target."""
+    return sum(await ends(west, name, partitions=2)) == records_there
+
+
+async def has_leased(west: LocalCluster, link: str, generation: int) -> bool:
+    """Whether the link is at least at that lease."""
+    return max((await leases_of(west, link)).values(), default=0) >= generation

@@ -1,0 +1,63 @@
+"""What an operator has a link select, in place of the file."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.control.links.filtering import Filters, filters_of, patterns
+from isthmus.errors import ConfigError
+from isthmus.ledger.documents import FiltersDocument
+from isthmus.model.cluster import Cluster
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic
+from isthmus.model.selection import TopicPattern, TopicSettings
+
+LINK = Link(
+    name="east-west",
+    source=Cluster(alias="east", bootstrap_servers=("127.0.0.1:1",)),
+    target=Cluster(alias="west", bootstrap_servers=("127.0.0.1:2",)),
+    topics=TopicSettings(include=(TopicPattern.parse("orders"),)),
+    groups=GroupSettings(include=(GroupPattern.parse("billing"),)),
+)
+
+
+def test_only_what_was_said_is_another() -> None:
+    """The rest stays as the file says."""
+    found = Filters(topics_include=("audit.*", "/flights-[0-9]/"), groups_exclude=()).of(LINK)
+    assert found.topics.select(["orders", "audit.x", "flights-1"]) == ("audit.x", "flights-1")
+    assert found.groups == LINK.groups
+    assert Filters().of(LINK) == LINK
+
+
+def test_what_is_said_later_counts() -> None:
+    """List by list: a call that names topics leaves groups as they were."""
+    earlier = Filters(topics_include=("a",), groups_include=("g",), since_ms=1)
+    assert Filters(topics_include=("b",), since_ms=2).over(earlier) == Filters(
+        topics_include=("b",), groups_include=("g",), since_ms=2
+    )
+
+
+def test_an_empty_list_is_not_the_file() -> None:
+    """Nothing is selected then, which is another thing than saying nothing."""
+    assert patterns([""]) == ()
+    assert patterns(None) is None
+    assert not Filters(topics_include=()).of(LINK).topics.matches(SourceTopic("orders"))
+    assert not Filters(topics_include=()).is_as_written
+
+
+def test_broken_patterns_are_refused() -> None:
+    """Before anything is written."""
+    with pytest.raises(ConfigError, match="cannot match a topic"):
+        Filters(topics_exclude=("no topic",)).check()
+    with pytest.raises(ConfigError):
+        Filters(groups_include=("/[/",)).check()
+
+
+def test_what_somebody_else_wrote_is_passed_over() -> None:
+    """A record in the ledger that holds no patterns changes nothing."""
+    broken = FiltersDocument(link="east-west", topics_include=("no topic",), since_ms=1)
+    assert filters_of("east-west", {broken.key: broken}) == Filters()
+    good = FiltersDocument(link="east-west", topics_include=("audit",), since_ms=1)
+    assert filters_of("east-west", {good.key: good}).topics_include == ("audit",)
+    assert filters_of("other", {good.key: good}) == Filters()
