@@ -15,6 +15,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules
+from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.loops.access import AccessLoop
 from isthmus.control.loops.configs import ConfigsLoop
@@ -29,6 +30,7 @@ from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
 from isthmus.model.cluster import Cluster
+from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import Change, LoopState
@@ -328,6 +330,30 @@ def test_rights_that_are_missing_are_named(secured: LocalCluster, guarded: Local
             assert rule(f"east.{name}") in {d.rule for d in side.documents.values() if isinstance(d, AccessDocument)}
 
     asyncio.run(scenario())
+
+
+def test_doctor_tells_whether_rules_can_be_carried(
+    secured: LocalCluster, guarded: LocalCluster, east: LocalCluster, topic: Namer
+) -> None:
+    """It names what is missing on either side, and says nothing of a link that carries none."""
+    name = topic("examined")
+    topics.create(secured, name)
+    link = link_of(secured.cluster(), guarded.cluster(), name, name=name)
+    full = AccessSettings(policy=AccessPolicy.FULL)
+
+    def told(link: Link) -> list[tuple[Level, str]]:
+        found = asyncio.run(examine(configuration_of(link)))
+        return [(finding.level, finding.hint) for finding in found if finding.check == "access rules"]
+
+    assert told(link) == []
+    assert told(replace(link, access=full)) == [(Level.OK, "")]
+    with denied(guarded, *CLUSTER, AclOperation.ALTER):
+        assert told(replace(link, access=full)) == [
+            (Level.ERROR, "Grant ALTER on the cluster to the principal of guarded.")
+        ]
+    ((level, hint),) = told(replace(link, access=full, target=east.cluster()))
+    assert level is Level.ERROR
+    assert "access.policy: off" in hint
 
 
 def test_a_configuration_that_may_not_be_set(guarded: LocalCluster, topic: Namer) -> None:
