@@ -21,6 +21,8 @@ TYPES: dict[object, str] = {
     fields.ZooKeeper: "host:port,.../path",
     fields.Pattern: "pattern",
     fields.GroupPatternText: "pattern",
+    fields.PropertyPatternText: "pattern",
+    fields.PrincipalPatternText: "pattern",
     fields.Name: "name",
     fields.Url: "address",
     fields.Master: "address",
@@ -110,6 +112,8 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value in ((), {}) or isinstance(value, schema.Section):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -18,6 +18,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Secret, Security
+from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
 from isthmus.model.offsets import written_start
@@ -134,6 +135,8 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
     shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, TopicSettings):
         shown["start"] = written_start(value.start)
+    if isinstance(value, ConfigSettings):
+        shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]

@@ -158,10 +158,15 @@ def _tell(link: LinkPlan) -> None:
 
 
 def _tell_changes(link: LinkPlan) -> None:
+    alike: dict[tuple[str, Problem], list[str]] = {}
     for change in link.changes:
-        console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
-        if change.problem is not None:
-            _say("Not changed", f"{link.link}/{change.subject}", change.problem, "yellow")
+        if change.problem is None:
+            console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
+        else:
+            alike.setdefault((change.setting, change.problem), []).append(change.subject)
+    for (setting, problem), (first, *others) in alike.items():
+        more = f" and {len(others)} more" if others else ""
+        _say("Not changed", f"{link.link}/{first}{more}: {setting}", problem, "yellow")
 
 
 def _told(change: Change) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from isthmus.errors import ConfigError
+from isthmus.model.access import PrincipalPattern
+from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.selection import TopicPattern
 
@@ -81,6 +83,20 @@ def _group_pattern(value: str) -> str:
         raise ValueError(f"cannot be used: {error}") from None
 
 
+def _property_pattern(value: str) -> str:
+    try:
+        return str(PropertyPattern.parse(value))
+    except ConfigError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+
+
+def _principal_pattern(value: str) -> str:
+    try:
+        return str(PrincipalPattern.parse(value))
+    except ConfigError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+
+
 def _name(value: str) -> str:
     if _NAME.fullmatch(value) is None:
         raise ValueError("must consist of at most 100 letters, digits, '.', '_' and '-'")
@@ -91,6 +107,11 @@ def _url(value: str) -> str:
     if _URL.fullmatch(value) is None:
         raise ValueError("must be an http or https address")
     return value
+
+
+def switch_text(value: object) -> object:
+    """A switch with more than two positions: YAML takes a plain `off` for false."""
+    return "off" if value is False else value
 
 
 def conf_text(value: object) -> object:
@@ -115,6 +136,8 @@ Address = Annotated[str, AfterValidator(_address)]
 ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
+PropertyPatternText = Annotated[str, AfterValidator(_property_pattern)]
+PrincipalPatternText = Annotated[str, AfterValidator(_principal_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
 Url = Annotated[str, AfterValidator(_url)]
 Master = Annotated[str, AfterValidator(_master)]

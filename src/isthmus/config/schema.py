@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     model_validator,
 )
 
+from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.document import Path
 from isthmus.config.fields import (
     Address,
@@ -29,6 +28,7 @@ from isthmus.config.fields import (
     addresses,
     conf_text,
 )
+from isthmus.config.section import Section as Section
 from isthmus.model.cluster import SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
@@ -39,20 +39,6 @@ _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
 _LEDGER: Final = LedgerSettings()
 _NAMINGS: Final[dict[str, dict[str, object]]] = {"identity": {}, "mm2": {"mm2": {}}}
-
-
-class Section(BaseModel):
-    """A part of the file: unknown keys are refused, and nothing is converted behind one's back."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_out_empty(cls, given: object) -> object:
-        # A key without a value (`spark:`) is one not given. An unknown one still has to be seen.
-        if not isinstance(given, dict):
-            return given
-        return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
 
 
 class TlsSection(Section):
@@ -273,6 +259,8 @@ class LinkSection(Section):
     target: Text = Field(description="The alias of the cluster to write to.")
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
+    configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")
+    access: AccessSection = Field(AccessSection(), description="Which access rules (ACLs) are carried.")
     limits: LimitsSection = Field(LimitsSection(), description="How much the link may take.")
     transactions: TransactionsSection = Field(TransactionsSection(), description="What becomes of transactions.")
     on_data_gap: DataGapPolicy = Field(

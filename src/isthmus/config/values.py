@@ -9,6 +9,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.naming import naming_of, prefixes_of
 from isthmus.config.schema import (
@@ -21,7 +22,9 @@ from isthmus.config.schema import (
     TlsSection,
 )
 from isthmus.config.start import start_of
+from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
 from isthmus.model.cluster import Cluster, OAuth, Secret, SecretOrigin, Security, Tls
+from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
@@ -130,6 +133,8 @@ def _link(section: LinkSection, source: Cluster, target: Cluster, folder: Path) 
             start=start_of(section.topics.start),
         ),
         groups=_groups(section.groups),
+        configs=_configs(section.configs),
+        access=_access(section.access),
         limits=Limits(
             bytes_per_s=section.limits.bytes_per_s,
             bytes_in_flight=section.limits.bytes_in_flight,
@@ -149,6 +154,27 @@ def _groups(section: GroupsSection) -> GroupSettings:
         margin_s=section.margin_s,
         naming=prefixes_of(section.naming),
         delete_at_target=section.delete_at_target,
+    )
+
+
+def _configs(section: ConfigsSection) -> ConfigSettings:
+    return ConfigSettings(
+        sync=section.sync,
+        exclude=tuple(map(PropertyPattern.parse, section.exclude)),
+        keep=tuple(
+            KeptConfigs(topics=TopicPattern.parse(topics), properties=tuple(map(PropertyPattern.parse, properties)))
+            for topics, properties in section.keep.items()
+        ),
+        use_defaults_from=section.use_defaults_from,
+        interval_s=section.interval_s,
+    )
+
+
+def _access(section: AccessSection) -> AccessSettings:
+    return AccessSettings(
+        policy=AccessPolicy(section.policy),
+        exclude_principals=tuple(map(PrincipalPattern.parse, section.exclude_principals)),
+        interval_s=section.interval_s,
     )
 
 

@@ -24,6 +24,7 @@ from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
+from isthmus.control.clusters.access import access_findings
 from isthmus.control.clusters.certificates import certificate_findings
 from isthmus.control.clusters.placement import placement_finding, round_trip_ms
 from isthmus.control.groups.examination import group_findings
@@ -188,6 +189,7 @@ async def _link(
         states = await standing.link_findings(source, target, here, there)
         # One after the other: each would make the other wait.
         away_ms = await round_trip_ms(source), await round_trip_ms(target)
+        access = await access_findings(link, source, target, cluster.operations)
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]
     return [
@@ -198,6 +200,7 @@ async def _link(
         *rights.topic_findings(link.name, link.source.alias, rights.SOURCE_TOPIC, at_source),
         *rights.topic_findings(link.name, link.target.alias, rights.TARGET_TOPIC, at_target),
         *rights.cluster_findings(link.name, link.target.alias, cluster.operations),
+        *access,
         *ledger,
         *await group_findings(link, source, target),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),

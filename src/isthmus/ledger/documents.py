@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    access/east-west/9f86d081     an access rule that the link made at the target
     filters/east-west             what an operator has the link select, in place of the file
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
@@ -25,6 +26,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
+from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.document import Document as Document
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
 from isthmus.model.instant import written_instant
@@ -39,22 +42,6 @@ from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 SCHEMA_VERSION: Final = 1
 _NO_ID: Final = uuid.UUID(int=0)
 _VERSION_FIELD: Final = "schema_version"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """What all documents share: they belong to a link, and `key` names them within the ledger."""
-
-    KIND: ClassVar[str] = ""
-
-    link: str
-
-    @property
-    def key(self) -> str:
-        return "/".join([self.KIND, self.link, *self._path()])
-
-    def _path(self) -> tuple[str, ...]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +321,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        AccessDocument,
         FiltersDocument,
         PauseDocument,
         ControllerDocument,

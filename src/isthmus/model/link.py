@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster
+from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.selection import TopicSettings
 from isthmus.model.transactions import AbortedPolicy
@@ -45,6 +47,8 @@ class Link:
     target: Cluster
     topics: TopicSettings
     groups: GroupSettings = field(default_factory=GroupSettings)
+    configs: ConfigSettings = field(default_factory=ConfigSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     limits: Limits = Limits()
     transactions: Transactions = Transactions()
     on_data_gap: DataGapPolicy = "stop"

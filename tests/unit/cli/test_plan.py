@@ -12,6 +12,7 @@ from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
 from isthmus.model.lane import LaneState
+from isthmus.model.loop import Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
@@ -53,6 +54,28 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
     assert "copy identity 4 2 of 4 partitions 0 0 partition 1: somebody wrote; and 1 more" in out
     assert "Refused: l/orders: partition 1: somebody wrote look who" in err
     assert "Refused: l/orders: partition 3: another one" in err
+
+
+def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each that would be made, and those that cannot be, with the reason: once for all topics that have it."""
+
+    def change(topic: str, before: str | None, after: str | None, problem: Problem | None = None) -> Change:
+        return Change(
+            loop="configs", subject=f"topic {topic}", setting="a.b", before=before, after=after, problem=problem
+        )
+
+    problem = Problem("it stays", "do nothing")
+    stuck = tuple(change(topic, "1", "2", problem) for topic in ("x", "y", "z"))
+    changes = (change("s", "1", "2"), change("t", None, "2"), change("u", "1", None), *stuck)
+    link = replace(link_of(decision(0)), changes=changes)
+    _, err = shown(capsys, link)
+    assert "l: configs: topic s: a.b becomes 2, which was 1" in err
+    assert "topic t: a.b becomes 2, which was not there" in err
+    assert "topic u: a.b is removed, which was 1" in err
+    assert err.count("it stays") == 1
+    assert "Not changed: l/topic x and 2 more: a.b: it stays do nothing" in err
+    assert Plan(links=(link,)).has_changes
+    assert not Plan(links=(replace(link, changes=stuck),)).has_changes
 
 
 def test_what_becomes_of_aborted_records_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

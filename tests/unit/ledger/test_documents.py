@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger import poison
+from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.documents import (
     SCHEMA_VERSION,
     ControllerDocument,
@@ -30,10 +31,12 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
+from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.rights import Resource
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire import records
@@ -56,6 +59,15 @@ REPORT = LaneReport(
     problem=Problem("records are gone", "Keep them longer."),
     gaps=(Gap(120, 130),),
 )
+RULE = Rule(
+    resource=Resource.GROUP,
+    name="east.orders",
+    pattern=RulePattern.PREFIXED,
+    principal="User:alice",
+    host="*",
+    operation="READ",
+    permission=PermissionType.DENY,
+)
 DOCUMENTS: dict[str, Document] = {
     "link/l": LinkDocument(
         link="l", source_cluster_id="S", target_cluster_id="T", producer_id=1 << 40, marker_producer_id=2
@@ -72,6 +84,7 @@ DOCUMENTS: dict[str, Document] = {
     "gap/l/orders-3/120": GapDocument(
         link="l", topic=TargetTopic("orders"), partition=3, offset_begin=120, offset_end=130
     ),
+    f"access/l/{RULE.digest}": AccessDocument(link="l", rule=RULE, origin="orders", is_certain=False),
     "pause/l": PauseDocument(link="l", since_ms=5),
     "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),
     "controller/l": ControllerDocument(

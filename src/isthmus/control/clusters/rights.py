@@ -54,7 +54,7 @@ TARGET_TOPIC: Final = (
     Need(
         operation=Operation.ALTER_CONFIGS,
         level=Level.WARN,
-        purpose="set the cleanup policy once offsets are filled",
+        purpose="have its configuration follow the source, and set the cleanup policy once offsets are filled",
     ),
 )
 LEDGER_TOPIC: Final = TARGET_TOPIC[:2]

@@ -13,7 +13,15 @@ Reread = Callable[[], Configuration]
 """The configuration as it is written now; raises ConfigError where it cannot be used."""
 _TOPICS: Final = ("include", "exclude", "start")
 _GROUPS: Final = ("include", "exclude", "margin_s", "delete_at_target")
-_OWN: Final = ("limits", "transactions", "on_data_gap", "compaction_holes_max", "topics_interval_s")
+_OWN: Final = (
+    "configs",
+    "access",
+    "limits",
+    "transactions",
+    "on_data_gap",
+    "compaction_holes_max",
+    "topics_interval_s",
+)
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
 
 

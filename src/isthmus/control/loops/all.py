@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from isthmus.control.loops.access import AccessLoop
+from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView, Loop
+from isthmus.errors import ClusterError
 from isthmus.model.loop import Change
+from isthmus.model.problem import problem_of
 
-LOOPS: Final[tuple[Callable[[], Loop], ...]] = ()
+LOOPS: Final[tuple[Callable[[], Loop], ...]] = (ConfigsLoop, AccessLoop)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:
-    """What the loops of a link would change now. Nothing is changed.
-
-    :raises ClusterError: A cluster cannot be asked.
-    """
+    """What the loops of a link would change now. Nothing is changed; one that cannot look says why."""
     loops = [make() for make in LOOPS]
-    return tuple(
-        [change for loop in loops if loop.interval_s(view.link) is not None for change in await loop.look(view)]
-    )
+    return tuple([change for loop in loops for change in await _foreseen(loop, view)])
+
+
+async def _foreseen(loop: Loop, view: LinkView) -> Sequence[Change]:
+    if loop.interval_s(view.link) is None:
+        return ()
+    try:
+        return await loop.look(view)
+    except ClusterError as error:
+        # The topics of the plan are worth telling all the same.
+        problem = problem_of(error)
+        subject = f"link {view.link.name}"
+        return (Change(loop=loop.name, subject=subject, setting=loop.name, before=None, after=None, problem=problem),)

@@ -19,6 +19,8 @@ from isthmus.model.problem import Problem, problem_of
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
 OUTAGE_S: Final = 2.0
+AGAIN_S: Final = 30.0
+"""What was refused, or cannot be done as things are, is tried again after so long: it takes an operator to mend it."""
 Look = Callable[[], LinkView | None]
 """What there is to see of the link now; `None` until its clusters were first looked at."""
 
@@ -34,6 +36,7 @@ class LoopRunner:
         self._look = look
         self._ledger = ledger
         self._is_paused = is_paused
+        self._is_away = False
         self._stirred = asyncio.Event()
 
     @property
@@ -71,20 +74,26 @@ class LoopRunner:
             pause_s = WAIT_S
             if view is not None:
                 await self._pass(view)
-                pause_s = (self._loop.interval_s(self._link) or WAIT_S) if self.problem is None else OUTAGE_S
+                pause_s = self._pause_s(self._loop.interval_s(self._link) or WAIT_S)
             with contextlib.suppress(ClusterError):
                 await self._tell()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), pause_s)
 
+    def _pause_s(self, interval_s: float) -> float:
+        if self._is_away:
+            return OUTAGE_S
+        return interval_s if self.problem is None else min(interval_s, AGAIN_S)
+
     async def _pass(self, view: LinkView) -> None:
+        self._is_away = False
         try:
             left = await self._loop.apply(view, await self._loop.look(view))
             self.problem = next((change.problem for change in left if change.problem is not None), None)
         except Fenced:
             raise
         except ClusterError as error:
-            self.problem = problem_of(error)
+            self.problem, self._is_away = problem_of(error), error.retryable
         except Exception as error:  # noqa: BLE001 - a bug in here must not stop the data
             _log.exception("%s of link %s", self._loop.name, self._link.name)
             message = f"{type(error).__name__}: {error}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.control.topics.preflight import LONG_MAX, batch_bytes_max
+from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.log import LogRange
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.topic import Configs, TopicDescription
 from isthmus.model.wording import counted
@@ -22,25 +23,32 @@ _FILLING: Final = {
 }
 """While a prefix is filled and deleted: brokers refuse DeleteRecords without the delete policy."""
 
-_NEVER_COPIED: Final = frozenset(
+DEMANDED: Final = frozenset(
     {
-        # Which replicas are throttled is the business of each cluster.
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        # Losing records is a decision of the cluster that loses them.
-        "unclean.leader.election.enable",
-        # Batches pass with the codec they have, and with the timestamps they have.
         "compression.type",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
         "message.timestamp.type",
         "message.timestamp.difference.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.after.max.ms",
     }
 )
+"""Batches pass with the codec they have, and with the timestamps they have, whatever the source says."""
+WITHOUT_MEANING: Final = frozenset({"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"})
+"""Of no use to brokers that compress nothing."""
+_NEVER_COPIED: Final = (
+    DEMANDED
+    | WITHOUT_MEANING
+    | {
+        # Which replicas are throttled is the business of each cluster.
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        # Losing records is a decision of the cluster that loses them.
+        "unclean.leader.election.enable",
+    }
+)
 _NEVER_COPIED_PREFIXES: Final = ("remote.", "local.retention.")
+_TAKEN_OVER_ONCE: Final = "min.insync.replicas"
+"""What acknowledgements mean at the target rests on it, so it is copied although it may differ from then on."""
 _TIMESTAMP_LIMITS: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
@@ -57,16 +65,25 @@ class Creation:
 
 
 def creation(
-    source: TopicDescription, *, name: TargetTopic, defaults: Configs, brokers: int, has_prefix: bool
+    source: TopicDescription,
+    *,
+    name: TargetTopic,
+    defaults: Configs,
+    brokers: int,
+    has_prefix: bool,
+    settings: ConfigSettings | None = None,
 ) -> Creation:
     """The target topic of this name for a source topic.
 
     `defaults` is the configuration the target would give a topic: it also tells which
     configurations its brokers know. `brokers` is their number. With `has_prefix` the topic starts
-    with a policy that lets the prefix be deleted; `settled_policy` is what it gets afterwards.
+    with a policy that lets the prefix be deleted; `settled_policy` is what it gets afterwards. What the `settings` of
+    the link exclude, or have the target keep, is left to the target's brokers.
     """
+    settings = settings or ConfigSettings()
     replication_factor = min(source.replication_factor, brokers)
-    configs = dict(_copied(source, defaults, replication_factor))
+    left_out = {own for own in source.own_configs if not _is_copied(source, own, settings)}
+    configs = dict(_copied(source, defaults, replication_factor, left_out))
     configs.update(_demanded(source, defaults))
     if has_prefix and "delete" not in _policy(source).split(","):
         configs.update(_FILLING)
@@ -76,7 +93,7 @@ def creation(
         replication_factor=replication_factor,
         configs=dict(sorted(configs.items())),
     )
-    return Creation(topic=topic, notes=tuple(_notes(source, defaults, replication_factor)))
+    return Creation(topic=topic, notes=tuple(_notes(source, defaults, replication_factor, left_out)))
 
 
 def settled_policy(
@@ -84,11 +101,13 @@ def settled_policy(
     target: TopicDescription,
     source_ranges: Mapping[int, LogRange],
     target_ranges: Mapping[int, LogRange],
+    settings: ConfigSettings | None = None,
 ) -> dict[str, str | None]:
     """What to set once a target that was created for filling is past the prefix; else nothing.
 
-    `None` stands for the broker's default.
+    `None` stands for the broker's default, which also counts for what the `settings` of the link leave to the target.
     """
+    settings = settings or ConfigSettings()
     if not is_filling(source, target):
         return {}
     if not all(
@@ -96,7 +115,7 @@ def settled_policy(
         for partition in range(source.partition_count)
     ):
         return {}
-    own = source.own_configs
+    own = {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
     wanted = {name: own.get(name) for name in _FILLING} | {"cleanup.policy": _policy(source)}
     return {name: value for name, value in wanted.items() if value != _FILLING[name]}
 
@@ -122,15 +141,21 @@ def _policy(source: TopicDescription) -> str:
     return source.value("cleanup.policy") or "delete"
 
 
-def _is_copied(name: str) -> bool:
-    return name not in _NEVER_COPIED and not name.startswith(_NEVER_COPIED_PREFIXES)
+def _is_copied(source: TopicDescription, name: str, settings: ConfigSettings) -> bool:
+    if name in _NEVER_COPIED or name.startswith(_NEVER_COPIED_PREFIXES):
+        return False
+    if settings.keeps(SourceTopic(source.name), name):
+        return False
+    return name == _TAKEN_OVER_ONCE or not settings.is_excluded(name)
 
 
-def _copied(source: TopicDescription, defaults: Configs, replication_factor: int) -> Iterator[tuple[str, str]]:
+def _copied(
+    source: TopicDescription, defaults: Configs, replication_factor: int, left_out: Collection[str]
+) -> Iterator[tuple[str, str]]:
     for name, value in source.own_configs.items():
-        if not _is_copied(name) or name not in defaults:
+        if name in left_out or name not in defaults:
             continue
-        if name == "min.insync.replicas":
+        if name == _TAKEN_OVER_ONCE:
             yield name, str(min(int(value), replication_factor))
         else:
             yield name, value
@@ -153,14 +178,16 @@ def _demanded(source: TopicDescription, defaults: Configs) -> Iterator[tuple[str
         yield "max.message.bytes", str(theirs)
 
 
-def _notes(source: TopicDescription, defaults: Configs, replication_factor: int) -> Iterator[Problem]:
+def _notes(
+    source: TopicDescription, defaults: Configs, replication_factor: int, left_out: Collection[str]
+) -> Iterator[Problem]:
     if replication_factor < source.replication_factor:
         yield Problem(
             f"{counted(source.replication_factor, 'replica')} at the source, {replication_factor} at the "
             "target: it has no more brokers",
             "Add brokers to the target cluster, then reassign the topic's partitions.",
         )
-    unknown = [name for name in source.own_configs if _is_copied(name) and name not in defaults]
+    unknown = [name for name in source.own_configs if name not in left_out and name not in defaults]
     if unknown:
         yield Problem(
             f"the target's brokers do not know {', '.join(sorted(unknown))}: left out",

@@ -155,6 +155,11 @@ class LinkPlan:
         """Whether something of it cannot be copied."""
         return self.problem is not None or any(topic.has_refusals for topic in self.topics)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether its loops would change anything: what cannot be changed, or is to stay as it is, does not count."""
+        return any(change.problem is None for change in self.changes)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {
@@ -183,7 +188,7 @@ class Plan:
     @property
     def has_changes(self) -> bool:
         """Whether anything would be created or copied."""
-        return any(link.changes or any(topic.has_changes for topic in link.topics) for link in self.links)
+        return any(link.has_changes or any(topic.has_changes for topic in link.topics) for link in self.links)
 
     @property
     def exit_code(self) -> int:

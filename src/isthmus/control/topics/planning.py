@@ -175,10 +175,11 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
             defaults=observed.defaults.get(pair.name, {}),
             brokers=observed.target_brokers,
             has_prefix=any(p.prefix for p in decision.partitions),
+            settings=observed.link.configs,
         )
         created, notes = wanted.topic, (*notes, *wanted.notes)
     elif not decision.is_mapped:
-        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges)
+        settles = settled_policy(source, target, pair.source_ranges, pair.target_ranges, observed.link.configs)
     refused = bool(decision.refusals or decision.partitions) and not decision.copies_something
     return TopicPlan(
         topic=pair.name,

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from isthmus.control.links.following import change_of
+from isthmus.model.access import AccessPolicy, AccessSettings
 from isthmus.model.cluster import Cluster
+from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.naming import PrefixNaming
@@ -37,6 +39,8 @@ def groups(**settings: Any) -> Link:
         (groups(include=(GroupPattern.parse("g"),)), ("groups.include",)),
         (groups(margin_s=1.0, delete_at_target=True), ("groups.margin_s", "groups.delete_at_target")),
         (replace(LINK, limits=Limits(bytes_per_s=9), on_data_gap="continue"), ("limits", "on_data_gap")),
+        (replace(LINK, configs=ConfigSettings(sync=False)), ("configs",)),
+        (replace(LINK, access=AccessSettings(policy=AccessPolicy.FULL)), ("access",)),
     ],
 )
 def test_what_selects_and_limits_is_followed(written: Link, followed: tuple[str, ...]) -> None:

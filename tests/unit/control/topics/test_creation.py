@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from isthmus.control.topics.creation import creation, settled_policy
 from isthmus.control.topics.preflight import LONG_MAX
+from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.log import LogRange
+from isthmus.model.selection import TopicPattern
 from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
 from tests.unit.control.names import ORDERS
 
@@ -166,6 +168,21 @@ def test_empty_partition_is_past_its_prefix_when_all_is_deleted() -> None:
     empty = {0: LogRange(100, 100, 100)}
     assert settled_policy(source, target, empty, {0: LogRange(100, 100, 100)}) != {}
     assert settled_policy(source, target, empty, {}) == {}
+
+
+def test_what_the_target_keeps_is_left_to_its_brokers() -> None:
+    """Neither creation nor the end of filling sets what the link excludes, or has the target keep."""
+    kept = KeptConfigs(topics=TopicPattern.parse("ord*"), properties=(PropertyPattern.parse("retention.ms"),))
+    settings = ConfigSettings(keep=(kept,), exclude=(PropertyPattern.parse("segment.*"),))
+    own = {"cleanup.policy": "compact", "retention.ms": "5", "segment.ms": "7", "retention.bytes": "9"}
+    source = topic(own)
+    known = {**defaults(), "segment.ms": ConfigEntry("1")}
+    made = creation(source, name=ORDERS, defaults=known, brokers=3, has_prefix=False, settings=settings).topic.configs
+    assert made.keys() & own.keys() == {"cleanup.policy", "retention.bytes"}
+    filled = creation(source, name=ORDERS, defaults=known, brokers=3, has_prefix=True, settings=settings).topic.configs
+    ranges = {0: LogRange(100, 200, 200)}
+    past = settled_policy(source, topic(filled), ranges, {0: LogRange(100, 101, 101)}, settings)
+    assert past == {"cleanup.policy": "compact", "retention.ms": None, "retention.bytes": "9"}
 
 
 def test_other_topics_are_not_settled() -> None:

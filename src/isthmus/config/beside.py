@@ -1,0 +1,73 @@
+"""The sections of what a link keeps alike beside its data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from isthmus.config.fields import Pattern, PrincipalPatternText, PropertyPatternText, switch_text
+from isthmus.config.section import Section
+from isthmus.model.access import AccessSettings
+from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
+
+_CONFIGS: Final = ConfigSettings()
+_ACCESS: Final = AccessSettings()
+
+
+class ConfigsSection(Section):
+    """How the configurations of target topics follow those of the source (docs/configs.md)."""
+
+    sync: bool | None = Field(
+        _CONFIGS.sync,
+        description=(
+            "Whether they follow. Without it, those of topics that have the source's offsets do, and those of mapped "
+            "topics do not."
+        ),
+    )
+    exclude: tuple[PropertyPatternText, ...] = Field(
+        OF_EACH_CLUSTER,
+        description=(
+            "Configurations that are each cluster's own business: names, prefixes with a trailing *, or regular "
+            "expressions between slashes."
+        ),
+    )
+    keep: dict[Pattern, tuple[PropertyPatternText, ...]] = Field(
+        {},
+        description=(
+            "By topic, named as at the source or by a pattern, the configurations that stay as they are at the target, "
+            'as in `{"*": ["retention.*"], "orders": ["segment.bytes"]}`.'
+        ),
+    )
+    use_defaults_from: Literal["target", "source"] = Field(
+        _CONFIGS.use_defaults_from,
+        description=(
+            "What a configuration becomes that the source does not set: target removes it at the target, where the "
+            "brokers' default counts then; source sets it to the value the source has by default."
+        ),
+    )
+    interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        _CONFIGS.interval_s, description="How often both sides are compared, in seconds."
+    )
+
+
+class AccessSection(Section):
+    """Which access rules of the source are made at the target (docs/access.md)."""
+
+    policy: Annotated[Literal["off", "read-only", "full"], BeforeValidator(switch_text)] = Field(
+        "off",
+        description=(
+            "off carries none; read-only those about reading the topics that are mirrored, ALL becoming READ; full all "
+            "rules about topics that are mirrored and groups that are carried, for a target that is to take over."
+        ),
+    )
+    exclude_principals: tuple[PrincipalPatternText, ...] = Field(
+        (),
+        description=(
+            "Principals whose rules are left out, such as `User:alice`: names, prefixes with a trailing *, or regular "
+            "expressions between slashes."
+        ),
+    )
+    interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        _ACCESS.interval_s, description="How often both sides are compared, in seconds."
+    )

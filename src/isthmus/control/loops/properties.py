@@ -1,0 +1,148 @@
+"""What is to change in the configuration of a target topic so that it follows the source's. Pure.
+
+MirrorMaker 2's rules, with what it does not have: values that stay as they are at the target, and those that a lane
+depends on, which are never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.control.topics.creation import DEMANDED, WITHOUT_MEANING
+from isthmus.control.topics.preflight import batch_bytes_max
+from isthmus.model.configsettings import ConfigSettings
+from isthmus.model.loop import Change
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
+from isthmus.model.topic import ConfigEntry, ConfigSource, TopicDescription
+
+CONFIGS_LOOP: Final = "configs"
+_HIDDEN: Final = "(hidden)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyChange(Change):
+    """One configuration of a target topic. With `is_by_design` its problem is no failure: it is to stay as it is."""
+
+    topic: TargetTopic
+    is_by_design: bool = False
+
+
+def property_changes(
+    source: TopicDescription, target: TopicDescription, settings: ConfigSettings
+) -> tuple[PropertyChange, ...]:
+    """What has to change at the target, by the name of the configuration. Once it was changed, nothing more has to."""
+    comparison = _Comparison(source, target, settings)
+    names = sorted(source.configs.keys() | target.configs.keys())
+    return tuple(change for name in names if (change := comparison.change(name)) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    source: TopicDescription
+    target: TopicDescription
+    settings: ConfigSettings
+
+    def change(self, name: str) -> PropertyChange | None:
+        """What becomes of one configuration, `None` where it is as it should be, or nobody's business here."""
+        ours, theirs = self.target.configs.get(name), self.source.configs.get(name)
+        if self._is_left_alone(name) or (ours is not None and ours.is_read_only):
+            return None
+        if theirs is not None and theirs.is_sensitive:
+            return self._secret(name, ours) if _is_own(theirs) else None
+        if ours is None:
+            return self._unknown(name)
+        if theirs is None or ours.is_sensitive:
+            # What the source's brokers do not know, they cannot have dropped.
+            return None
+        if name in DEMANDED:
+            return self._demanded(name, ours)
+        if name == "cleanup.policy":
+            return self._set(name, ours, self.source.value(name))
+        if name == "max.message.bytes":
+            return self._batch_size(ours)
+        return self._followed(name, ours)
+
+    def _is_left_alone(self, name: str) -> bool:
+        source_topic = SourceTopic(self.source.name)
+        return name in WITHOUT_MEANING or self.settings.is_excluded(name) or self.settings.keeps(source_topic, name)
+
+    def _followed(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
+        wanted = self.source.own_configs.get(name)
+        if wanted is not None and name == "min.insync.replicas":
+            # More than there are replicas would stop every write.
+            wanted = str(min(int(wanted), self.target.replication_factor))
+        if wanted is None and self.settings.use_defaults_from == "source":
+            wanted = self.source.value(name)
+        if wanted is not None:
+            return self._set(name, ours, wanted)
+        return self._made(name, ours.value, None) if _is_own(ours) else None
+
+    def _set(self, name: str, ours: ConfigEntry, wanted: str | None) -> PropertyChange | None:
+        return None if wanted is None or wanted == ours.value else self._made(name, ours.value, wanted)
+
+    def _batch_size(self, ours: ConfigEntry) -> PropertyChange | None:
+        """Raised with the source's, never lowered: batches from before are still to come, or are larger than that."""
+        wanted, present = batch_bytes_max(self.source), batch_bytes_max(self.target)
+        if wanted > present:
+            return self._made("max.message.bytes", ours.value, str(wanted))
+        if wanted == present or not _is_own(ours):
+            return None
+        problem = Problem(
+            f"the target goes on taking batches of {present:,} bytes: the source may still hold some that are larger "
+            f"than the {wanted:,} it takes now",
+            "Lower max.message.bytes on the target topic yourself when they are gone.",
+        )
+        return self._made("max.message.bytes", ours.value, str(wanted), problem, is_by_design=True)
+
+    def _demanded(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
+        wanted = self.source.own_configs.get(name)
+        if wanted is None or wanted == ours.value:
+            return None
+        problem = Problem(
+            f"the target topic stays at {name}={ours.value}: records come with the codecs and the timestamps they have",
+            "Nothing needs to be done. To be told no more, add it to configs.exclude of the link.",
+        )
+        return self._made(name, ours.value, wanted, problem, is_by_design=True)
+
+    def _unknown(self, name: str) -> PropertyChange | None:
+        wanted = self.source.own_configs.get(name)
+        if wanted is None:
+            return None
+        problem = Problem(
+            f"the target's brokers do not know {name}: left out",
+            "Set what matters on the target topic by its brokers' own names; configs.exclude leaves it out.",
+        )
+        return self._made(name, None, wanted, problem)
+
+    def _secret(self, name: str, ours: ConfigEntry | None) -> PropertyChange:
+        problem = Problem(
+            f"the source keeps the value of {name} to itself",
+            f"Set {name} on the target topic yourself, and add it to configs.exclude of the link.",
+        )
+        return self._made(name, None if ours is None else _HIDDEN, _HIDDEN, problem, is_by_design=True)
+
+    def _made(
+        self,
+        name: str,
+        before: str | None,
+        after: str | None,
+        problem: Problem | None = None,
+        *,
+        is_by_design: bool = False,
+    ) -> PropertyChange:
+        return PropertyChange(
+            loop=CONFIGS_LOOP,
+            subject=f"topic {self.target.name}",
+            setting=name,
+            before=before,
+            after=after,
+            problem=problem,
+            topic=TargetTopic(self.target.name),
+            is_by_design=is_by_design,
+        )
+
+
+def _is_own(entry: ConfigEntry) -> bool:
+    return entry.source is ConfigSource.DYNAMIC_TOPIC

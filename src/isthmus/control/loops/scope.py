@@ -1,0 +1,143 @@
+"""Which names a rule of the source is about at the target, as far as a link mirrors them. Pure.
+
+A rule never reaches further at the target than what the link carries there: one about many names stays one rule only
+where the link carries all of these names, and becomes a rule for each name elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from isthmus.model.access import Rule, RulePattern
+from isthmus.model.link import Link
+from isthmus.model.naming import (
+    RESERVED_PREFIX,
+    MirrorMakerNaming,
+    Naming,
+    PrefixNaming,
+    SourceTopic,
+    TargetTopic,
+)
+from isthmus.model.patterns import NamePattern
+
+
+class Place(NamedTuple):
+    """What a rule is about at the target; `origin` is the name, or the prefix, that this was at the source."""
+
+    name: str
+    pattern: RulePattern
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameScope:
+    """The names of one kind that a link carries: `known` are those there are, at the source and at the target.
+
+    `target_of` tells what the link makes of any name, `None` where it does not carry it.
+    """
+
+    include: Sequence[NamePattern]
+    exclude: Sequence[NamePattern]
+    naming: Naming
+    known: Mapping[str, str]
+    target_of: Callable[[str], str | None]
+    needs_known: bool
+
+    def places(self, rule: Rule) -> tuple[Place, ...]:
+        """Where a rule of the source belongs at the target: nowhere, if it is about nothing that the link carries."""
+        if rule.prefix is None:
+            name = self.known.get(rule.name) if self.needs_known else self.target_of(rule.name)
+            return () if name is None else (Place(name, RulePattern.LITERAL, rule.name),)
+        prefix = self._prefix_at_target(rule.prefix)
+        if prefix is not None:
+            return (Place(prefix, RulePattern.PREFIXED, rule.prefix),)
+        return tuple(
+            Place(target, RulePattern.LITERAL, source)
+            for source, target in sorted(self.known.items())
+            if rule.covers(source)
+        )
+
+    def is_scattered(self, rule: Rule) -> bool:
+        """Whether a rule about many names, all of which the link carries, has to be one for each: by the naming."""
+        return rule.prefix is not None and self._carries_all(rule.prefix) and self._moved(rule.prefix) is None
+
+    def has(self, place: Place) -> bool:
+        """Whether the link still carries what a rule of an earlier time was made for."""
+        if place.pattern is RulePattern.LITERAL:
+            return self.target_of(place.origin) == place.name
+        return self._moved(place.origin) == place.name and any(
+            _may_match(pattern, place.origin) for pattern in self.include
+        )
+
+    def _prefix_at_target(self, prefix: str) -> str | None:
+        """What all names begin with that come of those with this prefix, where that says nothing about any other."""
+        moved = self._moved(prefix)
+        if moved is None or not self._carries_all(prefix):
+            return None
+        # What is Kafka's, or our own, is no business of any rule of the source.
+        is_too_wide = RESERVED_PREFIX.startswith(moved) or moved.startswith(RESERVED_PREFIX)
+        return None if is_too_wide else moved
+
+    def _carries_all(self, prefix: str) -> bool:
+        own = self.naming.source_prefix if isinstance(self.naming, PrefixNaming) else ""
+        if not (prefix.startswith(own) or own.startswith(prefix)):
+            return False
+        narrowed = max(prefix, own, key=len)
+        return any(
+            pattern.kind == "prefix" and narrowed.startswith(pattern.value) for pattern in self.include
+        ) and not any(_may_match(pattern, narrowed) for pattern in self.exclude)
+
+    def _moved(self, prefix: str) -> str | None:
+        """A prefix at the target, `None` where the naming has no such thing."""
+        match self.naming:
+            case PrefixNaming(source_prefix=own, target_prefix=theirs):
+                if prefix.startswith(own):
+                    return theirs + prefix.removeprefix(own)
+                return theirs if own.startswith(prefix) else None
+            case MirrorMakerNaming(source_alias=alias, separator=separator):
+                return f"{alias}{separator}{prefix}"
+            case _:
+                return None
+
+
+def _may_match(pattern: NamePattern, prefix: str) -> bool:
+    """Whether a pattern may match a name with this prefix."""
+    match pattern.kind:
+        case "literal":
+            return pattern.value.startswith(prefix)
+        case "prefix":
+            return pattern.value.startswith(prefix) or prefix.startswith(pattern.value)
+        case _:
+            return True
+
+
+def topic_scope(link: Link, mirrored: Mapping[SourceTopic, TargetTopic]) -> NameScope:
+    """The topics of a link; those that cannot be mirrored get no rules."""
+    return NameScope(
+        include=link.topics.include,
+        exclude=link.topics.exclude,
+        naming=link.topics.naming,
+        known={str(source): str(target) for source, target in mirrored.items()},
+        target_of=lambda name: link.topics.target_of(SourceTopic(name)),
+        needs_known=True,
+    )
+
+
+def group_scope(link: Link, groups: Sequence[str]) -> NameScope:
+    """The groups of a link; `groups` are those that the source has. A rule may be there before its group."""
+    settings = link.groups
+
+    def target_of(name: str) -> str | None:
+        return settings.naming.to_target(name) if settings.matches(name) else None
+
+    found = {name: target for name in groups if (target := target_of(name)) is not None}
+    return NameScope(
+        include=settings.include,
+        exclude=settings.exclude,
+        naming=settings.naming,
+        known=found,
+        target_of=target_of,
+        needs_known=False,
+    )

@@ -1,0 +1,27 @@
+"""Which access rules Isthmus made, as the ledger remembers them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from isthmus.ledger.document import Document
+from isthmus.model.access import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessDocument(Document):
+    """A rule at the target that the link created, for what was called `origin` at the source.
+
+    Without `is_certain` it was about to be created or deleted, and what came of it is not known. Without a document
+    no rule is ever deleted.
+    """
+
+    KIND: ClassVar[str] = "access"
+
+    rule: Rule
+    origin: str
+    is_certain: bool
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.rule.digest,)

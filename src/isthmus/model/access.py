@@ -1,0 +1,142 @@
+"""Access rules of a cluster (ACLs, KIP-11, KIP-290) for topics and groups, and which of them a link carries."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Final, Self
+
+from isthmus.errors import ConfigError
+from isthmus.model.patterns import NamePattern
+from isthmus.model.rights import Resource
+
+EVERYTHING: Final = "*"
+"""As the name of a literal rule: all resources of the kind. As a host: all hosts."""
+EVERYBODY: Final = "User:*"
+
+
+class RulePattern(enum.StrEnum):
+    """Which resources a rule is about."""
+
+    LITERAL = "LITERAL"
+    PREFIXED = "PREFIXED"
+
+
+class PermissionType(enum.StrEnum):
+    """What a rule says. A DENY overrides every ALLOW."""
+
+    ALLOW = "ALLOW"
+    DENY = "DENY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: who may, or may not, do what with which topics or groups. `operation` is Kafka's name for it."""
+
+    resource: Resource
+    name: str
+    pattern: RulePattern
+    principal: str
+    host: str
+    operation: str
+    permission: PermissionType
+
+    @property
+    def prefix(self) -> str | None:
+        """What the names begin with that it is about; `None` where it is about one name."""
+        if self.pattern is RulePattern.PREFIXED:
+            return self.name
+        return "" if self.name == EVERYTHING else None
+
+    def covers(self, name: str) -> bool:
+        """Whether it is about the resource of that name."""
+        return name == self.name if self.prefix is None else name.startswith(self.prefix)
+
+    def overrides(self, allowing: Rule) -> bool:
+        """Whether this DENY takes something away of what an ALLOW gives."""
+        return (
+            self.resource is allowing.resource
+            and self.principal in (EVERYBODY, allowing.principal)
+            and (EVERYTHING in (self.host, allowing.host) or self.host == allowing.host)
+            and ("ALL" in (self.operation, allowing.operation) or self.operation in _MEANS[allowing.operation])
+            and self._meets(allowing)
+        )
+
+    def _meets(self, other: Rule) -> bool:
+        if self.prefix is None:
+            return other.covers(self.name)
+        if other.prefix is None:
+            return self.covers(other.name)
+        return self.prefix.startswith(other.prefix) or other.prefix.startswith(self.prefix)
+
+    @property
+    def digest(self) -> str:
+        """A short name for it: the same for the same rule, and for no other."""
+        fields = [getattr(self, name) for name in self.__slots__]
+        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:32]
+
+    @property
+    def subject(self) -> str:
+        """What it is about, in words."""
+        if self.prefix is None:
+            return f"{self.resource} {self.name}"
+        return f"{self.resource}s {self.prefix}*"
+
+    @property
+    def grant(self) -> str:
+        """Who may do what, in words."""
+        return f"{self.operation} by {self.principal}{'' if self.host == EVERYTHING else f' from {self.host}'}"
+
+
+class _Meanings(dict[str, tuple[str, ...]]):
+    """What an ALLOW gives besides itself, as Kafka's authorizers read it."""
+
+    def __missing__(self, operation: str) -> tuple[str, ...]:
+        return (operation,)
+
+
+_MEANS: Final = _Meanings(
+    {operation: (operation, "DESCRIBE") for operation in ("READ", "WRITE", "DELETE", "ALTER")}
+    | {"ALTER_CONFIGS": ("ALTER_CONFIGS", "DESCRIBE_CONFIGS")}
+)
+
+
+class AccessPolicy(enum.StrEnum):
+    """Which rules a link carries."""
+
+    OFF = "off"
+    """None."""
+    READ_ONLY = "read-only"
+    """Of topics, those about reading them."""
+    FULL = "full"
+    """Of topics and groups, all: for a target that is to take the source's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalPattern(NamePattern):
+    """One pattern of principals, such as `User:team-*`."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The pattern as people write it; `str` gives the same text back.
+
+        :raises ConfigError: It is empty, or the expression is broken.
+        """
+        if not text:
+            raise ConfigError("'' matches no principal", hint="Write a principal such as User:alice, or User:team-*.")
+        return cls.split(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Which rules a link carries, how often it looks for them, and the principals whose rules it leaves out."""
+
+    policy: AccessPolicy = AccessPolicy.OFF
+    exclude_principals: tuple[PrincipalPattern, ...] = ()
+    interval_s: float = 600.0
+
+    def carries_for(self, principal: str) -> bool:
+        """Whether the rules of a principal are carried."""
+        return not any(pattern.matches(principal) for pattern in self.exclude_principals)

@@ -1,0 +1,374 @@
+"""Access rules are carried between real clusters with authorizers, and nothing of others is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+from pyspark.sql import SparkSession
+
+from isthmus.cluster.access import create_rules, delete_rules, describe_rules
+from isthmus.control.doctor import examine
+from isthmus.control.fabric import Fabric
+from isthmus.control.loops.access import AccessLoop
+from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.properties import PropertyChange
+from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized, Unreachable
+from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.document import Document
+from isthmus.ledger.records import Deletion
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
+from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
+from isthmus.model.cluster import Cluster
+from isthmus.model.findings import Level
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Link
+from isthmus.model.loop import Change, LoopState
+from isthmus.model.naming import PrefixNaming, SourceTopic, TargetTopic
+from isthmus.model.rights import Resource
+from isthmus.wire.client import Client
+from tests.integration.acls import CLUSTER, denied
+from tests.integration.control.running import configuration_of, link_of
+from tests.integration.lane import topics
+from tests.integration.lane.topics import as_admin
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+OTHERS = (PrincipalPattern.parse("User:isthmus"),)
+"""A secured cluster has rules for this one, about all topics and groups."""
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LocalCluster]:
+    """A source with an authorizer."""
+    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LocalCluster]:
+    """A target with an authorizer."""
+    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster
+
+
+def admin(cluster: LocalCluster) -> Cluster:
+    """How a super user reaches it."""
+    return replace(as_admin(cluster), alias=cluster.name)
+
+
+def rule(name: str, operation: str = "READ", *, principal: str = "User:alice", **fields: Any) -> Rule:
+    """An ALLOW of a topic, unless said otherwise."""
+    given: dict[str, Any] = {
+        "resource": Resource.TOPIC,
+        "name": name,
+        "pattern": RulePattern.LITERAL,
+        "principal": principal,
+        "host": "*",
+        "operation": operation,
+        "permission": PermissionType.ALLOW,
+    }
+    return Rule(**{**given, **fields})
+
+
+@dataclass(slots=True)
+class Side:
+    """A link's loop beside a memory that is a ledger's, without a run around it. With `dies_after` so many writes the
+    memory takes no more, as if the process had been killed.
+    """
+
+    link: Link
+    source: Client
+    target: Client
+    topic: str
+    documents: dict[str, Document] = field(default_factory=dict)
+    loop: AccessLoop = field(default_factory=AccessLoop)
+    dies_after: int | None = None
+
+    async def remember(self, *changes: Document | Deletion) -> None:
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after < 0:
+                raise Unreachable("killed", cluster="target")
+        for change in changes:
+            if isinstance(change, Deletion):
+                self.documents.pop(change.key, None)
+            else:
+                self.documents[change.key] = change
+
+    @property
+    def view(self) -> LinkView:
+        target = self.link.topics.target_of(SourceTopic(self.topic))
+        assert target is not None
+        plan = TopicPlan(topic=target, source_topic=SourceTopic(self.topic), action=Action.COPY)
+        return LinkView(
+            link=self.link,
+            source=self.source,
+            target=self.target,
+            plan=LinkPlan(link=self.link.name, source="east", target="west", topics=(plan,)),
+            documents=self.documents,
+            remember=self.remember,
+        )
+
+    async def run(self) -> list[Change]:
+        """One pass; what was left."""
+        return list(await self.loop.apply(self.view, await self.loop.look(self.view)))
+
+    async def until(self, *wanted: Rule) -> None:
+        """Make passes until the target has just these rules of the principals we use; brokers hear of changes late."""
+        deadline = time.monotonic() + 30.0
+        while (found := await self.found(self.target)) != set(wanted):
+            left = await self.run()
+            assert time.monotonic() < deadline, (found, left)
+            await asyncio.sleep(0.02)
+
+    async def found(self, client: Client) -> set[Rule]:
+        every = {*await describe_rules(client, Resource.TOPIC), *await describe_rules(client, Resource.GROUP)}
+        return {each for each in every if self.topic in each.name}
+
+    async def make(self, client: Client, *rules: Rule) -> None:
+        """Create rules, and wait until brokers tell them."""
+        assert not (await create_rules(client, rules)).errors
+        async with asyncio.timeout(30.0):
+            while not set(rules) <= await self.found(client):
+                await asyncio.sleep(0.02)
+
+    async def drop(self, client: Client, *rules: Rule) -> None:
+        """Delete rules, and wait until brokers tell them no more."""
+        assert not (await delete_rules(client, rules)).errors
+        async with asyncio.timeout(30.0):
+            while set(rules) & await self.found(client):
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def beside(source: Cluster, target: Cluster, topic: str, policy: AccessPolicy) -> AsyncIterator[Side]:
+    """The loop of a link of one topic, under another name at the target, and of groups that begin with its name."""
+    link = link_of(source, target, topic, name=topic)
+    link = replace(
+        link,
+        topics=replace(link.topics, naming=PrefixNaming(target_prefix="east.")),
+        groups=GroupSettings(include=(GroupPattern.parse(f"{topic}*"),)),
+        access=AccessSettings(policy=policy, exclude_principals=OTHERS, interval_s=0.2),
+    )
+    async with Client(source) as at_source, Client(target) as at_target:
+        yield Side(link, at_source, at_target, topic)
+
+
+def test_rules_are_shown_made_and_taken_back(
+    secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """By plan and run: Kafka's own tool sees what was made, and still sees what an operator made when ours has gone."""
+    name = topic("access")
+    topics.create(secured, name)
+    topics.produce(secured, name, topics.some(5, random.Random(1)))
+    link = link_of(admin(secured), admin(guarded), name, name=name)
+    link = replace(link, access=AccessSettings(policy=AccessPolicy.READ_ONLY, interval_s=0.2))
+    wide = rule(name[:-2], "ALL", principal="User:bob", pattern=RulePattern.PREFIXED)
+    reading, writing, theirs = rule(name), rule(name, "WRITE"), rule(name, principal="User:operator")
+
+    async def prepare(*, are_there: bool) -> None:
+        async with Client(admin(secured)) as source, Client(admin(guarded)) as target:
+            side = Side(link, source, target, name[:-2])
+            if are_there:
+                await side.make(source, reading, writing, wide)
+                await side.make(target, theirs)
+            else:
+                await side.drop(source, reading, wide)
+
+    def listed() -> str:
+        arguments = ("--bootstrap-server", guarded.admin_bootstrap_servers, "--list", "--topic", name)
+        return kafka_tool("org.apache.kafka.tools.AclCommand", *arguments).stdout
+
+    asyncio.run(prepare(are_there=True))
+    fabric = Fabric(configuration_of(link), spark=spark)
+    (planned,) = fabric.plan().links
+    changes = {(c.subject, c.setting, c.before, c.after) for c in planned.changes if "isthmus" not in c.setting}
+    assert changes == {
+        (f"topic {name}", "READ by User:alice", None, "ALLOW"),
+        (f"topic {name}", "READ by User:bob", None, "ALLOW"),
+    }
+    assert "User:alice" not in listed()
+    assert fabric.run(until="caught-up").exit_code == 0
+    shown = listed()
+    assert "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)" in shown
+    assert "(principal=User:bob, host=*, operation=READ, permissionType=ALLOW)" in shown
+    assert "operation=WRITE" not in shown
+    (progress,) = fabric.status()
+    assert {loop.loop: loop.state for loop in progress.loops}["access"] is LoopState.ACTIVE
+
+    asyncio.run(prepare(are_there=False))
+    assert fabric.run(until="caught-up").exit_code == 0
+    shown = listed()
+    assert "User:operator" in shown
+    assert "User:alice" not in shown
+    assert "User:bob" not in shown
+
+
+def test_full_carries_topics_and_groups(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
+    """Under the names that topics have at the target, denials included; later changes are followed."""
+    name = topic("full")
+    writing = rule(name, "WRITE", host="10.0.0.1")
+    denial = rule(name, "DELETE", permission=PermissionType.DENY)
+    group = rule(f"{name}-g", resource=Resource.GROUP, pattern=RulePattern.PREFIXED)
+
+    async def scenario() -> None:
+        async with beside(admin(secured), admin(guarded), name, AccessPolicy.FULL) as side:
+            await side.make(side.source, writing, denial, group)
+            expected = [replace(each, name=f"east.{name}") for each in (writing, denial)]
+            await side.until(*expected, group)
+            assert await side.run() == []
+            await side.drop(side.source, denial, group)
+            await side.until(expected[0])
+            assert await side.run() == []
+            (document,) = side.documents.values()
+            assert isinstance(document, AccessDocument)
+            assert (document.rule, document.origin, document.is_certain) == (expected[0], name, True)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_there_is_not_claimed(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
+    """A rule that an operator made before outlives the source's."""
+    name = topic("claimed")
+
+    async def scenario() -> None:
+        async with beside(admin(secured), admin(guarded), name, AccessPolicy.FULL) as side:
+            theirs = rule(f"east.{name}")
+            await side.make(side.target, theirs)
+            await side.make(side.source, rule(name))
+            assert await side.run() == []
+            await side.drop(side.source, rule(name))
+            assert await side.run() == []
+            assert await side.found(side.target) == {theirs}
+            assert side.documents == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_run_that_was_killed_in_the_middle(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
+    """Between two writes of the ledger: the next run says that it does not know, and deletes nothing. The run that was
+    only cut off from the ledger for a moment knows what it did.
+    """
+    name = topic("killed")
+    made = rule(f"east.{name}")
+
+    async def scenario() -> None:
+        async with beside(admin(secured), admin(guarded), name, AccessPolicy.FULL) as side:
+            await side.make(side.source, rule(name))
+            side.dies_after = 1
+            with pytest.raises(ClusterError):
+                await side.run()
+            side.dies_after = None
+            await side.make(side.target, made)
+            lasting, killed = side.loop, side.documents.copy()
+            await side.drop(side.source, rule(name))
+            side.loop = AccessLoop()
+            (left,) = await side.run()
+            assert left.problem is not None
+            assert "is not known" in left.problem.message
+            assert await side.found(side.target) == {made}
+            side.documents, side.loop = killed, lasting
+            await side.until()
+            assert side.documents == {}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("bare", ["source", "target"])
+def test_a_cluster_without_an_authorizer(secured: LocalCluster, east: LocalCluster, topic: Namer, bare: str) -> None:
+    """It is told which one has none, and what to do; the plan tells it without hiding its topics."""
+    name = topic("bare")
+    ends = (east.cluster(), admin(secured)) if bare == "source" else (admin(secured), east.cluster())
+
+    async def scenario() -> None:
+        async with beside(*ends, name, AccessPolicy.FULL) as side:
+            with pytest.raises(BrokerRefused) as refused:
+                await side.run()
+        assert "has no authorizer" in refused.value.message
+        assert "access.policy: off" in refused.value.hint
+
+    asyncio.run(scenario())
+    topics.create(east if bare == "source" else secured, name)
+    link = replace(link_of(*ends, name, name=name), access=AccessSettings(policy=AccessPolicy.FULL))
+    (planned,) = Fabric(configuration_of(link)).plan().links
+    assert [plan.topic for plan in planned.topics] == [TargetTopic(name)]
+    (change,) = planned.changes
+    assert change.problem is not None
+    assert "has no authorizer" in change.problem.message
+
+
+def test_rights_that_are_missing_are_named(secured: LocalCluster, guarded: LocalCluster, topic: Namer) -> None:
+    """Of listing rules as of creating them: on which cluster, and what to grant."""
+    name = topic("rights")
+
+    async def scenario() -> None:
+        async with beside(secured.cluster(), guarded.cluster(), name, AccessPolicy.READ_ONLY) as side:
+            async with Client(admin(secured)) as super_user:
+                await side.make(super_user, rule(name))
+            with denied(secured, *CLUSTER, AclOperation.DESCRIBE), pytest.raises(NotAuthorized) as unseen:
+                await side.run()
+            assert unseen.value.hint == f"Grant DESCRIBE on the cluster to the principal of {side.link.source.alias}."
+            with denied(guarded, *CLUSTER, AclOperation.ALTER):
+                left = await side.run()
+            (mine,) = [change for change in left if change.setting == "READ by User:alice"]
+            assert mine.problem is not None
+            assert mine.problem.hint == f"Grant ALTER on the cluster to the principal of {side.link.target.alias}."
+            assert side.documents == {}
+            await side.run()
+            assert rule(f"east.{name}") in {d.rule for d in side.documents.values() if isinstance(d, AccessDocument)}
+
+    asyncio.run(scenario())
+
+
+def test_doctor_tells_whether_rules_can_be_carried(
+    secured: LocalCluster, guarded: LocalCluster, east: LocalCluster, topic: Namer
+) -> None:
+    """It names what is missing on either side, and says nothing of a link that carries none."""
+    name = topic("examined")
+    topics.create(secured, name)
+    link = link_of(secured.cluster(), guarded.cluster(), name, name=name)
+    full = AccessSettings(policy=AccessPolicy.FULL)
+
+    def told(link: Link) -> list[tuple[Level, str]]:
+        found = asyncio.run(examine(configuration_of(link)))
+        return [(finding.level, finding.hint) for finding in found if finding.check == "access rules"]
+
+    assert told(link) == []
+    assert told(replace(link, access=full)) == [(Level.OK, "")]
+    with denied(guarded, *CLUSTER, AclOperation.ALTER):
+        assert told(replace(link, access=full)) == [
+            (Level.ERROR, "Grant ALTER on the cluster to the principal of guarded.")
+        ]
+    ((level, hint),) = told(replace(link, access=full, target=east.cluster()))
+    assert level is Level.ERROR
+    assert "access.policy: off" in hint
+
+
+def test_a_configuration_that_may_not_be_set(guarded: LocalCluster, topic: Namer) -> None:
+    """What the loop of configurations may not do is told with the right that is missing."""
+    name = topic("unaltered")
+    topics.create(guarded, name)
+    change = PropertyChange(
+        loop="configs", subject=f"topic {name}", setting="retention.ms", before="-1", after="5", topic=TargetTopic(name)
+    )
+
+    async def scenario() -> None:
+        async with beside(guarded.cluster(), guarded.cluster(), name, AccessPolicy.OFF) as side:
+            (left,) = await ConfigsLoop().apply(side.view, [change])
+        assert left.problem is not None
+        assert left.problem.hint == f"Grant ALTER_CONFIGS on topic {name} to the principal of guarded."
+
+    with denied(guarded, ResourceType.TOPIC, name, AclOperation.ALTER_CONFIGS):
+        asyncio.run(scenario())

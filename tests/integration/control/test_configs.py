@@ -1,0 +1,176 @@
+"""Configurations of mirrored topics follow the source, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric
+from isthmus.control.links import controller
+from isthmus.control.links.following import Following
+from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.properties import PropertyChange
+from isthmus.control.topics.plan import LinkPlan
+from isthmus.local import LocalCluster
+from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
+from isthmus.model.link import Link
+from isthmus.model.loop import LoopProgress, LoopState
+from isthmus.model.naming import TargetTopic
+from isthmus.model.selection import TopicPattern
+from isthmus.wire.client import Client
+from tests.integration.control.running import Running, configuration_of, link_of, running
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+_TERM_S: Final = 30.0
+_OWN: Final = 1
+
+
+def own_configs(cluster: LocalCluster, name: str) -> dict[str, str]:
+    """What is set for a topic itself, as librdkafka is told."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+    return {key: entry.value for key, entry in future.result(_TERM_S).items() if entry.source == _OWN}
+
+
+def change(cluster: LocalCluster, name: str, **values: str | None) -> None:
+    """Set configurations of a topic, `None` removing them; dots are written as underscores."""
+    entries = [
+        ConfigEntry(
+            key.replace("_", "."),
+            value or "",
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for key, value in values.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TERM_S)
+    wanted = {key.replace("_", "."): value for key, value in values.items()}
+    deadline = time.monotonic() + _TERM_S
+    while any(own_configs(cluster, name).get(key) != value for key, value in wanted.items()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def configs_of(run: Running) -> LoopProgress | None:
+    """How the loop stands."""
+    return next((loop for link in run.links for loop in link.loops if loop.loop == ConfigsLoop.name), None)
+
+
+def linked(east: LocalCluster, west: LocalCluster, name: str, settings: ConfigSettings | None = None) -> Link:
+    """A link of one topic that compares often."""
+    link = link_of(east.cluster(), west.cluster(), name, name=name)
+    return replace(link, configs=settings or ConfigSettings(interval_s=0.2))
+
+
+def test_a_plan_shows_what_a_run_changes(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Set, dropped and kept: the plan foretells it, the run does it, and the next plan has nothing left."""
+    name = topic("configs")
+    topics.create(east, name, segment_bytes=2000000, compression_type="lz4")
+    topics.produce(east, name, topics.some(10, random.Random(1)))
+    kept = KeptConfigs(topics=TopicPattern.parse(name), properties=(PropertyPattern.parse("segment.*"),))
+    link = linked(east, west, name, ConfigSettings(keep=(kept,)))
+    fabric = Fabric(configuration_of(link), spark=spark)
+    assert fabric.run(until="caught-up").exit_code == 0
+    (after_creation,) = fabric.plan().links
+    assert [c.setting for c in after_creation.changes if c.problem is None] == []
+    assert "segment.bytes" not in own_configs(west, name)
+    change(east, name, retention_ms=None, delete_retention_ms="777")
+    change(west, name, segment_bytes="3000000", flush_ms="88888")
+
+    plan = fabric.plan()
+    (planned,) = plan.links
+    assert plan.has_changes
+    found = {c.setting: (c.before, c.after) for c in planned.changes if c.problem is None}
+    assert found == {
+        "delete.retention.ms": ("86400000", "777"),
+        "retention.ms": ("-1", None),
+        "flush.ms": ("88888", None),
+    }
+    (demanded,) = [c for c in planned.changes if c.problem is not None]
+    assert (demanded.setting, demanded.before, demanded.after) == ("compression.type", "producer", "lz4")
+    assert own_configs(west, name)["flush.ms"] == "88888"
+
+    assert fabric.run(until="caught-up").exit_code == 0
+    mirrored = own_configs(west, name)
+    assert mirrored["delete.retention.ms"] == "777"
+    assert mirrored["segment.bytes"] == "3000000"
+    assert not mirrored.keys() & {"flush.ms", "retention.ms", "compression.type"}
+    assert not fabric.plan().has_changes
+    (progress,) = fabric.status()
+    assert [(loop.loop, loop.state) for loop in progress.loops if loop.loop == "configs"] == [
+        ("configs", LoopState.ACTIVE)
+    ]
+
+
+def test_a_change_at_the_source_is_followed_while_the_link_runs(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until sync is turned off in the configuration: from then on the target keeps what it has."""
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    name = topic("follows")
+    topics.create(east, name)
+    link = linked(east, west, name)
+    written = [link]
+    following = Following(lambda: configuration_of(*written), is_constant=True)
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark, following=following) as run:
+            await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.ACTIVE)
+            await asyncio.to_thread(change, east, name, retention_ms="123456789")
+            await run.until(lambda: own_configs(west, name).get("retention.ms") == "123456789")
+            written[0] = replace(link, configs=replace(link.configs, sync=False))
+            await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.NOT_CONFIGURED)
+            await asyncio.to_thread(change, west, name, retention_ms="5555555")
+            await asyncio.to_thread(change, east, name, retention_ms="6666666")
+            written[0] = replace(link, configs=replace(link.configs, use_defaults_from="source"))
+            await run.until(lambda: own_configs(west, name).get("retention.ms") == "6666666")
+
+    asyncio.run(scenario())
+
+
+def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCluster, topic: Namer) -> None:
+    """All values of a topic are refused for one, so each is tried by itself; that one is told with the reason."""
+    name = topic("refused")
+    topics.create(west, name)
+    link = linked(west, west, name)
+    changes = [
+        PropertyChange(
+            loop="configs",
+            subject=f"topic {name}",
+            setting=setting,
+            before=None,
+            after=after,
+            topic=TargetTopic(name),
+        )
+        for setting, after in (("retention.ms", "44444444"), ("retention.bytes", "many"))
+    ]
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            plan = LinkPlan(link=name, source="east", target="west")
+            view = LinkView(link=link, source=source, target=target, plan=plan)
+            (left,) = await ConfigsLoop().apply(view, changes)
+        assert left.setting == "retention.bytes"
+        assert left.problem is not None
+        assert "INVALID_CONFIG" in left.problem.message
+
+    asyncio.run(scenario())
+    deadline = time.monotonic() + _TERM_S
+    while own_configs(west, name).get("retention.ms") != "44444444":
+        assert time.monotonic() < deadline
