@@ -24,6 +24,7 @@ from tests.integration.control.test_following import leases_of
 from tests.integration.control.test_jobs import descriptions
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import oracle, topics
+from tests.integration.spark.processes import kill, python_workers
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +63,32 @@ def test_many_links_run_in_two_slots(east: LocalCluster, west: LocalCluster, top
                 await run.until(partial(is_at, west, link.name, 25))
             outcome = await run.end()
             assert (outcome.exit_code, outcome.records) == (0, len(links) * 25)
+
+    asyncio.run(scenario())
+    for link in links:
+        oracle.assert_same(east, west, link.name, partitions=2)
+
+
+def test_links_that_share_a_task_outlive_its_death(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """The worker is killed with -9 while it copies for all of them: each goes on, and nothing is there twice."""
+    stem = topic("killed")
+    links = links_of(east, west, [f"{stem}.{number}" for number in range(4)])
+    together_s = replace(together(links), spark=SparkSettings(slots=2, lease_term_s=60.0))
+
+    async def scenario() -> None:
+        async with running(together_s, spark) as run:
+            for link in links:
+                await run.until(partial(is_at, west, link.name, 20))
+            for link in links:
+                await asyncio.to_thread(topics.produce, east, link.name, records(5))
+            kill(python_workers())
+            for link in links:
+                await asyncio.to_thread(topics.produce, east, link.name, records(5))
+            for link in links:
+                await run.until(partial(is_at, west, link.name, 30))
+            assert (await run.end()).exit_code == 0
 
     asyncio.run(scenario())
     for link in links:
