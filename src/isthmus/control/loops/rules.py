@@ -116,7 +116,8 @@ def _carried(view: AccessView) -> _Carried:
             carried.told += [_not_made(placed, _SHUT_OUT) for placed in missing]
     for _, rule in rules:
         if _shuts_us_out(rule, view.own_principal):
-            # Where somebody has made it already, it is theirs.
+            # Where it has been made already it stays as long as the source has it, whoever made it.
+            carried.sources.append(rule)
             continue
         overriding = _overriding(rule, dangerous)
         if overriding is not None:
@@ -131,6 +132,8 @@ def _carried(view: AccessView) -> _Carried:
         scope = view.scopes.get(rule.resource)
         if scope is not None and scope.is_scattered(rule):
             carried.told.append(_not_made(rule, _SCATTERED, is_by_design=True))
+    # What one rule of the source is not to give, another may.
+    carried.told = [change for change in carried.told if change.is_by_design or change.rule not in carried.wanted]
     return carried
 
 

@@ -308,7 +308,7 @@ def done(before: AccessView, plan: AccessPlan) -> AccessView:
     gone = deleted(plan) | set(plan.forgotten)
     memory = {m.rule: m for m in before.remembered if m.rule not in gone} | {m.rule: m for m in plan.settled}
     for change in plan.changes:
-        if change.rule in created(plan):
+        if change.problem is None and change.after is not None:
             memory[change.rule] = Remembered(rule=change.rule, origin=change.origin, is_certain=True)
     target = (set(before.target) | created(plan)) - deleted(plan)
     return replace(before, target=target, remembered=tuple(memory.values()))
