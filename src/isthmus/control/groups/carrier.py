@@ -10,6 +10,7 @@ from isthmus.control.groups.plan import GroupsPlan
 from isthmus.errors import IsthmusError
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem
 from isthmus.model.progress import GroupProgress
 from isthmus.wire.client import Client
 
@@ -32,6 +33,11 @@ class GroupCarrier:
         """Go on with other settings, as soon as what was done so far is written down."""
         self._link = link
         self._changed.set()
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why no groups can be carried at the moment."""
+        return None if self._loop is None else self._loop.problem
 
     @property
     def plan(self) -> GroupsPlan | None:

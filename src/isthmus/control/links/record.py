@@ -10,10 +10,11 @@ from typing import Final
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.control.topics.recording import begun, changed_topics
 from isthmus.errors import IsthmusError
-from isthmus.ledger.documents import ControllerDocument, GapDocument
+from isthmus.ledger.documents import ControllerDocument, GapDocument, LoopDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import LaneKey, LaneReport
+from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import TargetTopic
 from isthmus.model.topic import TopicIds
 
@@ -52,6 +53,16 @@ class LinkRecord:
         new = [gap for gap in gaps if gap.key not in documents]
         if new:
             await self.ledger.write(*new)
+
+    async def loops(self, loops: Iterable[LoopProgress]) -> None:
+        """How everything stands that the link keeps alike."""
+        documents = [
+            LoopDocument(link=self.ledger.link, loop=loop.loop, state=loop.state, problem=loop.problem)
+            for loop in loops
+        ]
+        changed = [document for document in documents if self.ledger.documents.get(document.key) != document]
+        if changed:
+            await self.ledger.write(*changed)
 
     async def ended(self) -> None:
         """So that `status` knows at once; if it cannot be said, silence says it ten seconds later."""

@@ -13,6 +13,7 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.catchup import Arrival, CatchUp
+from isthmus.control.lanes.idle import IdleLanes
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
@@ -22,6 +23,7 @@ from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
+from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.errors import ClusterError, IsthmusError
@@ -103,7 +105,7 @@ class Session:
         self._respect = respect
         self._scheduler: LeaseScheduler | None = None
         self._known: dict[LaneKey, LaneReport] = {}
-        self._idle_ends: dict[LaneKey, int] = {}
+        self._idle = IdleLanes(source, target)
         self._stirred = asyncio.Event()
         self._stopping = asyncio.Event()
         ledger.listen(self._hear)
@@ -202,7 +204,7 @@ class Session:
         for key, find in self._audit.found.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=find.problem)
-        for key, end in self._idle_ends.items():
+        for key, end in self._idle.ends.items():
             report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
             reports[key] = replace(report, source_end=max(report.source_end, end))
         return reports
@@ -216,7 +218,7 @@ class Session:
     @property
     def idle(self) -> frozenset[LaneKey]:
         """The lanes that do not run now: where their source ends is looked at by the session itself."""
-        return frozenset(self._idle_ends)
+        return frozenset(self._idle.ends)
 
     async def arrival(self) -> Arrival:
         """How far the link is on its way to what the source had; see `CatchUp`.
@@ -256,26 +258,13 @@ class Session:
         :raises ClusterError: A cluster does not answer.
         """
         runnable, reports = {lane.key for lane in self._runnable()}, self.reports()
-        idle = {
-            lane.key: ((lane.source_topic, lane.partition), (lane.target_topic, lane.partition))
+        idle = [
+            lane
             for lane in self._topics.lanes
             if lane.key not in runnable or (lane.key in reports and reports[lane.key].state.is_terminal)
-        }
-        if not idle:
-            self._idle_ends = {}
-            return True
-        targets = (await log_ranges(self._target, [target for _, target in idle.values()])).values
-        sources = (await log_ranges(self._source, [source for source, _ in idle.values()])).values
-        self._idle_ends = {key: sources[source].stable_end for key, (source, _) in idle.items() if source in sources}
-        ends = {key: targets[target].end for key, (_, target) in idle.items() if target in targets}
-        mapped = {lane.key for lane in self._topics.lanes if lane.is_mapped} & idle.keys()
-        if mapped:
-            # Where the target ends says nothing of what was copied.
-            cursors = lane_cursors(self._link.name, self._ledger.documents)
-            ends.update((key, cursors[key].source_offset if key in cursors else -1) for key in mapped)
-        return not self._audit.found and all(
-            key in self._idle_ends and ends.get(key, -1) >= self._idle_ends[key] for key in idle
-        )
+        ]
+        is_complete = await self._idle.look(idle, lane_cursors(self._link.name, self._ledger.documents))
+        return is_complete and not (self._audit.found and idle)
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""
@@ -312,8 +301,17 @@ class Session:
 
     @property
     def loops(self) -> tuple[LoopProgress, ...]:
-        """How everything else stands that is kept alike beside the data."""
-        return self._loops.progress
+        """How the data, the topics, the groups and everything else stand that the link keeps alike."""
+        return (*self._standing(), *self._loops.progress)
+
+    def _standing(self) -> tuple[LoopProgress, ...]:
+        paused, carrier = None in self.paused, self._groups
+        trouble = None if self._scheduler is None else self._scheduler.problem
+        return (
+            data_standing(self.reports().values(), trouble, is_paused=paused),
+            topics_standing(self.plan, self._away, is_paused=paused),
+            groups_standing(carrier.problem, is_configured=self._link.groups.is_configured, is_paused=paused),
+        )
 
     def _view(self) -> LinkView | None:
         if self.plan is None:
@@ -373,6 +371,7 @@ class Session:
         """Tell what is refused or has ended and why, and what was never copied."""
         topics = () if self.plan is None else self.plan.topics
         await self._record.reports(topics, self.reports())
+        await self._record.loops(self._standing())
 
     def _hear(self, key: str, document: Document | None) -> None:
         if key.startswith(f"{PauseDocument.KIND}/"):

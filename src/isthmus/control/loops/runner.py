@@ -70,11 +70,13 @@ class LoopRunner:
         """
         while True:
             self._stirred.clear()
+            interval_s = self._loop.interval_s(self._link)
             view = None if self.is_idle else self._look()
-            pause_s = WAIT_S
-            if view is not None:
+            # What is not configured is woken by what is.
+            pause_s = None if interval_s is None else WAIT_S
+            if view is not None and interval_s is not None:
                 await self._pass(view)
-                pause_s = self._pause_s(self._loop.interval_s(self._link) or WAIT_S)
+                pause_s = self._pause_s(interval_s)
             with contextlib.suppress(ClusterError):
                 await self._tell()
             with contextlib.suppress(TimeoutError):
