@@ -93,6 +93,11 @@ def _url(value: str) -> str:
     return value
 
 
+def switch_text(value: object) -> object:
+    """A switch with more than two positions: YAML takes a plain `off` for false."""
+    return "off" if value is False else value
+
+
 def conf_text(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     model_validator,
@@ -29,6 +27,8 @@ from isthmus.config.fields import (
     addresses,
     conf_text,
 )
+from isthmus.config.mirrormaker import MirrorMakerSection
+from isthmus.config.section import Section as Section
 from isthmus.model.cluster import SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
@@ -39,20 +39,6 @@ _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
 _LEDGER: Final = LedgerSettings()
 _NAMINGS: Final[dict[str, dict[str, object]]] = {"identity": {}, "mm2": {"mm2": {}}}
-
-
-class Section(BaseModel):
-    """A part of the file: unknown keys are refused, and nothing is converted behind one's back."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_out_empty(cls, given: object) -> object:
-        # A key without a value (`spark:`) is one not given. An unknown one still has to be seen.
-        if not isinstance(given, dict):
-            return given
-        return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
 
 
 class TlsSection(Section):
@@ -291,6 +277,9 @@ class LinkSection(Section):
     )
     topics_interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         5.0, description="How often new topics and partitions are looked for, in seconds."
+    )
+    mm2: MirrorMakerSection = Field(
+        MirrorMakerSection(), description="What is written for tools of MirrorMaker 2: `true`, or a section as below."
     )
 
 

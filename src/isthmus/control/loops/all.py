@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from isthmus.control.loops.checkpoints import CheckpointLoop
+from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
+from isthmus.control.loops.offset_syncs import OffsetSyncLoop
 from isthmus.model.loop import Change
 
-LOOPS: Final[tuple[Callable[[], Loop], ...]] = ()
+LOOPS: Final[tuple[Callable[[], Loop], ...]] = (HeartbeatLoop, CheckpointLoop, OffsetSyncLoop)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from isthmus.control.loops.loop import LinkView, Loop
+from isthmus.control.loops.loop import Holding, LinkView, Loop
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import LoopDocument
 from isthmus.ledger.link import LinkLedger
@@ -65,17 +65,24 @@ class LoopRunner:
 
         :raises Fenced: Another controller has taken the link over.
         """
-        while True:
-            self._stirred.clear()
-            view = None if self.is_idle else self._look()
-            pause_s = WAIT_S
-            if view is not None:
-                await self._pass(view)
-                pause_s = (self._loop.interval_s(self._link) or WAIT_S) if self.problem is None else OUTAGE_S
-            with contextlib.suppress(ClusterError):
-                await self._tell()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), pause_s)
+        try:
+            while True:
+                await self._cycle()
+        finally:
+            if isinstance(self._loop, Holding):
+                self._loop.close()
+
+    async def _cycle(self) -> None:
+        self._stirred.clear()
+        view = None if self.is_idle else self._look()
+        pause_s = WAIT_S
+        if view is not None:
+            await self._pass(view)
+            pause_s = (self._loop.interval_s(self._link) or WAIT_S) if self.problem is None else OUTAGE_S
+        with contextlib.suppress(ClusterError):
+            await self._tell()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), pause_s)
 
     async def _pass(self, view: LinkView) -> None:
         try:

@@ -11,12 +11,14 @@ from isthmus.control.links.following import change_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
+from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
 ORDERS, BILLS = (TopicPattern.parse(name) for name in ("orders", "bills"))
+CARRIED = MirrorMakerTopics(names=MirrorMakerNames(source_alias="east", target_alias="west"), heartbeats=True)
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(ORDERS,)))
 
 
@@ -37,6 +39,10 @@ def groups(**settings: Any) -> Link:
         (groups(include=(GroupPattern.parse("g"),)), ("groups.include",)),
         (groups(margin_s=1.0, delete_at_target=True), ("groups.margin_s", "groups.delete_at_target")),
         (replace(LINK, limits=Limits(bytes_per_s=9), on_data_gap="continue"), ("limits", "on_data_gap")),
+        (
+            replace(topics(mirror_maker=CARRIED), mm2=MirrorMakerSettings(heartbeats=True)),
+            ("mm2",),
+        ),
     ],
 )
 def test_what_selects_and_limits_is_followed(written: Link, followed: tuple[str, ...]) -> None:
