@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -66,7 +66,7 @@ class CheckpointLoop:
             return left
         try:
             known = await self._read_back(view.target, topic)
-            due = self._due(view, known)
+            due = checkpoints_due(view, known, self._maps_of(view))
             if due:
                 await self._appended_to(view.target, topic).append([one.record for one in due], now_ms=now_ms())
                 known.update((one.key, one) for one in due)
@@ -92,26 +92,11 @@ class CheckpointLoop:
                 self._known_in = place
         return self._known
 
-    def _due(self, view: LinkView, known: Known) -> list[Checkpoint]:
-        if view.groups is None:
-            return []
-        places = [(group.group, position) for group in view.groups.groups for position in _copied(group)]
-        found = self._translated(view, {_asked(position) for _, position in places})
-        due = []
-        for group, position in places:
-            offset = found.offsets.get(_asked(position))
-            if offset is not None and _is_reached(view, position, offset, found):
-                checkpoint = _checkpoint(group, position, offset)
-                if is_news(checkpoint, known.get(checkpoint.key), position.high_watermark):
-                    due.append(checkpoint)
-        return due
-
-    def _translated(self, view: LinkView, wanted: Iterable[TargetPosition]) -> Translation:
+    def _maps_of(self, view: LinkView) -> LinkMaps:
         if self._maps is None or self._documents is not view.documents:
             self._maps, self._documents = LinkMaps(view.link.name, view.documents), view.documents
         self._maps.look()
-        # Whatever the way in which positions are carried: a checkpoint is exact.
-        return by_offset(replace(view.link.groups, way="mapped"), wanted, self._maps)
+        return self._maps
 
     def _appended_to(self, client: Client, topic: str) -> TopicAppender:
         held = self._appender
@@ -119,6 +104,24 @@ class CheckpointLoop:
             self.close()
             held = self._appender = TopicAppender(client, topic)
         return held
+
+
+def checkpoints_due(view: LinkView, known: Mapping[CheckpointKey, Checkpoint], maps: LinkMaps) -> list[Checkpoint]:
+    """The checkpoints of a link's groups that are to be written; `known` are those that were written last."""
+    if view.groups is None:
+        return []
+    places = [(group.group, position) for group in view.groups.groups for position in _copied(group)]
+    # Whatever the way in which positions are carried: a checkpoint is exact.
+    settings = replace(view.link.groups, way="mapped")
+    found = by_offset(settings, {_asked(position) for _, position in places}, maps)
+    due = []
+    for group, position in places:
+        offset = found.offsets.get(_asked(position))
+        if offset is not None and _is_reached(view, position, offset, found):
+            checkpoint = _checkpoint(group, position, offset)
+            if is_news(checkpoint, known.get(checkpoint.key), position.high_watermark):
+                due.append(checkpoint)
+    return due
 
 
 def is_news(checkpoint: Checkpoint, previous: Checkpoint | None, log_end: int | None) -> bool:
@@ -150,12 +153,12 @@ def _is_reached(view: LinkView, position: PositionPlan, offset: int, found: Tran
     """Whether all that lies before the position is durable at the target."""
     if _asked(position) in found.unreached:
         return False
-    topic, partition = position.target_key
-    report = view.reports.get(LaneKey(TargetTopic(topic), partition))
-    copied_end = -1 if report is None else report.position
     if position.is_mapped:
         # The map tells of nothing that the target has not acknowledged.
         return True
+    topic, partition = position.target_key
+    report = view.reports.get(LaneKey(TargetTopic(topic), partition))
+    copied_end = -1 if report is None else report.position
     return offset <= max(copied_end, -1 if position.high_watermark is None else position.high_watermark)
 
 
