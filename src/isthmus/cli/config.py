@@ -134,6 +134,8 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
     shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, TopicSettings):
         shown["start"] = written_start(value.start)
+        # It follows from `mm2` of the link.
+        del shown["mirror_maker"]
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]

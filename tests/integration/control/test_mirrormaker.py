@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -19,7 +21,7 @@ from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
 from isthmus.model.progress import LinkProgress
 from isthmus.wire.client import Client
-from tests.integration.control.mirrorclient import IDENTITY, answers
+from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint_connector
 from tests.integration.control.running import ends, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
@@ -175,6 +177,43 @@ def test_java_translates_exactly_at_any_lag(
     assert fabric.run(until="caught-up").exit_code == 0
     (again,) = stored(b, "a.checkpoints.internal")[written:]
     assert (checkpoint_of(again).upstream, checkpoint_of(again).downstream) == (17, 17 + others)
+
+
+def test_mirror_makers_connector_goes_by_our_pairs(
+    chain: Chain, topic: TopicNamer, spark: SparkSession, tmp_path: Path
+) -> None:
+    """MirrorMaker 2's own checkpoint connector translates by the pairs of offsets of a mapped topic: exactly at the
+    end, and never beyond the place of a group that is behind.
+    """
+    a, b, _ = chain
+    name = topic("pairs")
+    groups = {f"{name}-end": 5_000, f"{name}-behind": 4_000}
+    topics.create(a, name)
+    topics.create(b, f"a.{name}")
+    topics.produce(b, f"a.{name}", [topics.Given(None, b"of others", [], topics.SEPTEMBER)] * 7)
+    topics.produce(a, name, numbered(0, 5_000))
+    consumers.commit(a, {group: {(name, 0): position} for group, position in groups.items()})
+    link = (
+        f"name: {name}, source: a, target: b, topics: {{include: [{name}], naming: mm2, offsets: mapped}}, "
+        "mm2: {offset_syncs: target}"
+    )
+    assert Fabric(configured(chain, link), spark=spark).run(until="caught-up").exit_code == 0
+
+    with checkpoint_connector(a, b, name, name, tmp_path):
+        deadline = time.monotonic() + 2 * consumers.TERM_S
+        while not groups.keys() <= checkpointed(b):
+            assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()
+            time.sleep(0.2)
+    (at_end,), (behind,) = answers(b, *(f"translateOffsets a {group}" for group in groups))
+    assert at_end == f"a.{name}-0:5007:"
+    assert 7 < int(behind.split(":")[1]) <= 4_007
+
+
+def checkpointed(cluster: LocalCluster) -> set[str]:
+    """The groups that have checkpoints of cluster a."""
+    if "a.checkpoints.internal" not in topics.names(cluster):
+        return set()
+    return {checkpoint_of(record).key.group for record in stored(cluster, "a.checkpoints.internal")}
 
 
 def first_read(cluster: LocalCluster, group: str, name: str, position: int) -> bytes | None:
