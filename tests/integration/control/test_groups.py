@@ -33,7 +33,7 @@ def test_a_run_until_caught_up_carries_groups_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When such a run ends the groups are where the data lets them be, and told to be there, farewell or not."""
-    monkeypatch.setattr(session, "_FAREWELL_S", 0.0)
+    monkeypatch.setattr(session, "FAREWELL_S", 0.0)
     monkeypatch.setattr(loop, "REMEMBER_S", 600.0)
     name, group = topic("whole"), topic("whole")
     create(east, name)

@@ -133,6 +133,26 @@ class TopicAppender:
         return self._connection
 
 
+class CurrentAppender:
+    """The appender of whoever writes one topic at a time, which may become another one."""
+
+    def __init__(self) -> None:
+        self._held: TopicAppender | None = None
+
+    def to(self, client: Client, topic: str) -> TopicAppender:
+        """The appender to a topic; one to another topic is closed."""
+        held = self._held
+        if held is None or held.client is not client or held.topic != topic:
+            self.close()
+            held = self._held = TopicAppender(client, topic)
+        return held
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._held is not None:
+            self._held.close()
+
+
 def _parts(records: Sequence[KeyedRecord]) -> Iterator[list[KeyedRecord]]:
     """The records in the same order, as many at once as brokers certainly take."""
     part: list[KeyedRecord] = []

@@ -11,7 +11,7 @@ from isthmus.control.groups.plan import GroupPlan, PositionPlan
 from isthmus.control.groups.translation import TargetPosition, Translation, by_offset
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import now_ms
-from isthmus.control.loops.appending import TopicAppender, stored_records
+from isthmus.control.loops.appending import CurrentAppender, stored_records
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError, NotAuthorized
@@ -38,7 +38,7 @@ class CheckpointLoop:
 
     def __init__(self) -> None:
         self._topics = InternalTopics(self.name)
-        self._appender: TopicAppender | None = None
+        self._appender = CurrentAppender()
         self._known: Known | None = None
         self._known_in: tuple[str, uuid.UUID | None] | None = None
         self._maps: LinkMaps | None = None
@@ -68,7 +68,7 @@ class CheckpointLoop:
             known = await self._read_back(view.target, topic)
             due = checkpoints_due(view, known, self._maps_of(view))
             if due:
-                await self._appended_to(view.target, topic).append([one.record for one in due], now_ms=now_ms())
+                await self._appender.to(view.target, topic).append([one.record for one in due], now_ms=now_ms())
                 known.update((one.key, one) for one in due)
         except ClusterError:
             # Some of it may have been written.
@@ -79,8 +79,7 @@ class CheckpointLoop:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._appender is not None:
-            self._appender.close()
+        self._appender.close()
 
     async def _read_back(self, target: Client, topic: str) -> Known:
         """What the topic tells, read when it is another one than before."""
@@ -97,13 +96,6 @@ class CheckpointLoop:
             self._maps, self._documents = LinkMaps(view.link.name, view.documents), view.documents
         self._maps.look()
         return self._maps
-
-    def _appended_to(self, client: Client, topic: str) -> TopicAppender:
-        held = self._appender
-        if held is None or held.client is not client or held.topic != topic:
-            self.close()
-            held = self._appender = TopicAppender(client, topic)
-        return held
 
 
 def checkpoints_due(view: LinkView, known: Mapping[CheckpointKey, Checkpoint], maps: LinkMaps) -> list[Checkpoint]:

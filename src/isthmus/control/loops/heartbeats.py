@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isthmus.control.links.memory import now_ms
-from isthmus.control.loops.appending import TopicAppender
+from isthmus.control.loops.appending import CurrentAppender
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError
@@ -14,7 +14,6 @@ from isthmus.model.loop import Change
 from isthmus.model.mirrormaker import HEARTBEATS
 from isthmus.model.mirrormaker_records import Heartbeat
 from isthmus.wire import codes
-from isthmus.wire.client import Client
 
 
 class HeartbeatLoop:
@@ -28,7 +27,7 @@ class HeartbeatLoop:
 
     def __init__(self) -> None:
         self._topics = InternalTopics(self.name)
-        self._appender: TopicAppender | None = None
+        self._appender = CurrentAppender()
 
     def interval_s(self, link: Link) -> float | None:
         """How often a heartbeat is written, in seconds."""
@@ -52,7 +51,7 @@ class HeartbeatLoop:
             return left
         beat = Heartbeat(view.link.source.alias, view.link.target.alias, now_ms())
         try:
-            await self._appended_to(view.target).append([beat.record], now_ms=beat.timestamp)
+            await self._appender.to(view.target, HEARTBEATS).append([beat.record], now_ms=beat.timestamp)
         except ClusterError:
             self._topics.doubt()
             raise
@@ -60,8 +59,7 @@ class HeartbeatLoop:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._appender is not None:
-            self._appender.close()
+        self._appender.close()
 
     async def _mirrored(self, view: LinkView) -> Sequence[Change]:
         """What is to be created where the source has no heartbeats to be mirrored."""
@@ -74,9 +72,3 @@ class HeartbeatLoop:
             return ()
         known = (await view.source.metadata([HEARTBEATS])).topics[HEARTBEATS]
         return changes if known.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION else ()
-
-    def _appended_to(self, client: Client) -> TopicAppender:
-        if self._appender is None or self._appender.client is not client:
-            self.close()
-            self._appender = TopicAppender(client, HEARTBEATS)
-        return self._appender

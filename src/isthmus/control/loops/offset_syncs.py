@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import now_ms
-from isthmus.control.loops.appending import TopicAppender, stored_records
+from isthmus.control.loops.appending import CurrentAppender, stored_records
 from isthmus.control.loops.internal_topics import InternalTopics, is_missing
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError, NotAuthorized
@@ -49,7 +49,7 @@ class OffsetSyncLoop:
 
     def __init__(self) -> None:
         self._topics = InternalTopics(self.name)
-        self._appender: TopicAppender | None = None
+        self._appender = CurrentAppender()
         self._told: Pairs | None = None
         self._told_in: tuple[str, str, uuid.UUID | None] | None = None
         self._seen: dict[SyncKey, int] = {}
@@ -80,7 +80,7 @@ class OffsetSyncLoop:
             told = await self._read_back(client, topic)
             due = [pair for course in await self._courses(view, told) for pair in self._due(view, course, told)]
             if due:
-                await self._appended_to(client, topic).append([pair.record for pair in due], now_ms=now_ms())
+                await self._appender.to(client, topic).append([pair.record for pair in due], now_ms=now_ms())
                 told.update((pair.key, pair) for pair in due)
         except ClusterError:
             # Some of it may have been written.
@@ -91,8 +91,7 @@ class OffsetSyncLoop:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._appender is not None:
-            self._appender.close()
+        self._appender.close()
 
     async def _read_back(self, client: Client, topic: str) -> Pairs:
         place = (client.cluster.alias, topic, self._topics.topic_id(client, topic))
@@ -110,7 +109,8 @@ class OffsetSyncLoop:
         self._maps.look()
         lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
         same = {lane: view.reports[lane.key].position for lane in lanes if _has_copied(view, lane)}
-        new = [(lane.target_topic, lane.partition) for lane in same if _key(lane) not in told]
+        untold = [lane for lane in same if not _is_same(told.get(_key(lane)))]
+        new = [(lane.target_topic, lane.partition) for lane in untold]
         starts = (await log_ranges(view.target, new)).values if new else {}
         found = []
         for lane, position in same.items():
@@ -131,22 +131,17 @@ class OffsetSyncLoop:
         self._seen[course.key] = course.last[0]
         return pairs_due(course, told.get(course.key), view.link.mm2.offset_lag_max, stands_still=stands_still)
 
-    def _appended_to(self, client: Client, topic: str) -> TopicAppender:
-        held = self._appender
-        if held is None or held.client is not client or held.topic != topic:
-            self.close()
-            held = self._appender = TopicAppender(client, topic)
-        return held
-
 
 def pairs_due(course: Course, told: OffsetSync | None, lag_max: int, *, stands_still: bool) -> Iterator[OffsetSync]:
     """What is to be told of a lane, in the order of the source, by what was `told` last.
 
-    A lane of which nothing was told is told from its first record on. One that went back is told where it is now:
-    readers forget what they knew of it. One that moved on by no more than `lag_max` records is told when it
-    `stands_still`.
+    A lane of which nothing was told is told from its first record on, and so is one of which something else was told:
+    it is another copy. One that went back is told where it is now. In both cases readers forget what they knew of it.
+    One that moved on by no more than `lag_max` records is told when it `stands_still`.
     """
     last = course.last
+    if told is not None and told.upstream <= last[0] and course.at(told.upstream) != (told.upstream, told.downstream):
+        told = None
     if told is None or last[0] < told.upstream:
         begin = course.first if told is None else None
         if begin is not None and begin[0] < last[0]:
@@ -183,6 +178,10 @@ def copies_at(offsets: OffsetMap) -> PairAt:
         return record, record + one.shift
 
     return at
+
+
+def _is_same(told: OffsetSync | None) -> bool:
+    return told is not None and told.upstream == told.downstream
 
 
 def _has_copied(view: LinkView, lane: Lane) -> bool:

@@ -52,6 +52,13 @@ def test_a_lane_that_went_back_is_told_where_it_is() -> None:
     assert told(same(20), 50) == [20]
 
 
+def test_another_copy_is_told_from_its_beginning() -> None:
+    """A target topic that was made anew: what was told of the former one is overruled, from its first record on."""
+    found = pairs_due(same(60), OffsetSync(KEY, 50, 70), 100, stands_still=False)
+
+    assert [(pair.upstream, pair.downstream) for pair in found] == [(0, 0), (60, 60)]
+
+
 def test_mapped_pairs_are_records_that_were_copied() -> None:
     """Between two ranges the last record before counts: an offset without a record has no place at the target."""
     at = copies_at(OffsetMap((MappedRange(10, 30, 5), MappedRange(20, 40, 5))))
