@@ -76,7 +76,7 @@ def test_gap_is_recorded_for_good(
 
     That is so when the run is caught up: it depends neither on its farewell nor on a later look at the topics.
     """
-    monkeypatch.setattr(session, "_FAREWELL_S", 0.0)
+    monkeypatch.setattr(session, "FAREWELL_S", 0.0)
     name = topic("gap")
     topics.create(east, name)
     topics.produce(east, name, records(30))
