@@ -22,7 +22,7 @@ async def selected_topics(client: Client, topics: TopicSettings) -> Metadata:
 
     :raises ClusterError: The cluster did not answer.
     """
-    if all(pattern.kind == "literal" for pattern in topics.include):
+    if topics.are_all_literal:
         return await client.metadata(topics.literals)
     everything = await client.metadata(None)
     selected: dict[str, TopicMetadata] = {name: everything.topics[name] for name in topics.select(everything.topics)}

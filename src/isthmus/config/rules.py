@@ -35,6 +35,20 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
         except ConfigError as error:
             yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
         yield from _start(("links", position, "topics", "start"), link.topics)
+        yield from _aliases(("links", position, "mm2"), link)
+
+
+def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
+    """Where the naming is mm2 it has a separator of its own, which is looked at there."""
+    settings = link.mm2
+    is_on = settings.checkpoints or settings.heartbeats or settings.offset_syncs != "off"
+    for alias in (link.source, link.target):
+        if is_on and link.topics.naming.mm2 is None and "." in alias:
+            yield Mistake(
+                path,
+                f"cannot be: alias {alias} holds a dot, so that names such as {alias}.heartbeats would not tell it",
+                "Give the cluster another alias, or name topics by mm2 with another separator.",
+            )
 
 
 def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
@@ -84,9 +98,15 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
     if not fabric.links:
         yield f"{document.name}: there are no links, so nothing is mirrored."
     for position, link in enumerate(fabric.links):
-        if not link.topics.include:
+        if not link.topics.include and not link.mm2.heartbeats:
             line = document.line(("links", position))
             yield f"{document.name}:{line}: the link {link.name} includes no topics."
+        if link.mm2.checkpoints and not link.groups.include:
+            line = document.line(("links", position, "mm2"))
+            yield (
+                f"{document.name}:{line}: the link {link.name} writes checkpoints (mm2) of no group: name some in its "
+                "groups.include."
+            )
 
 
 def _security(path: Path, security: SecuritySection) -> Iterator[Mistake]:

@@ -28,6 +28,7 @@ from isthmus.config.fields import (
     addresses,
     conf_text,
 )
+from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.section import Section as Section
 from isthmus.model.cluster import SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
@@ -279,6 +280,9 @@ class LinkSection(Section):
     )
     topics_interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         5.0, description="How often new topics and partitions are looked for, in seconds."
+    )
+    mm2: MirrorMakerSection = Field(
+        MirrorMakerSection(), description="What is written for tools of MirrorMaker 2: `true`, or a section as below."
     )
 
 

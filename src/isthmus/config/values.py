@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.document import Path as KeyPath
+from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.naming import naming_of, prefixes_of
 from isthmus.config.schema import (
     ClusterSection,
@@ -28,6 +29,7 @@ from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPa
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
+from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.reference import FileReference
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -56,7 +58,8 @@ def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...], folder: Path) -> tuple[Link, ...]:
     """All links, holding the clusters at their ends."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    return tuple(_link(section, by_alias[section.source], by_alias[section.target], folder) for section in fabric.links)
+    links = [_link(section, by_alias[section.source], by_alias[section.target], folder) for section in fabric.links]
+    return tuple(_with_mirror_maker(link, links[:position]) for position, link in enumerate(links))
 
 
 def spark_of(fabric: FabricSection) -> SparkSettings:
@@ -143,7 +146,31 @@ def _link(section: LinkSection, source: Cluster, target: Cluster, folder: Path) 
         compaction_holes_max=section.compaction_holes_max,
         transactions=Transactions(aborted=AbortedPolicy(section.transactions.aborted)),
         topics_interval_s=section.topics_interval_s,
+        mm2=_mirror_maker(section.mm2),
     )
+
+
+def _mirror_maker(section: MirrorMakerSection) -> MirrorMakerSettings:
+    return MirrorMakerSettings(
+        offset_syncs=SyncsPlace(section.offset_syncs),
+        offset_lag_max=section.offset_lag_max,
+        checkpoints=section.checkpoints,
+        checkpoints_interval_s=section.checkpoints_interval_s,
+        heartbeats=section.heartbeats,
+        heartbeats_interval_s=section.heartbeats_interval_s,
+    )
+
+
+def _with_mirror_maker(link: Link, earlier: Sequence[Link]) -> Link:
+    """A link that treats MirrorMaker 2's topics as it is to. Of several links between two clusters the first mirrors
+    their heartbeats: each topic has one writer.
+    """
+    if not link.mm2.is_on:
+        return link
+    ends = link.source, link.target
+    is_first = not any((other.source, other.target) == ends and other.mm2.heartbeats for other in earlier)
+    topics = MirrorMakerTopics(names=link.mm2_names, heartbeats=link.mm2.heartbeats and is_first)
+    return replace(link, topics=replace(link.topics, mirror_maker=topics))
 
 
 def _groups(section: GroupsSection) -> GroupSettings:

@@ -9,6 +9,8 @@ from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupSettings
+from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
+from isthmus.model.naming import MirrorMakerNaming
 from isthmus.model.selection import TopicSettings
 from isthmus.model.transactions import AbortedPolicy
 
@@ -39,7 +41,8 @@ class Link:
 
     `on_data_gap` says what happens to a partition whose source deleted records before they were
     copied; `compaction_holes_max` is the number of offsets missing in a source partition up to
-    which they are filled, and beyond which the partition is refused.
+    which they are filled, and beyond which the partition is refused. `mm2` is what is written for
+    tools of MirrorMaker 2.
     """
 
     name: str
@@ -54,3 +57,11 @@ class Link:
     on_data_gap: DataGapPolicy = "stop"
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0
+    mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)
+
+    @property
+    def mm2_names(self) -> MirrorMakerNames:
+        """The names of MirrorMaker 2's topics between the two clusters."""
+        naming = self.topics.naming
+        separator = naming.separator if isinstance(naming, MirrorMakerNaming) else "."
+        return MirrorMakerNames(source_alias=self.source.alias, target_alias=self.target.alias, separator=separator)

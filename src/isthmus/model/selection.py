@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from isthmus.errors import ConfigError
+from isthmus.model.mirrormaker import MirrorMakerTopics
 from isthmus.model.naming import (
     IDENTITY,
     NAME_CHARACTERS,
@@ -60,6 +61,7 @@ class TopicSettings:
     """The topics of the source that a link mirrors, those included and not excluded, and their names at the target.
 
     `offsets` are those that records get there, and `start` is where mapped topics begin: see `model.offsets`.
+    `mirror_maker` is what tools of MirrorMaker 2 expect beside, `None` where the link writes nothing for them.
     """
 
     include: tuple[TopicPattern, ...] = ()
@@ -67,11 +69,16 @@ class TopicSettings:
     naming: Naming = IDENTITY
     offsets: OffsetPolicy = OffsetPolicy.SAME
     start: int = EARLIEST
+    mirror_maker: MirrorMakerTopics | None = None
 
     def matches(self, name: SourceTopic) -> bool:
         """Whether a topic of the source is selected, whether or not it has a name at the target."""
+        theirs = self.mirror_maker
+        if theirs is not None and theirs.is_carried(name):
+            return self._naming.to_target(name) is not None
         return (
             not name.startswith(RESERVED_PREFIX)
+            and not (theirs is not None and theirs.names.is_internal(name))
             and any(pattern.matches(name) for pattern in self.include)
             and not any(pattern.matches(name) for pattern in self.exclude)
         )
@@ -82,7 +89,7 @@ class TopicSettings:
 
     def named(self, names: Iterable[str]) -> NamedTopics:
         """What is mirrored of these topics of the source, by their names at the target."""
-        return named(self.naming, self.select(names))
+        return named(self._naming, self.select(names))
 
     def target_of(self, name: SourceTopic) -> TargetTopic | None:
         """The topic that a topic of the source is mirrored into, `None` where it is not."""
@@ -91,7 +98,7 @@ class TopicSettings:
     def may_write(self, name: TargetTopic) -> bool:
         """Whether a topic of the target may be made of one that is selected."""
         try:
-            found = self.naming.to_source(name)
+            found = self._naming.to_source(name)
         except ConfigError:
             return True
         return (
@@ -103,11 +110,21 @@ class TopicSettings:
     def source_of(self, name: TargetTopic) -> SourceTopic | None:
         """The topic of the source that is mirrored into another, `None` where none is, or the name does not say."""
         try:
-            found = self.naming.to_source(name)
+            found = self._naming.to_source(name)
         except ConfigError:
             return None
         source = None if found is None else SourceTopic(found)
         return source if source is not None and self.target_of(source) == name else None
+
+    @property
+    def are_all_literal(self) -> bool:
+        """Whether `literals` are all that is ever selected."""
+        is_carrying = self.mirror_maker is not None and self.mirror_maker.heartbeats
+        return not is_carrying and all(pattern.kind == "literal" for pattern in self.include)
+
+    @property
+    def _naming(self) -> Naming:
+        return self.naming if self.mirror_maker is None else self.mirror_maker.naming(self.naming)
 
     @property
     def literals(self) -> tuple[SourceTopic, ...]:

@@ -11,7 +11,7 @@ from isthmus.model.link import Link
 
 Reread = Callable[[], Configuration]
 """The configuration as it is written now; raises ConfigError where it cannot be used."""
-_TOPICS: Final = ("include", "exclude", "start")
+_TOPICS: Final = ("include", "exclude", "start", "mirror_maker")
 _GROUPS: Final = ("include", "exclude", "margin_s", "delete_at_target")
 _OWN: Final = (
     "configs",
@@ -21,6 +21,7 @@ _OWN: Final = (
     "on_data_gap",
     "compaction_holes_max",
     "topics_interval_s",
+    "mm2",
 )
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
 
@@ -59,7 +60,8 @@ def change_of(running: Link, written: Link) -> LinkChange:
     # Passwords and certificates are read again by themselves.
     ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
     # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.
-    told = tuple(name for name in followed if name != "topics.start")
+    # What `mm2` means for topics is told by itself.
+    told = tuple(name for name in followed if name not in ("topics.start", "topics.mirror_maker"))
     return LinkChange(link=link, followed=told, waiting=(*ends, *waiting))
 
 

@@ -6,13 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from isthmus.control.loops.access import AccessLoop
+from isthmus.control.loops.checkpoints import CheckpointLoop
 from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
+from isthmus.control.loops.offset_syncs import OffsetSyncLoop
 from isthmus.errors import ClusterError
 from isthmus.model.loop import Change
 from isthmus.model.problem import problem_of
 
-LOOPS: Final[tuple[Callable[[], Loop], ...]] = (ConfigsLoop, AccessLoop)
+LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
+    ConfigsLoop,
+    AccessLoop,
+    HeartbeatLoop,
+    CheckpointLoop,
+    OffsetSyncLoop,
+)
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:

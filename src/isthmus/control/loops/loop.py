@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from isthmus.control.groups.plan import GroupsPlan
 from isthmus.control.topics.plan import LinkPlan
@@ -64,4 +64,13 @@ class Loop(Protocol):
         :raises ClusterError: A cluster does not answer.
         :raises Fenced: Another controller has taken the link over.
         """
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A loop that holds something open between its passes; whoever runs it closes it."""
+
+    def close(self) -> None:
+        """Close what is open. The next pass may open it again."""
         ...

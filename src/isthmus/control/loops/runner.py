@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from isthmus.control.loops.loop import LinkView, Loop
+from isthmus.control.loops.loop import Holding, LinkView, Loop
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import LoopDocument
 from isthmus.ledger.link import LinkLedger
@@ -68,19 +68,26 @@ class LoopRunner:
 
         :raises Fenced: Another controller has taken the link over.
         """
-        while True:
-            self._stirred.clear()
-            interval_s = self._loop.interval_s(self._link)
-            view = None if self.is_idle else self._look()
-            # What is not configured is woken by what is.
-            pause_s = None if interval_s is None else WAIT_S
-            if view is not None and interval_s is not None:
-                await self._pass(view)
-                pause_s = self._pause_s(interval_s)
-            with contextlib.suppress(ClusterError):
-                await self._tell()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), pause_s)
+        try:
+            while True:
+                await self._cycle()
+        finally:
+            if isinstance(self._loop, Holding):
+                self._loop.close()
+
+    async def _cycle(self) -> None:
+        self._stirred.clear()
+        interval_s = self._loop.interval_s(self._link)
+        view = None if self.is_idle else self._look()
+        # What is not configured is woken by what is.
+        pause_s = None if interval_s is None else WAIT_S
+        if view is not None and interval_s is not None:
+            await self._pass(view)
+            pause_s = self._pause_s(interval_s)
+        with contextlib.suppress(ClusterError):
+            await self._tell()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), pause_s)
 
     def _pause_s(self, interval_s: float) -> float:
         if self._is_away:

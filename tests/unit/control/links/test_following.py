@@ -13,12 +13,14 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
+from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings, MirrorMakerTopics
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
 
 EAST, WEST, NORTH = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:1",)) for alias in ("east", "west", "north"))
 ORDERS, BILLS = (TopicPattern.parse(name) for name in ("orders", "bills"))
+CARRIED = MirrorMakerTopics(names=MirrorMakerNames(source_alias="east", target_alias="west"), heartbeats=True)
 LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(ORDERS,)))
 
 
@@ -41,6 +43,10 @@ def groups(**settings: Any) -> Link:
         (replace(LINK, limits=Limits(bytes_per_s=9), on_data_gap="continue"), ("limits", "on_data_gap")),
         (replace(LINK, configs=ConfigSettings(sync=False)), ("configs",)),
         (replace(LINK, access=AccessSettings(policy=AccessPolicy.FULL)), ("access",)),
+        (
+            replace(topics(mirror_maker=CARRIED), mm2=MirrorMakerSettings(heartbeats=True)),
+            ("mm2",),
+        ),
     ],
 )
 def test_what_selects_and_limits_is_followed(written: Link, followed: tuple[str, ...]) -> None:

@@ -1,0 +1,188 @@
+"""Records appended to the only partition of a topic, each once and in their order, and all that it holds read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.producer import allocate_producer
+from isthmus.model.mirrormaker_records import KeyedRecord
+from isthmus.model.rights import on_topic
+from isthmus.wire import codes, produce
+from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
+from isthmus.wire.client import Client
+from isthmus.wire.connection import Connection
+from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.offsets import READ_UNCOMMITTED
+from isthmus.wire.records import encoded, records_in
+
+PARTITION: Final = 0
+_BATCH_BYTES: Final = 256 << 10
+_BROKER_TERM_MS: Final = 3_000
+_ANSWER_S: Final = 5.0
+_RETRY_S: Final = 0.2
+_DUPLICATE_SEQUENCE: Final = 46
+_TOPIC_IDS_FROM: Final = 13
+_PASSING: Final = codes.LEADER_MOVED | {
+    codes.REQUEST_TIMED_OUT,
+    codes.NOT_ENOUGH_REPLICAS,
+    codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    codes.UNKNOWN_TOPIC_ID,
+    codes.INCONSISTENT_TOPIC_ID,
+}
+
+
+class TopicAppender:
+    """Appends to one topic as an idempotent producer, over a connection of its own: acks=all may keep others waiting.
+
+    What was given up may still arrive: whoever goes on by what is there has to read it again.
+    """
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self.client = client
+        self.topic = topic
+        self._connection: Connection | None = None
+        self._topic_id = NO_TOPIC_ID
+        self._producer_id: int | None = None
+        self._sequence = 0
+
+    def close(self) -> None:
+        """Close the connection. The next record opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def append(self, records: Sequence[KeyedRecord], *, now_ms: int, term_s: float = 10.0) -> None:
+        """Append records with this timestamp; they are durable when it returns.
+
+        :raises ClusterError: They were refused, or did not arrive in time; some of them may be there all the same.
+        """
+        deadline = time.monotonic() + term_s
+        for part in _parts(records):
+            batch = next(scan(encoded((now_ms, key, value, ()) for key, value in part)))
+            try:
+                await self._append(batch, deadline)
+            except ClusterError:
+                # With a new id nothing that is still on its way is taken for what comes next.
+                self._producer_id = None
+                self.close()
+                raise
+
+    async def _append(self, batch: Batch, deadline: float) -> None:
+        if self._producer_id is None:
+            self._producer_id, self._sequence = await allocate_producer(self.client), 0
+        header = stamp(batch, self._producer_id, 0, self._sequence)
+        while True:
+            try:
+                await self._attempt(header, batch)
+            except Unreachable:
+                self.close()
+                if time.monotonic() + _RETRY_S > deadline:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self._sequence += batch.record_count
+                return
+
+    async def _attempt(self, header: bytes, batch: Batch) -> None:
+        connection = await self._connect()
+        version = produce.version_for(connection.api_versions)
+        if self._topic_id == NO_TOPIC_ID:
+            version = min(version, _TOPIC_IDS_FROM - 1)
+        append = produce.Append(self.topic, self._topic_id, PARTITION, header, batch.view[HEADER_BYTES:])
+        answers, _ = await produce.post(
+            connection, [append], version=version, timeout_ms=_BROKER_TERM_MS, timeout_s=_ANSWER_S
+        )
+        answer = answers[produce.answer_key(append, version)]
+        if answer.error_code == _DUPLICATE_SEQUENCE:
+            return
+        what = f"writing topic {self.topic}"
+        if answer.error_code in _PASSING:
+            raise Unreachable(
+                f"{self.client.cluster.alias} cannot do {what} now: {codes.name_of(answer.error_code)}",
+                cluster=self.client.cluster.alias,
+                hint=f"Check the brokers that hold topic {self.topic}; Isthmus tries again.",
+            )
+        right, alias = on_topic("WRITE", self.topic), self.client.cluster.alias
+        codes.raise_for_code(answer.error_code, what, right, cluster=alias, detail=answer.error_message)
+
+    async def _connect(self) -> Connection:
+        held = self._connection
+        if held is not None and not held.closed and not held.due_for_renewal:
+            return held
+        self.close()
+        metadata = await self.client.metadata([self.topic])
+        topic = metadata.topics[self.topic]
+        what, right = f"finding topic {self.topic}", on_topic("DESCRIBE", self.topic)
+        if topic.error_code not in codes.LEADER_MOVED:
+            codes.raise_for_code(topic.error_code, what, right, cluster=self.client.cluster.alias)
+        leader = next((p.leader for p in topic.partitions if p.partition == PARTITION), -1)
+        if leader not in metadata.brokers:
+            raise Unreachable(
+                f"topic {self.topic} of {self.client.cluster.alias} has no leader",
+                cluster=self.client.cluster.alias,
+                hint="Bring the brokers back that hold its replicas (kafka-topics --describe names them).",
+            )
+        self._topic_id = topic.topic_id
+        self._connection = await self.client.dial(leader)
+        return self._connection
+
+
+class CurrentAppender:
+    """The appender of whoever writes one topic at a time, which may become another one."""
+
+    def __init__(self) -> None:
+        self._held: TopicAppender | None = None
+
+    def to(self, client: Client, topic: str) -> TopicAppender:
+        """The appender to a topic; one to another topic is closed."""
+        held = self._held
+        if held is None or held.client is not client or held.topic != topic:
+            self.close()
+            held = self._held = TopicAppender(client, topic)
+        return held
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._held is not None:
+            self._held.close()
+
+
+def _parts(records: Sequence[KeyedRecord]) -> Iterator[list[KeyedRecord]]:
+    """The records in the same order, as many at once as brokers certainly take."""
+    part: list[KeyedRecord] = []
+    size = 0
+    for record in records:
+        if part and size > _BATCH_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += len(record.key) + len(record.value)
+    if part:
+        yield part
+
+
+async def stored_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[KeyedRecord]:
+    """What a topic's only partition holds up to its present end, in order; the last `offsets_max` offsets of it.
+
+    Records without a key or a value are left out.
+
+    :raises ClusterError: It cannot be read, or there is none.
+    """
+    key = (topic, PARTITION)
+    found = await log_ranges(client, [key])
+    for error in found.errors.values():
+        raise error
+    log = found.values[key]
+    begin = log.start if offsets_max is None else max(log.start, log.end - offsets_max)
+    reader = LogReader(client, isolation=READ_UNCOMMITTED)
+    async for batches in reader.read(OffsetRange(topic, PARTITION, begin, log.end)):
+        for stored in batches:
+            for record in () if stored.batch.is_control else records_in(stored.batch):
+                if record.key is not None and record.value is not None and begin <= record.offset < log.end:
+                    yield KeyedRecord(bytes(record.key), bytes(record.value))

@@ -1,0 +1,74 @@
+"""Heartbeats as MirrorMaker 2 emits them: into topic `heartbeats` of the target, now and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isthmus.control.links.memory import now_ms
+from isthmus.control.loops.appending import CurrentAppender
+from isthmus.control.loops.internal_topics import InternalTopics, is_missing
+from isthmus.control.loops.loop import LinkView
+from isthmus.errors import ClusterError
+from isthmus.model.link import Link
+from isthmus.model.loop import Change
+from isthmus.model.mirrormaker import HEARTBEATS
+from isthmus.model.mirrormaker_records import Heartbeat
+from isthmus.wire import codes
+
+
+class HeartbeatLoop:
+    """Beats for one link.
+
+    Tools tell from names alone from where topics come: from `east.heartbeats`, a mirror of the source's. Where the
+    source has no heartbeats that topic is created here, and left empty until they come.
+    """
+
+    name = "mm2-heartbeats"
+
+    def __init__(self) -> None:
+        self._topics = InternalTopics(self.name)
+        self._appender = CurrentAppender()
+
+    def interval_s(self, link: Link) -> float | None:
+        """How often a heartbeat is written, in seconds."""
+        return link.mm2.heartbeats_interval_s if link.mm2.heartbeats else None
+
+    async def look(self, view: LinkView) -> Sequence[Change]:
+        """The topics that are missing at the target.
+
+        :raises ClusterError: A cluster cannot be asked.
+        """
+        changes = await self._topics.look(view.target, HEARTBEATS)
+        return (*changes, *await self._mirrored(view))
+
+    async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
+        """Create what is missing, and beat.
+
+        :raises ClusterError: The target does not take it.
+        """
+        left = await self._topics.create(view.target, changes)
+        if is_missing(HEARTBEATS, left):
+            return left
+        beat = Heartbeat(view.link.source.alias, view.link.target.alias, now_ms())
+        try:
+            await self._appender.to(view.target, HEARTBEATS).append([beat.record], now_ms=beat.timestamp)
+        except ClusterError:
+            self._topics.doubt()
+            raise
+        return left
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._appender.close()
+
+    async def _mirrored(self, view: LinkView) -> Sequence[Change]:
+        """What is to be created where the source has no heartbeats to be mirrored."""
+        topics, name = view.link.topics.mirror_maker, view.link.mm2_names.mirrored_heartbeats
+        if topics is None or not topics.heartbeats:
+            return ()
+        changes = await self._topics.look(view.target, name)
+        if not changes or changes[0].before is not None:
+            # It is there: as a mirror it is as the source has it.
+            return ()
+        known = (await view.source.metadata([HEARTBEATS])).topics[HEARTBEATS]
+        return changes if known.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION else ()

@@ -1,0 +1,214 @@
+"""Pairs of offsets as MirrorMaker 2 emits them: at which offset of the target a record of the source is."""
+
+from __future__ import annotations
+
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.lanes.maps import LinkMaps
+from isthmus.control.links.memory import now_ms
+from isthmus.control.loops.appending import CurrentAppender, stored_records
+from isthmus.control.loops.internal_topics import InternalTopics, is_missing
+from isthmus.control.loops.loop import LinkView
+from isthmus.errors import ClusterError, NotAuthorized
+from isthmus.ledger.documents import Document
+from isthmus.model.lane import Lane
+from isthmus.model.link import Link
+from isthmus.model.loop import Change
+from isthmus.model.mirrormaker import SyncsPlace
+from isthmus.model.mirrormaker_records import OffsetSync, SyncKey, offset_sync_of
+from isthmus.model.translation import OffsetMap
+from isthmus.wire.client import Client
+
+INTERVAL_S: Final = 1.0
+_BETWEEN_MAX: Final = 16
+"""So many pairs at most are told of what was copied between two looks."""
+_READ_BACK_OFFSETS: Final = 200_000
+"""A pair that stands further back is not looked for: nothing is lost by not knowing it."""
+Pairs = dict[SyncKey, OffsetSync]
+PairAt = Callable[[int], tuple[int, int] | None]
+"""The last record that was copied at or before an offset of the source: where it is there, and at the target."""
+
+
+class Course(NamedTuple):
+    """What there is to tell of a lane: its first record, its last one, and those between."""
+
+    key: SyncKey
+    first: tuple[int, int] | None
+    last: tuple[int, int]
+    at: PairAt
+
+
+class OffsetSyncLoop:
+    """Pairs of offsets of all lanes of one link, in the order of the source."""
+
+    name = "mm2-offset-syncs"
+
+    def __init__(self) -> None:
+        self._topics = InternalTopics(self.name)
+        self._appender = CurrentAppender()
+        self._told: Pairs | None = None
+        self._told_in: tuple[str, str, uuid.UUID | None] | None = None
+        self._seen: dict[SyncKey, int] = {}
+        self._maps: LinkMaps | None = None
+        self._documents: Mapping[str, Document] | None = None
+
+    def interval_s(self, link: Link) -> float | None:
+        """How often lanes are looked at, in seconds."""
+        return None if link.mm2.offset_syncs is SyncsPlace.OFF else INTERVAL_S
+
+    async def look(self, view: LinkView) -> Sequence[Change]:
+        """Whether the topic is missing.
+
+        :raises ClusterError: The cluster it belongs to cannot be asked.
+        """
+        return await self._topics.look(*_place(view))
+
+    async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
+        """Create the topic, and tell where lanes are by now.
+
+        :raises ClusterError: The cluster does not take it.
+        """
+        client, topic = _place(view)
+        left = await self._topics.create(client, changes)
+        if is_missing(topic, left):
+            return left
+        try:
+            told = await self._read_back(client, topic)
+            due = [pair for course in await self._courses(view, told) for pair in self._due(view, course, told)]
+            if due:
+                await self._appender.to(client, topic).append([pair.record for pair in due], now_ms=now_ms())
+                told.update((pair.key, pair) for pair in due)
+        except ClusterError:
+            # Some of it may have been written.
+            self._told = None
+            self._topics.doubt()
+            raise
+        return left
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._appender.close()
+
+    async def _read_back(self, client: Client, topic: str) -> Pairs:
+        place = (client.cluster.alias, topic, self._topics.topic_id(client, topic))
+        if self._told is None or self._told_in != place:
+            self._told, self._told_in = {}, None
+            if place[2] is not None:
+                self._told.update(await _written(client, topic))
+                self._told_in = place
+        return self._told
+
+    async def _courses(self, view: LinkView, told: Pairs) -> list[Course]:
+        """What there is to tell of each lane that has copied anything."""
+        if self._maps is None or self._documents is not view.documents:
+            self._maps, self._documents = LinkMaps(view.link.name, view.documents), view.documents
+        self._maps.look()
+        lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
+        same = {lane: view.reports[lane.key].position for lane in lanes if _has_copied(view, lane)}
+        untold = [lane for lane in same if not _is_same(told.get(_key(lane)))]
+        new = [(lane.target_topic, lane.partition) for lane in untold]
+        starts = (await log_ranges(view.target, new)).values if new else {}
+        found = []
+        for lane, position in same.items():
+            log = starts.get((lane.target_topic, lane.partition))
+            first = None if log is None or log.start >= position else (log.start, log.start)
+            found.append(Course(_key(lane), first, (position - 1, position - 1), same_at))
+        for lane in lanes:
+            known = self._maps.of((lane.target_topic, lane.partition)) if lane.is_mapped else None
+            if known is not None and known.offsets.ranges:
+                begin, end = known.offsets.ranges[0], known.offsets.ranges[-1]
+                first = (begin.source_begin, begin.target_begin)
+                last = (end.source_end - 1, end.target_end - 1)
+                found.append(Course(_key(lane), first, last, copies_at(known.offsets)))
+        return found
+
+    def _due(self, view: LinkView, course: Course, told: Pairs) -> Iterator[OffsetSync]:
+        stands_still = self._seen.get(course.key) == course.last[0]
+        self._seen[course.key] = course.last[0]
+        return pairs_due(course, told.get(course.key), view.link.mm2.offset_lag_max, stands_still=stands_still)
+
+
+def pairs_due(course: Course, told: OffsetSync | None, lag_max: int, *, stands_still: bool) -> Iterator[OffsetSync]:
+    """What is to be told of a lane, in the order of the source, by what was `told` last.
+
+    A lane of which nothing was told is told from its first record on, and so is one of which something else was told:
+    it is another copy. One that went back is told where it is now. In both cases readers forget what they knew of it.
+    One that moved on by no more than `lag_max` records is told when it `stands_still`.
+    """
+    last = course.last
+    if told is not None and told.upstream <= last[0] and course.at(told.upstream) != (told.upstream, told.downstream):
+        told = None
+    if told is None or last[0] < told.upstream:
+        begin = course.first if told is None else None
+        if begin is not None and begin[0] < last[0]:
+            yield OffsetSync(course.key, *begin)
+            yield from _between(course, begin[0], lag_max)
+        yield OffsetSync(course.key, *last)
+    elif last[0] > told.upstream and (stands_still or last[0] - told.upstream > lag_max):
+        yield from _between(course, told.upstream, lag_max)
+        yield OffsetSync(course.key, *last)
+
+
+def _between(course: Course, begin: int, lag_max: int) -> Iterator[OffsetSync]:
+    end = course.last[0]
+    step = max(lag_max + 1, (end - begin) // _BETWEEN_MAX + 1)
+    before = begin
+    for offset in range(begin + step, end, step):
+        pair = course.at(offset)
+        if pair is not None and before < pair[0] < end:
+            before = pair[0]
+            yield OffsetSync(course.key, *pair)
+
+
+def same_at(offset: int) -> tuple[int, int]:
+    return offset, offset
+
+
+def copies_at(offsets: OffsetMap) -> PairAt:
+    def at(offset: int) -> tuple[int, int] | None:
+        index = bisect_right(offsets.ranges, offset, key=lambda one: one.source_begin) - 1
+        if index < 0:
+            return None
+        one = offsets.ranges[index]
+        record = min(offset, one.source_end - 1)
+        return record, record + one.shift
+
+    return at
+
+
+def _is_same(told: OffsetSync | None) -> bool:
+    return told is not None and told.upstream == told.downstream
+
+
+def _has_copied(view: LinkView, lane: Lane) -> bool:
+    report = view.reports.get(lane.key)
+    return not lane.is_mapped and report is not None and report.position > 0
+
+
+def _key(lane: Lane) -> SyncKey:
+    return SyncKey(lane.source_topic, lane.partition)
+
+
+def _place(view: LinkView) -> tuple[Client, str]:
+    place = view.link.mm2.offset_syncs
+    client = view.source if place is SyncsPlace.SOURCE else view.target
+    return client, view.link.mm2_names.offset_syncs(place)
+
+
+async def _written(client: Client, topic: str) -> Pairs:
+    """The last pair of each partition, as far back as matters; none where we may not read the topic."""
+    told: Pairs = {}
+    try:
+        async for record in stored_records(client, topic, offsets_max=_READ_BACK_OFFSETS):
+            try:
+                pair = offset_sync_of(record)
+            except ValueError:
+                continue
+            told[pair.key] = pair
+    except NotAuthorized:
+        return {}
+    return told

@@ -1,0 +1,127 @@
+"""The topics and records that loops write, on brokers that restart and on brokers that refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from isthmus.control.loops.appending import TopicAppender, stored_records
+from isthmus.control.loops.heartbeats import HeartbeatLoop
+from isthmus.control.loops.internal_topics import InternalTopics
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.topics.plan import LinkPlan
+from isthmus.errors import NotAuthorized
+from isthmus.local import LocalCluster
+from isthmus.model.mirrormaker import MirrorMakerSettings
+from isthmus.model.mirrormaker_records import KeyedRecord, heartbeat_of
+from isthmus.wire.client import Client
+from tests.integration.acls import denied
+from tests.integration.control.running import link_of
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+TopicNamer = Callable[[str], str]
+NOW_MS = topics.SEPTEMBER
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LocalCluster]:
+    """A cluster with logins and rights."""
+    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster
+
+
+def numbered(begin: int, end: int) -> list[KeyedRecord]:
+    return [KeyedRecord(b"%d" % n, b"value") for n in range(begin, end)]
+
+
+def test_records_are_there_once_and_in_order(topic: TopicNamer) -> None:
+    """Whatever becomes of the broker in between: one that was killed is waited for, and nothing is written twice."""
+    name = topic("appended")
+
+    async def scenario(cluster: LocalCluster) -> list[bytes]:
+        async with Client(cluster.cluster()) as client:
+            appender = TopicAppender(client, name)
+            await appender.append(numbered(0, 20_000), now_ms=NOW_MS)
+            cluster.broker(1).kill()
+            cluster.broker(1).start(wait=False)
+            await appender.append(numbered(20_000, 20_010), now_ms=NOW_MS, term_s=60.0)
+            await appender.append(numbered(20_010, 20_020), now_ms=NOW_MS)
+            appender.close()
+            return [record.key async for record in stored_records(client, name)]
+
+    with LocalCluster.start("mortal", brokers=1, heap_mb=256) as cluster:
+        topics.create(cluster, name)
+        assert asyncio.run(scenario(cluster)) == [b"%d" % n for n in range(20_020)]
+
+
+def test_the_end_of_a_topic_is_read_alone(east: LocalCluster, topic: TopicNamer) -> None:
+    """Of a topic that holds much, no more than the last offsets asked for."""
+    name = topic("ended")
+    topics.create(east, name)
+
+    async def scenario() -> list[bytes]:
+        async with Client(east.cluster()) as client:
+            appender = TopicAppender(client, name)
+            for n in range(50):
+                await appender.append(numbered(n, n + 1), now_ms=NOW_MS)
+            appender.close()
+            return [record.key async for record in stored_records(client, name, offsets_max=7)]
+
+    assert asyncio.run(scenario()) == [b"%d" % n for n in range(43, 50)]
+
+
+def test_topics_are_made_as_mirror_maker_makes_them(east: LocalCluster, topic: TopicNamer) -> None:
+    """One partition, compacted; a topic that is there is left as it is, and what is wrong with it is told."""
+    made, other = topic("made"), topic("other")
+    topics.create(east, other, partitions=2, cleanup_policy="delete")
+
+    async def scenario() -> None:
+        async with Client(east.cluster()) as client:
+            internal = InternalTopics("some")
+            planned = await internal.look(client, made)
+            assert [(one.setting, one.before, one.after, one.problem) for one in planned] == [
+                ("partitions", None, "1, compacted", None)
+            ]
+            assert await internal.create(client, planned) == ()
+            assert await internal.create(client, planned) == ()
+            topics.await_served(east, made)
+            assert await internal.look(client, made) == ()
+            left = await internal.create(client, await internal.look(client, other))
+            assert [one.setting for one in left] == ["cleanup.policy", "partitions"]
+            assert all(one.problem is not None and one.problem.hint for one in left)
+
+    asyncio.run(scenario())
+
+
+def test_a_missing_right_is_told(guarded: LocalCluster, east: LocalCluster) -> None:
+    """Without CREATE or WRITE there are no heartbeats, and the loop says what to grant; then they come."""
+    link = replace(link_of(east.cluster(), guarded.cluster()), mm2=MirrorMakerSettings(heartbeats=True))
+    plan = LinkPlan(link=link.name, source="east", target="guarded")
+
+    async def scenario() -> None:
+        async with Client(link.source) as source, Client(link.target) as target:
+            view = LinkView(link=link, source=source, target=target, plan=plan)
+            loop = HeartbeatLoop()
+            with denied(guarded, ResourceType.TOPIC, "heartbeats", AclOperation.CREATE):
+                (left,) = await loop.apply(view, await loop.look(view))
+                assert left.problem is not None
+                assert "CREATE on topic heartbeats" in left.problem.hint
+            assert await loop.apply(view, await loop.look(view)) == ()
+            with denied(guarded, ResourceType.TOPIC, "heartbeats", AclOperation.WRITE):
+                with pytest.raises(NotAuthorized) as caught:
+                    await loop.apply(view, await loop.look(view))
+                assert "WRITE on topic heartbeats" in caught.value.hint
+            assert await loop.apply(view, await loop.look(view)) == ()
+            loop.close()
+            beats = [heartbeat_of(record) async for record in stored_records(target, "heartbeats")]
+        assert [(beat.source_alias, beat.target_alias) for beat in beats] == [
+            (link.source.alias, link.target.alias)
+        ] * 2
+
+    asyncio.run(scenario())

@@ -1,0 +1,292 @@
+"""Tools of MirrorMaker 2, Kafka's own classes, against clusters that Isthmus keeps alike."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql import SparkSession
+
+from isthmus import config
+from isthmus.control.fabric import Fabric
+from isthmus.control.links.following import Following
+from isthmus.control.loops.appending import stored_records
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.loop import LoopState
+from isthmus.model.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
+from isthmus.model.progress import LinkProgress
+from isthmus.wire.client import Client
+from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint_connector
+from tests.integration.control.running import ends, running
+from tests.integration.groups import consumers
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+Chain = tuple[LocalCluster, LocalCluster, LocalCluster]
+TopicNamer = Callable[[str], str]
+RECORDS = 101_000
+BEHIND = (0, 1_000, 100_000)
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[Chain]:
+    """Three clusters of their own, a, b and c: names of internal topics are the same for all links."""
+    with (
+        LocalCluster.start("a", brokers=1, heap_mb=256) as a,
+        LocalCluster.start("b", brokers=1, heap_mb=256) as b,
+        LocalCluster.start("c", brokers=1, heap_mb=256) as c,
+    ):
+        yield a, b, c
+
+
+def configured(clusters: Chain, *links: str) -> Configuration:
+    """The clusters and these links."""
+    lines = [
+        f"  {alias}: {{bootstrap_servers: '{cluster.admin_bootstrap_servers}'}}"
+        for alias, cluster in zip("abc", clusters, strict=True)
+    ]
+    text = "\n".join(["clusters:", *lines, "links:", *(f"- {{{link}}}" for link in links)])
+    return config.parse(text, environment={})
+
+
+def numbered(begin: int, end: int) -> list[topics.Given]:
+    """Records that say at which offset of the source they are."""
+    return [topics.Given(b"k", b"%d" % n, [], topics.SEPTEMBER + n) for n in range(begin, end)]
+
+
+async def _stored(cluster: LocalCluster, name: str) -> list[KeyedRecord]:
+    async with Client(cluster.cluster()) as client:
+        return [record async for record in stored_records(client, name)]
+
+
+def stored(cluster: LocalCluster, name: str) -> list[KeyedRecord]:
+    """All that an internal topic holds."""
+    return asyncio.run(_stored(cluster, name))
+
+
+async def is_at(cluster: LocalCluster, name: str, end: int) -> bool:
+    """Whether a topic ends at this offset."""
+    return await ends(cluster, name) == [end]
+
+
+async def holds_records(cluster: LocalCluster, name: str) -> bool:
+    """Whether anything was written to a topic."""
+    return (await ends(cluster, name))[0] > 0
+
+
+def test_a_chain_answers_as_with_mirror_maker(chain: Chain, topic: TopicNamer, spark: SparkSession) -> None:
+    """Hops, upstream clusters and topics are those of three clusters in a row, though nothing is written at the first.
+
+    When heartbeats come to the first cluster they are mirrored into the topic that stood in for them, and on.
+    """
+    a, b, c = chain
+    name = topic("orders")
+    topics.create(a, name)
+    topics.produce(a, name, numbered(0, 50))
+    rest = "naming: mm2}, mm2: true, groups: {include: [nobody]}, topics_interval_s: 0.5"
+    forth = (
+        f"name: ab, source: a, target: b, topics: {{include: [{name}], {rest}",
+        f"name: bc, source: b, target: c, topics: {{include: [a.{name}], {rest}",
+    )
+    back = "name: ba, source: b, target: a, topics: {naming: mm2}, mm2: {heartbeats: true}"
+
+    async def scenario() -> None:
+        async with running(configured(chain, *forth), spark) as run:
+            await run.until(lambda: is_at(c, f"b.a.{name}", 50))
+            await run.until(lambda: is_at(c, "b.a.heartbeats", 0))
+            await run.until(lambda: holds_records(c, "b.heartbeats"))
+        assert topics.names(a) <= {name, "__consumer_offsets"}
+        async with running(configured(chain, *forth, back), spark) as run:
+            await run.until(lambda: holds_records(b, "a.heartbeats"))
+            await run.until(lambda: holds_records(c, "b.a.heartbeats"))
+
+    asyncio.run(scenario())
+    questions = "upstreamClusters", "heartbeatTopics", "checkpointTopics", "remoteTopics", "remoteTopics b"
+    hops = "replicationHops a", "replicationHops b", "replicationHops x"
+    remote = {f"a.{name}", "a.heartbeats"}
+    assert answers(b, *questions, *hops) == [
+        {"a"},
+        {"heartbeats", "a.heartbeats"},
+        {"a.checkpoints.internal"},
+        remote,
+        set(),
+        {"1"},
+        {"-1"},
+        {"-1"},
+    ]
+    remote = {f"b.a.{name}", "b.heartbeats", "b.a.heartbeats"}
+    assert answers(c, *questions, *hops) == [
+        {"a", "b"},
+        {"heartbeats", "b.heartbeats", "b.a.heartbeats"},
+        {"b.checkpoints.internal"},
+        remote,
+        remote,
+        {"2"},
+        {"1"},
+        {"-1"},
+    ]
+    for held, pair in (("b.heartbeats", ("a", "b")), ("b.a.heartbeats", ("b", "a")), ("heartbeats", ("b", "c"))):
+        beats = [heartbeat_of(record) for record in stored(c, held)]
+        assert {(beat.source_alias, beat.target_alias) for beat in beats} == {pair}
+
+
+@pytest.mark.parametrize(("offsets", "others"), [("same", 0), ("mapped", 30)])
+def test_java_translates_exactly_at_any_lag(
+    chain: Chain, topic: TopicNamer, spark: SparkSession, offsets: str, others: int
+) -> None:
+    """Groups 0, 1,000 and 100,000 records behind are translated to their very record, by RemoteClusterUtils: nothing
+    is read again. Pairs of offsets name the records that are there, and a second run writes no checkpoint anew.
+    """
+    a, b, _ = chain
+    name = topic(offsets)
+    groups = {f"{name}-{behind}": RECORDS - behind for behind in BEHIND}
+    topics.create(a, name)
+    if others:
+        topics.create(b, f"a.{name}")
+        topics.produce(b, f"a.{name}", [topics.Given(None, b"of others", [], topics.SEPTEMBER)] * others)
+    topics.produce(a, name, numbered(0, RECORDS))
+    consumers.commit(a, {group: {(name, 0): position} for group, position in groups.items()})
+    link = (
+        f"name: {name}, source: a, target: b, topics: {{include: [{name}], naming: mm2, offsets: {offsets}}}, "
+        f"groups: {{include: ['{name}*'], way: mapped}}, mm2: {{checkpoints: true, offset_syncs: target}}"
+    )
+    fabric = Fabric(configured(chain, link), spark=spark)
+    planned = [change.subject for link_plan in fabric.plan().links for change in link_plan.changes]
+    assert set(planned) <= {"topic a.checkpoints.internal of b", "topic mm2-offset-syncs.a.internal of b"}
+    assert fabric.run(until="caught-up").exit_code == 0
+    (told,) = ([change.subject for change in plan.changes] for plan in fabric.plan().links)
+    assert told == []
+
+    found = answers(b, *(f"translateOffsets a {group}" for group in groups))
+    assert found == [{f"a.{name}-0:{position + others}:"} for position in groups.values()]
+    for group, position in list(groups.items())[1:]:
+        assert first_read(b, group, f"a.{name}", position + others) == b"%d" % position
+    pairs = [pair for pair in map(offset_sync_of, stored(b, "mm2-offset-syncs.a.internal")) if pair.key.topic == name]
+    assert [pair.upstream for pair in pairs] == sorted({pair.upstream for pair in pairs})
+    assert (pairs[0].upstream, pairs[-1].upstream) == (0, RECORDS - 1)
+    assert {pair.downstream - pair.upstream for pair in pairs} == {others}
+
+    written = len(stored(b, "a.checkpoints.internal"))
+    consumers.commit(a, {f"{name}-0": {(name, 0): 17}})
+    assert fabric.run(until="caught-up").exit_code == 0
+    (again,) = stored(b, "a.checkpoints.internal")[written:]
+    assert (checkpoint_of(again).upstream, checkpoint_of(again).downstream) == (17, 17 + others)
+
+
+def test_mirror_makers_connector_goes_by_our_pairs(
+    chain: Chain, topic: TopicNamer, spark: SparkSession, tmp_path: Path
+) -> None:
+    """MirrorMaker 2's own checkpoint connector translates by the pairs of offsets of a mapped topic: exactly at the
+    end, and never beyond the place of a group that is behind.
+    """
+    a, b, _ = chain
+    name = topic("pairs")
+    groups = {f"{name}-end": 5_000, f"{name}-behind": 4_000}
+    topics.create(a, name)
+    topics.create(b, f"a.{name}")
+    topics.produce(b, f"a.{name}", [topics.Given(None, b"of others", [], topics.SEPTEMBER)] * 7)
+    topics.produce(a, name, numbered(0, 5_000))
+    consumers.commit(a, {group: {(name, 0): position} for group, position in groups.items()})
+    link = (
+        f"name: {name}, source: a, target: b, topics: {{include: [{name}], naming: mm2, offsets: mapped}}, "
+        "mm2: {offset_syncs: target}"
+    )
+    assert Fabric(configured(chain, link), spark=spark).run(until="caught-up").exit_code == 0
+
+    with checkpoint_connector(a, b, name, name, tmp_path):
+        deadline = time.monotonic() + 2 * consumers.TERM_S
+        while not groups.keys() <= checkpointed(b):
+            assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()
+            time.sleep(0.2)
+    (at_end,), (behind,) = answers(b, *(f"translateOffsets a {group}" for group in groups))
+    assert at_end == f"a.{name}-0:5007:"
+    assert 7 < int(behind.split(":")[1]) <= 4_007
+
+
+def checkpointed(cluster: LocalCluster) -> set[str]:
+    """The groups that have checkpoints of cluster a."""
+    if "a.checkpoints.internal" not in topics.names(cluster):
+        return set()
+    return {checkpoint_of(record).key.group for record in stored(cluster, "a.checkpoints.internal")}
+
+
+def first_read(cluster: LocalCluster, group: str, name: str, position: int) -> bytes | None:
+    """What a consumer reads first that goes on from a position."""
+    member = consumers.consumer(cluster, group)
+    try:
+        member.assign([TopicPartition(name, 0, position)])
+        message = member.poll(consumers.TERM_S)
+        assert message is not None
+        assert message.error() is None
+        return message.value()
+    finally:
+        member.close()
+
+
+def test_settings_are_followed_and_what_is_wrong_is_told(
+    chain: Chain, topic: TopicNamer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heartbeats begin while the link runs. A topic that is not compacted is written to all the same, and the loop says
+    what is wrong with it; when that is mended it is active.
+    """
+    monkeypatch.setattr("isthmus.control.links.controller.FOLLOW_S", 0.2)
+    a, _, c = chain
+    name = topic("followed")
+    topics.create(a, name)
+    if "heartbeats" in topics.names(c):
+        topics.delete(c, "heartbeats")
+    topics.create(c, "heartbeats", cleanup_policy="delete")
+    rest = f"name: {name}, source: a, target: c, topics: {{include: [{name}], naming: mm2}}"
+    written = [configured(chain, rest)]
+
+    async def scenario() -> None:
+        following = Following(lambda: written[-1], is_constant=True)
+        async with running(written[0], spark, following=following) as run:
+            await run.until(lambda: is_at(c, f"a.{name}", 0))
+            assert not await holds_records(c, "heartbeats")
+            written.append(configured(chain, f"{rest}, mm2: {{heartbeats: true, heartbeats_interval_s: 0.2}}"))
+            await run.until(lambda: holds_records(c, "heartbeats"))
+            await run.until(lambda: _state(run.links) is LoopState.IN_ERROR)
+            (loop,) = (loop for loop in run.links[0].loops if loop.loop == "mm2-heartbeats")
+            assert loop.problem is not None
+            assert "cleanup.policy=delete" in loop.problem.message
+            topics.configure(c, "heartbeats", cleanup_policy="compact")
+            await run.until(lambda: _state(run.links) is LoopState.ACTIVE)
+
+    asyncio.run(scenario())
+
+
+def _state(links: tuple[LinkProgress, ...]) -> LoopState | None:
+    return next((loop.state for link in links for loop in link.loops if loop.loop == "mm2-heartbeats"), None)
+
+
+def test_names_that_stay_have_heartbeats_too(chain: Chain, topic: TopicNamer, spark: SparkSession) -> None:
+    """With names as they are, as with IdentityReplicationPolicy, heartbeats of the source still bear its alias: also
+    where offsets are mapped. Checkpoints name the topics as they are.
+    """
+    a, _, c = chain
+    name = topic("kept")
+    topics.create_both(a, c, name)
+    if "heartbeats" not in topics.names(a):
+        topics.create(a, "heartbeats", cleanup_policy="compact")
+    key, value = Heartbeat("b", "a", topics.SEPTEMBER).record
+    topics.produce(a, "heartbeats", [topics.Given(key, value, [], topics.SEPTEMBER)])
+    topics.produce(a, name, numbered(0, 20))
+    consumers.commit(a, {name: {(name, 0): 15}})
+    link = (
+        f"name: {name}, source: a, target: c, topics: {{include: [{name}], offsets: auto}}, "
+        f"groups: {{include: [{name}]}}, mm2: true"
+    )
+    assert Fabric(configured(chain, link), spark=spark).run(until="caught-up").exit_code == 0
+
+    questions = "replicationHops a", f"translateOffsets a {name}", "remoteTopics a"
+    hops, translated, remote = answers(c, *questions, properties=(IDENTITY, "source.cluster.alias=a"))
+    assert (hops, translated) == ({"1"}, {f"{name}-0:15:"})
+    assert {name, "a.heartbeats"} <= remote
+    assert key in {record.key for record in stored(c, "a.heartbeats")}
