@@ -16,7 +16,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import MirrorMakerNaming
 from isthmus.model.selection import TopicPattern, TopicSettings
-from tests.integration.control.running import Running
+from tests.integration.control.running import Running, ends
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on, read
 from tests.integration.lane import oracle, topics
@@ -135,16 +135,14 @@ async def until_at(run: Running, side: Side, group: str, expected: Mapping[tuple
 
 
 async def until_there(run: Running, side: Side, topic: str, counts: Sequence[int]) -> None:
-    """Wait until a topic's partitions hold so many records, none of which is deleted."""
+    """Wait until a topic's partitions end there, and never behind."""
 
-    def is_there() -> bool:
-        if topic not in topics.names(side.cluster):
-            return False
-        ends = [oracle.ends(side.servers, topic, partition).high for partition in range(len(counts))]
-        assert all(end <= count for end, count in zip(ends, counts, strict=True)), f"{topic} has {ends}"
-        return ends == list(counts)
+    async def is_there() -> bool:
+        found = await ends(side.cluster, topic, partitions=len(counts))
+        assert all(end <= count for end, count in zip(found, counts, strict=True)), f"{topic} has {found}"
+        return found == list(counts)
 
-    await run.until(lambda: asyncio.to_thread(is_there))
+    await run.until(is_there)
 
 
 def consume(side: Side, group: str, names: Sequence[str], count: int) -> list[bytes]:

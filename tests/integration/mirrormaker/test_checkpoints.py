@@ -27,6 +27,8 @@ def commit_nothing(side: Side, group: str, topic: str) -> None:
         member_id="",
         group_instance_id=None,
         topics=[topics(name=topic, partitions=[partition])],
+        # Later versions name topics by their ids.
+        max_version=9,
     )
     port = int(side.servers.rpartition(":")[2])
     (answer,) = ask(port, request, cluster="local").topics

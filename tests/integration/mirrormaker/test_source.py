@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.control.links.succession import WhenOccupied
+from isthmus.control.topics import loop
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
@@ -83,10 +84,11 @@ def test_internal_topic(flow: Flow, spark: SparkSession) -> None:
     assert {name for name in topics.names(flow.target.cluster) if flow.stem in name} == {flow.remote(flow.stem)}
 
 
-def test_refresh_topic_partitions(flow: Flow, spark: SparkSession) -> None:
-    """A topic that the target refuses to create is asked for again at every look, and copied once it can be; the
-    partitions that its source gets later follow.
+def test_refresh_topic_partitions(flow: Flow, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that the target refuses to create is asked for again and again, and copied once it can be; the partitions
+    that its source gets later follow.
     """
+    monkeypatch.setattr(loop, "_REFUSED_RETRY_S", 0.5)
     create(flow.source, flow.stem, partitions=1)
     produce(flow.source, flow.stem, partitions=1)
     # Kafka refuses a name that differs from another one by a dot for an underscore only.
