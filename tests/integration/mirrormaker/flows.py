@@ -77,6 +77,7 @@ class Flow:
             target=self.target.known(),
             topics=replace(TopicSettings(include=include, naming=naming), **settings),
             groups=self.groups,
+            topics_interval_s=0.5,
         )
 
 

@@ -176,30 +176,41 @@ def test_no_checkpoints_if_no_records_are_mirrored(flow: Flow, spark: SparkSessi
         topics.produce(flow.target.cluster, flow.remote(name), numbered(5, begin=900))
     produce(flow.source, full, partitions=1)
     consumers.commit(flow.source.cluster, {group: {(full, 0): PER_PARTITION, (empty, 0): 0}})
-    link = flow.carrying("mapped").link(offsets=OffsetPolicy.MAPPED)
-    fabric = isthmus.open(configuration_of(link), spark=spark)
-    assert fabric.run(until="caught-up").exit_code == 0
-    found = positions(flow.target, group)
-    assert found[flow.remote(full), 0] == 5 + PER_PARTITION
-    assert found.get((flow.remote(empty), 0), 5) == 5
-    produce(flow.source, empty, partitions=1)
-    consumers.commit(flow.source.cluster, {group: {(empty, 0): PER_PARTITION}})
-    assert fabric.run(until="caught-up").exit_code == 0
-    assert positions(flow.target, group)[flow.remote(empty), 0] == 5 + PER_PARTITION
+    there = (flow.remote(empty), 0)
+
+    async def scenario() -> None:
+        link = flow.carrying("mapped").link(offsets=OffsetPolicy.MAPPED)
+        async with running(configuration_of(link), spark) as run:
+
+            async def is_carried() -> bool:
+                found = await asyncio.to_thread(positions, flow.target, group)
+                assert found.get(there, 5) == 5
+                return found.get((flow.remote(full), 0)) == 5 + PER_PARTITION
+
+            await run.until(is_carried)
+            await asyncio.to_thread(produce, flow.source, empty, partitions=1)
+            await asyncio.to_thread(consumers.commit, flow.source.cluster, {group: {(empty, 0): PER_PARTITION}})
+            both = dict.fromkeys([(flow.remote(full), 0), there], 5 + PER_PARTITION)
+            await until_at(run, flow.target, group, both)
+
+    asyncio.run(scenario())
 
 
 def test_restart_replication(flow: Flow, spark: SparkSession) -> None:
     """A run that follows another copies no record twice, and groups go on where they were left."""
     group = f"{flow.stem}-group"
     create(flow.source, flow.stem)
-    fabric = isthmus.open(configuration_of(flow.carrying().link()), spark=spark)
-    for round_ in (1, 2):
-        produce(flow.source, flow.stem, begin=(round_ - 1) * PER_PARTITION)
-        consume(flow.source, group, [flow.stem], ALL)
-        assert fabric.run(until="caught-up").records == ALL
-        assert positions(flow.target, group) == at(flow.remote(flow.stem), round_ * PER_PARTITION)
-    assert fabric.run(until="caught-up").records == 0
-    assert positions(flow.target, group) == at(flow.remote(flow.stem), 2 * PER_PARTITION)
+    configuration = configuration_of(flow.carrying().link())
+
+    async def scenario() -> None:
+        for round_ in (1, 2):
+            await asyncio.to_thread(produce, flow.source, flow.stem, begin=(round_ - 1) * PER_PARTITION)
+            await asyncio.to_thread(consume, flow.source, group, [flow.stem], ALL)
+            async with running(configuration, spark) as run:
+                await until_at(run, flow.target, group, at(flow.remote(flow.stem), round_ * PER_PARTITION))
+                assert (await run.end()).records == ALL
+
+    asyncio.run(scenario())
     assert contents(flow.target, flow.remote(flow.stem)) == contents(flow.source, flow.stem)
 
 

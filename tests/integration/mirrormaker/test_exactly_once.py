@@ -12,7 +12,7 @@ import isthmus
 from isthmus.model.offsets import OffsetPolicy
 from tests.integration.control.running import configuration_of, running
 from tests.integration.lane import topics, transactions
-from tests.integration.mirrormaker.flows import PARTITIONS, Flow, contents, create, produce
+from tests.integration.mirrormaker.flows import PARTITIONS, Flow, contents, create, produce, until_there
 
 pytestmark = pytest.mark.integration
 
@@ -26,18 +26,18 @@ def test_replication(flow: Flow, spark: SparkSession, offsets: OffsetPolicy) -> 
     configuration = configuration_of(flow.link(offsets=offsets))
 
     async def scenario() -> None:
-        for round_ in range(2):
+        async with running(configuration, spark) as run:
+            await asyncio.to_thread(produce, flow.source, flow.stem, count=COUNT)
+            await run.until(lambda: run.counts[-1:] > [0])
+        await asyncio.to_thread(produce, flow.source, flow.stem, count=COUNT, begin=COUNT)
+        for _ in range(2):
             async with running(configuration, spark) as run:
-                await asyncio.to_thread(produce, flow.source, flow.stem, count=COUNT, begin=COUNT * round_)
-                await run.until(lambda: run.counts[-1:] > [0])
+                await until_there(run, flow.target, flow.remote(flow.stem), [2 * COUNT] * PARTITIONS)
+            expected = await asyncio.to_thread(contents, flow.source, flow.stem)
+            assert await asyncio.to_thread(contents, flow.target, flow.remote(flow.stem)) == expected
+            await asyncio.to_thread(topics.delete, flow.target.cluster, flow.remote(flow.stem))
 
     asyncio.run(scenario())
-    fabric = isthmus.open(configuration, spark=spark)
-    assert fabric.run(until="caught-up").exit_code == 0
-    assert contents(flow.target, flow.remote(flow.stem)) == contents(flow.source, flow.stem)
-    topics.delete(flow.target.cluster, flow.remote(flow.stem))
-    assert fabric.run(until="caught-up").records == 2 * COUNT * PARTITIONS
-    assert contents(flow.target, flow.remote(flow.stem)) == contents(flow.source, flow.stem)
 
 
 @pytest.mark.parametrize("offsets", [OffsetPolicy.SAME, OffsetPolicy.MAPPED])

@@ -94,7 +94,7 @@ def test_refresh_topic_partitions(flow: Flow, spark: SparkSession, monkeypatch: 
     # Kafka refuses a name that differs from another one by a dot for an underscore only.
     in_the_way = flow.remote(flow.stem).replace(".", "_")
     create(flow.target, in_the_way, partitions=1)
-    link = replace(flow.link(), topics_interval_s=0.5)
+    link = flow.link()
 
     async def scenario() -> None:
         async with running(configuration_of(link), spark) as run:
@@ -113,15 +113,19 @@ def test_refresh_topic_partitions_topic_on_target_first(flow: Flow, spark: Spark
     """Partitions that only the target has do nothing; those that the source gets are copied into them."""
     create(flow.source, flow.stem, partitions=1)
     create(flow.target, flow.remote(flow.stem), partitions=3)
-    fabric = isthmus.open(configuration_of(flow.link(offsets=OffsetPolicy.MAPPED)), spark=spark)
-    for count in (1, 2):
-        produce(flow.source, flow.stem, partitions=count)
-        outcome = fabric.run(until="caught-up")
-        assert (outcome.exit_code, outcome.records) == (0, count * PER_PARTITION)
-        grow(flow.source, flow.stem, count + 1)
-    source = contents(flow.source, flow.stem, partitions=3)
-    assert contents(flow.target, flow.remote(flow.stem)) == source
-    assert source[2] == []
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+            await asyncio.to_thread(produce, flow.source, flow.stem, partitions=1)
+            await until_there(run, flow.target, flow.remote(flow.stem), [PER_PARTITION, 0, 0])
+            await asyncio.to_thread(grow, flow.source, flow.stem, 2)
+            await asyncio.to_thread(produce, flow.source, flow.stem, partitions=2, begin=PER_PARTITION)
+            await until_there(run, flow.target, flow.remote(flow.stem), [2 * PER_PARTITION, PER_PARTITION, 0])
+
+    asyncio.run(scenario())
+    source = contents(flow.source, flow.stem, partitions=2)
+    assert contents(flow.target, flow.remote(flow.stem)) == [*source, []]
 
 
 def test_multi_node_cluster(flow: Flow, spark: SparkSession) -> None:
