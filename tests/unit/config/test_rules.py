@@ -84,6 +84,12 @@ def test_contradictory_security_is_refused(security: str, says: str) -> None:
     assert f"clusters.a.security.{says}" in refusal(secured(security))
 
 
+@pytest.mark.parametrize("protocol", ["abc", "ssl"])
+def test_a_protocol_is_one_of_kafkas(protocol: str) -> None:
+    """Written as Kafka writes it; those there are are told."""
+    assert "security.protocol must be 'PLAINTEXT', 'SSL'" in refusal(secured(f"protocol: {protocol}"))
+
+
 def test_link_ends_are_clusters() -> None:
     """An alias that is not configured is an error that names the nearest one."""
     with pytest.raises(ConfigError) as caught:

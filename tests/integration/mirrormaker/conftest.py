@@ -1,0 +1,21 @@
+"""A flow between two clusters for each test, and the embedded Spark of whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from isthmus.local import LocalCluster
+from tests.integration.control.conftest import spark
+from tests.integration.mirrormaker.flows import Flow, Side
+
+__all__ = ["spark"]
+
+
+@pytest.fixture
+def flow(east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> Flow:
+    """From `primary` to `backup`, under aliases and with topics that no other test has."""
+    stem = topic("test-topic")
+    mark = stem.rpartition("-")[2]
+    return Flow(Side(east, f"primary-{mark}"), Side(west, f"backup-{mark}"), stem)

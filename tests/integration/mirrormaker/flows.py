@@ -1,0 +1,161 @@
+"""Flows as the tests of MirrorMaker 2 have them, and what clients that are not ours see of both clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from isthmus.local import LocalCluster
+from isthmus.model.cluster import Cluster
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.link import Link
+from isthmus.model.naming import MirrorMakerNaming
+from isthmus.model.selection import TopicPattern, TopicSettings
+from tests.integration.control.running import Running, ends
+from tests.integration.groups import consumers
+from tests.integration.groups.test_failover import going_on, read
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.topics import SEPTEMBER, Given
+
+PARTITIONS: Final = 3
+PER_PARTITION: Final = 10
+_TERM_S: Final = 30.0
+Positions = dict[tuple[str, int], int]
+Way = Literal["identity", "mapped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A cluster under an alias of its own."""
+
+    cluster: LocalCluster
+    alias: str
+
+    @property
+    def servers(self) -> str:
+        return self.cluster.admin_bootstrap_servers
+
+    def known(self) -> Cluster:
+        """The cluster as a link knows it."""
+        return replace(self.cluster.cluster(), alias=self.alias)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """From one cluster to another: the topics and groups whose names hold a stem."""
+
+    source: Side
+    target: Side
+    stem: str
+    groups: GroupSettings = field(default_factory=GroupSettings)
+
+    @property
+    def back(self) -> Flow:
+        """The other direction of the same."""
+        return replace(self, source=self.target, target=self.source)
+
+    def remote(self, topic: str) -> str:
+        """What a topic of the source is called at the target."""
+        return f"{self.source.alias}.{topic}"
+
+    def carrying(self, way: Way = "identity") -> Flow:
+        """The flow with all groups whose names begin with the stem."""
+        return replace(self, groups=GroupSettings(include=(GroupPattern.parse(f"{self.stem}*"),), way=way))
+
+    def link(self, **settings: Any) -> Link:
+        """The link of the flow, with the names of MirrorMaker 2 unless told otherwise."""
+        naming = MirrorMakerNaming(source_alias=self.source.alias, target_alias=self.target.alias)
+        include = (TopicPattern.parse(f"/.*{self.stem}.*/"),)
+        return Link(
+            name=f"{self.source.alias}.{self.target.alias}",
+            source=self.source.known(),
+            target=self.target.known(),
+            topics=replace(TopicSettings(include=include, naming=naming), **settings),
+            groups=self.groups,
+            topics_interval_s=0.5,
+        )
+
+
+def numbered(count: int, *, begin: int = 0) -> list[Given]:
+    """Records whose values are their numbers."""
+    return [
+        Given(b"key-%d" % (n % 3), b"%d" % n, [("n", b"%d" % n)], SEPTEMBER + n) for n in range(begin, begin + count)
+    ]
+
+
+def produce(
+    side: Side, topic: str, *, partitions: int = PARTITIONS, count: int = PER_PARTITION, begin: int = 0
+) -> None:
+    """So many records into each of the first partitions: thousands tell the partition."""
+    for partition in range(partitions):
+        topics.produce(side.cluster, topic, numbered(count, begin=1000 * partition + begin), partition=partition)
+
+
+def create(side: Side, topic: str, *, partitions: int = PARTITIONS, **configs: Any) -> None:
+    topics.create(side.cluster, topic, partitions=partitions, **configs)
+
+
+def values(side: Side, topic: str, *, partitions: int = PARTITIONS) -> list[list[bytes | None]]:
+    """What a consumer at read_committed reads, by partition."""
+    found = oracle.records(side.servers, topic, partitions=partitions)
+    return [[seen.value for seen in records] for records in found]
+
+
+def contents(side: Side, topic: str, *, partitions: int = PARTITIONS) -> list[list[oracle.Seen]]:
+    """The same with keys, headers and timestamps; not with the offsets."""
+    found = oracle.records(side.servers, topic, partitions=partitions)
+    return [[seen._replace(offset=-1) for seen in records] for records in found]
+
+
+def positions(side: Side, group: str) -> Positions:
+    """Where a group stands; a position that a transaction holds is not told yet."""
+    admin = AdminClient({"bootstrap.servers": side.servers})
+    asked = ConsumerGroupTopicPartitions(group)
+    (future,) = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=_TERM_S).values()
+    try:
+        found = future.result(_TERM_S).topic_partitions or []
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+            raise
+        return {}
+    return {(each.topic, each.partition): each.offset for each in found if each.error is None and each.offset >= 0}
+
+
+async def until_at(run: Running, side: Side, group: str, expected: Mapping[tuple[str, int], int]) -> None:
+    """Wait until a group stands exactly there."""
+
+    async def is_there() -> bool:
+        return await asyncio.to_thread(positions, side, group) == expected
+
+    await run.until(is_there)
+
+
+async def until_there(run: Running, side: Side, topic: str, counts: Sequence[int]) -> None:
+    """Wait until a topic's partitions end there, and never behind."""
+
+    async def is_there() -> bool:
+        found = await ends(side.cluster, topic, partitions=len(counts))
+        assert all(end <= count for end, count in zip(found, counts, strict=True)), f"{topic} has {found}"
+        return found == list(counts)
+
+    await run.until(is_there)
+
+
+def consume(side: Side, group: str, names: Sequence[str], count: int) -> list[bytes]:
+    """What a member reads of some topics until it has so many records, each of which is committed."""
+    member = consumers.consumer(side.cluster, group)
+    try:
+        member.subscribe(list(names))
+        return read(member, count)
+    finally:
+        member.close()
+
+
+def go_on(side: Side, group: str, topic: str, count: int) -> list[bytes]:
+    """What a group reads next, which fails where it does not stand anywhere."""
+    return going_on(side.cluster, group, topic, count)
