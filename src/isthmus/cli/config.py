@@ -135,10 +135,10 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
     shown = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, TopicSettings):
         shown["start"] = written_start(value.start)
-    if isinstance(value, ConfigSettings):
-        shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
         # It follows from `mm2` of the link.
         del shown["mirror_maker"]
+    if isinstance(value, ConfigSettings):
+        shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]
