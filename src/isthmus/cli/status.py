@@ -75,7 +75,8 @@ def status(
         tell_problems(links)
         _tell_controllers(links)
     else:
-        render([progress.as_dict() for progress in links], output)
+        names = progress_names(links, by_partition=partitions)
+        render([progress.as_dict() for progress in links], output, names=names)
     if any(progress.is_unfinished for progress in links):
         raise typer.Exit(1)
 
@@ -92,6 +93,22 @@ def status_rows(links: Sequence[LinkProgress], *, by_partition: bool) -> list[Ro
             row = {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW}
             rows.append({**row, "aborted": _aborted(link)})
     return rows
+
+
+def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:
+    """What `-o name` calls the rows, as `isthmus wait` takes it: `link/topic`, `link` where it has none.
+
+    Partitions are `link/topic-partition`.
+    """
+    names = []
+    for link in links:
+        for topic in link.topics:
+            whole = f"{link.link}/{topic.topic}"
+            is_split = by_partition and topic.partitions
+            names += [f"{whole}-{each.partition}" for each in topic.partitions] if is_split else [whole]
+        if not link.topics:
+            names.append(link.link)
+    return names
 
 
 def tell_problems(links: Sequence[LinkProgress]) -> None:

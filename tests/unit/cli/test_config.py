@@ -50,7 +50,7 @@ def test_show_masks_secrets(path: Path, capsys: Capture, output: OutputFormat) -
     show(path, output)
 
     out, err = capsys.readouterr()
-    assert "isthmus" in out
+    assert "isthmus" in out or output is OutputFormat.NAME
     assert "***" in out
     assert "hunter" not in out + err
 
