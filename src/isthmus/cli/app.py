@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
     "run": Command("isthmus.cli.run", "Create what is missing and copy."),
     "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
+    "wait": Command("isthmus.cli.wait", "Wait until a link or a topic is caught up, or in a state."),
     "verify": Command("isthmus.cli.verify", "Prove that both sides hold the same, or say where they do not."),
     "groups": Command("isthmus.cli.groups", "Show and carry consumer groups; try a failover without one."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
