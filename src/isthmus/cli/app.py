@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
+    "help": Command("isthmus.cli.help", "Show what exit codes and error codes mean."),
 }
 """All commands in the order of the help. The name is what people type."""
 
@@ -74,6 +75,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    epilog="Exit codes: isthmus help exit-codes. What to do about an error: isthmus help ISTH-..., with its code.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
