@@ -75,3 +75,14 @@ def test_a_terminal_has_a_line_of_progress(shell: Shell) -> None:
         shown = everything(seen)
     assert command.returncode == 5
     assert b"lag 100; waiting for caught-up for" in shown
+
+
+def test_watching_in_a_pipe(shell: Shell) -> None:
+    """A line of JSON for each look, as soon as it was taken, until the reader has seen enough."""
+    with shell.start("status", "--watch", "--interval", "100ms", "--topic", f"{shell.stem}.*") as command:
+        assert command.stdout is not None
+        looks = [json.loads(command.stdout.readline()) for _ in range(3)]
+        command.terminate()
+    assert command.returncode == 143
+    assert [look["links"][0]["topics"][0]["lag_records"] for look in looks] == [100] * 3
+    assert shell.run("status", "--topic", "nothing") == []
