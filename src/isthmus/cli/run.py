@@ -16,7 +16,8 @@ from isthmus.cli.live import LiveProgress
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
-from isthmus.cli.status import progress_names, tell_problems
+from isthmus.cli.rows import progress_names
+from isthmus.cli.status import tell_problems
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.model.progress import LinkProgress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import sys
 from collections.abc import Sequence
@@ -13,11 +14,11 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.grid import Grid
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.rows import progress_names, status_columns, status_rows
 from isthmus.cli.view import Sorting, View
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.status import StatusReader
@@ -25,27 +26,10 @@ from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
 from isthmus.model.patterns import NamePattern
-from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
-from isthmus.model.state import AGED_S, ControllerState, LinkState
+from isthmus.model.progress import LinkProgress
+from isthmus.model.state import ControllerState, LinkState
 
 INTERVAL_MIN_S: Final = 0.1
-_NOW: Final = ago(0.0)
-
-_COLUMNS: Final = (
-    Column("link", Cells.NAME),
-    Column("topic", Cells.NAME),
-    Column("partition"),
-    Column("state"),
-    Column("source_end", Cells.NUMBER, gives_way=2),
-    Column("target_end", Cells.NUMBER, gives_way=3),
-    Column("lag_records", Cells.NUMBER),
-    Column("lag_seconds", Cells.NUMBER, gives_way=1),
-    Column("records_per_second", Cells.NUMBER, gives_way=4),
-    Column("as_of"),
-    Column("aborted", gives_way=6),
-    Column("problem", Cells.PROSE, gives_way=5),
-)
-
 app = typer.Typer(add_completion=False)
 
 
@@ -72,8 +56,8 @@ def status(
     something else is in the way of copying; a pause, or that no controller runs, is not. With --topic that is about
     these topics, and so are the sums.
 
-    --watch shows a table that moves on a terminal. In a pipe, and with -o json, it prints a line of JSON for each look:
-    {"at": ..., "links": [...]}.
+    --watch shows a table that moves on a terminal, and with `isthmus[terminal]` a screen to scroll, sort and narrow
+    down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
     """
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
     interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
@@ -81,12 +65,20 @@ def status(
     fabric = Fabric(configured(path))
     if watch:
         reader = StatusReader(fabric.links(link))
-        asyncio.run(_tell(reader, view, interval_s) if is_lines else _watch(reader, view, interval_s, partitions))
+        if is_lines:
+            asyncio.run(_tell(reader, view, interval_s))
+        elif _has_screen():
+            # Loaded only where it is shown: the library is an extra, and takes its time.
+            from isthmus.cli.screen import show_screen
+
+            show_screen(reader, view, interval_s, by_partition=partitions)
+        else:
+            asyncio.run(_watch(reader, view, interval_s, partitions))
         return
     links = view.of(fabric.status(link=link))
     if output.is_table:
         rows = status_rows(links, by_partition=partitions, view=view)
-        render(rows, output, columns=_columns(rows, by_partition=partitions))
+        render(rows, output, columns=status_columns(rows, by_partition=partitions))
         tell_problems(links)
         _tell_controllers(links)
     else:
@@ -106,33 +98,10 @@ def _is_lines(output: OutputFormat) -> bool:
     return not output.is_table or not sys.stdout.isatty()
 
 
-def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View | None = None) -> list[Row]:
-    """A row for each topic or each partition; links without any have one of their own. In the order of the view."""
-    return [_row(*each) for each in (view or View()).items(links, by_partition=by_partition)]
-
-
-def _row(link: LinkProgress, item: TopicProgress | PartitionProgress | None) -> Row:
-    aborted = "" if link.aborted is None else str(link.aborted)
-    if item is not None:
-        return {"link": link.link, **_shown(item), "aborted": aborted}
-    lag = link.as_dict()["lag_records"]
-    return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
-
-
-def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:
-    """What `-o name` calls the rows, as `isthmus wait` takes it: `link/topic`, `link` where it has none.
-
-    Partitions are `link/topic-partition`.
-    """
-    names = []
-    for link in links:
-        for topic in link.topics:
-            whole = f"{link.link}/{topic.topic}"
-            is_split = by_partition and topic.partitions
-            names += [f"{whole}-{each.partition}" for each in topic.partitions] if is_split else [whole]
-        if not link.topics:
-            names.append(link.link)
-    return names
+def _has_screen() -> bool:
+    """Whether there is a terminal to draw on and to get keys from, and the library for it."""
+    is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    return is_terminal and not console.is_dumb_terminal and importlib.util.find_spec("textual") is not None
 
 
 def tell_problems(links: Sequence[LinkProgress]) -> None:
@@ -169,38 +138,13 @@ def _tell_controllers(links: Sequence[LinkProgress]) -> None:
             console.print(Text(printable(f"{link.link}: {told}. Look after it, or start another: isthmus run")))
 
 
-def _shown(item: TopicProgress | PartitionProgress) -> Row:
-    columns = (
-        "topic",
-        "partition",
-        "state",
-        "source_end",
-        "target_end",
-        "lag_records",
-        "lag_seconds",
-        "records_per_second",
-    )
-    fields = item.as_dict()
-    row = {name: fields[name] for name in columns if name in fields}
-    as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
-    return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
-
-
-def _columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
-    """The columns that say something of these rows: how old they are only if one is old."""
-    silent = {"partition"} if not by_partition else set()
-    if all(row["as_of"] == _NOW for row in rows):
-        silent.add("as_of")
-    return [column for column in _COLUMNS if column.name not in silent]
-
-
 async def _watch(reader: StatusReader, view: View, interval_s: float, by_partition: bool) -> None:
     async with reader:
         with Live(console=console, auto_refresh=False) as live:
             while True:
                 links = view.of(await reader.read())
                 rows = status_rows(links, by_partition=by_partition, view=view)
-                columns = _columns(rows, by_partition=by_partition)
+                columns = status_columns(rows, by_partition=by_partition)
                 live.update(Grid(rows, columns, is_live=True, wider="isthmus status -o wide"), refresh=True)
                 await asyncio.sleep(interval_s)
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from isthmus.cli.live import LiveProgress, Rates, bar, progress_grid
-from isthmus.cli.status import progress_names, status_rows
+from isthmus.cli.rows import progress_names, status_rows
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
