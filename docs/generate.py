@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from isthmus.config import fields, schema
 from isthmus.config.file import DEFAULT_NAME, SMALLEST, VARIABLE
+from isthmus.errors import error_classes, exit_codes, what_happened
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
@@ -78,6 +79,37 @@ links may not write the same topic of the same cluster.
 """
 
 
+ERRORS_INTRODUCTION = """\
+# Errors and exit codes
+
+<!-- Written by `make docs` from src/isthmus/errors.py. -->
+
+Every error has a code that stays what it is: it stands in the message on stderr (`Error ISTH-CONFIG: ...`), with a
+suggestion below it, and in `-o json` as the `code` of a problem (null where a problem was found by looking, and is no
+error). `isthmus help ISTH-CONFIG` shows a section of this page, `isthmus help exit-codes` the table.
+
+## Exit codes
+
+| exit code | meaning |
+|---|---|"""
+
+
+def errors_page() -> str:
+    """Every error with what happened and what to do, and the table of exit codes, in Markdown."""
+    lines = [ERRORS_INTRODUCTION]
+    for code, meanings in exit_codes().items():
+        lines.append(f"| {code} | {'<br>'.join(meanings)} |")
+    for error in error_classes():
+        passes = " It may pass by itself: the same call may succeed later." if error.retryable else ""
+        lines += [
+            f"\n## {error.error_code}\n",
+            f"Exit code {error.exit_code}; `{error.__name__}` in Python.\n",
+            f"**What happened.** {what_happened(error)}{passes}\n",
+            f"**What to do.** {error.remedy}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def page() -> str:
     """The reference of the configuration file, in Markdown."""
     return "\n".join([INTRODUCTION, *_sections(schema.FabricSection, "")])
@@ -136,14 +168,14 @@ def _type(annotation: object) -> str:
 
 def main() -> int:
     """Write the pages, or compare them; the exit code says whether they were up to date."""
-    target, text = FOLDER / "configuration.md", page()
-    if "--check" not in sys.argv:
-        target.write_text(text, encoding="utf-8")
-        return 0
-    if target.is_file() and target.read_text(encoding="utf-8") == text:
-        return 0
-    sys.stderr.write(f"{target.name} is out of date: run make docs\n")
-    return 1
+    outdated = 0
+    for target, text in ((FOLDER / "configuration.md", page()), (FOLDER / "errors.md", errors_page())):
+        if "--check" not in sys.argv:
+            target.write_text(text, encoding="utf-8")
+        elif not target.is_file() or target.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{target.name} is out of date: run make docs\n")
+            outdated = 1
+    return outdated
 
 
 if __name__ == "__main__":

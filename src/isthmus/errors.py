@@ -1,6 +1,6 @@
-"""Every error Isthmus raises, each with a hint and an exit code.
+"""Every error Isthmus raises, each with a hint, an exit code, and a code of its own that stays what it is.
 
-    IsthmusError                        exit 1
+    IsthmusError                        exit 1   ISTH-ERROR
     ├── ConfigError                     2   the YAML file or the command line is wrong
     ├── PlanRefused                     6   what was asked cannot be done as asked
     ├── GateNotMet                      5   a wait ended before its condition was met
@@ -15,25 +15,33 @@
     ├── HostError                           this machine lacks something
     │   ├── JavaMissing                 20
     │   ├── PortBusy                    21
-    │   └── JarsUnavailable             22
+    │   ├── JarsUnavailable             22
+    │   └── OutputFailed                    the results cannot be written
     └── InvariantError                  70  a bug in Isthmus: please report it
 
 Interruption exits with 128 + the signal's number (130 for Ctrl-C, 143 for SIGTERM); a verification that found a
 difference exits with 4 and a plan with pending changes (`plan --detailed-exitcode`) with 3: results, not errors.
+
+docs/errors.md is made of the docstrings and remedies here: `make docs`.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
 
 
 class IsthmusError(Exception):
-    """Anything Isthmus refuses or fails to do.
+    """Something was refused or failed that has no code of its own; the message says what.
 
     `hint` says what to do next; `retryable` says whether the same call may succeed later without a change.
+    `error_code` names the class for people and programs, for good: it is in messages, in JSON and in docs/errors.md;
+    `remedy` is what to do in general.
     """
 
     exit_code: ClassVar[int] = 1
+    error_code: ClassVar[str] = "ISTH-ERROR"
+    remedy: ClassVar[str] = "The suggestion behind the message says what to do."
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -46,9 +54,17 @@ class IsthmusError(Exception):
 
 
 class ConfigError(IsthmusError):
-    """A configuration or command line that cannot be used. `field` is the dotted path, `line` the 1-based line."""
+    """The configuration file or the command line cannot be used.
+
+    `field` is the dotted path, `line` the 1-based line.
+    """
 
     exit_code = 2
+    error_code = "ISTH-CONFIG"
+    remedy = (
+        "Correct what the message names, by line and key; docs/configuration.md has every key. `isthmus config check` "
+        "tells all mistakes at once, without asking any cluster. Nothing was begun."
+    )
 
     def __init__(self, message: str, *, field: str = "", line: int | None = None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -60,16 +76,29 @@ class PlanRefused(IsthmusError):
     """What was asked for cannot be done as asked; nothing was written."""
 
     exit_code = 6
+    error_code = "ISTH-PLAN-REFUSED"
+    remedy = "Change what the message names and ask again. `isthmus plan` shows what can be done, and why not the rest."
 
 
 class GateNotMet(IsthmusError):
     """A wait ended before its condition was met."""
 
     exit_code = 5
+    error_code = "ISTH-GATE"
+    remedy = (
+        "Give it more time (`--timeout`), or see with `isthmus status` what is in the way: a pause, no controller, "
+        "a topic that has stopped."
+    )
 
 
 class ClusterError(IsthmusError):
-    """Something one cluster did. `cluster` is its alias."""
+    """A cluster did something else than it was asked for.
+
+    `cluster` is its alias.
+    """
+
+    error_code = "ISTH-CLUSTER"
+    remedy = "The message names the cluster and what it said. `isthmus doctor` examines both sides of every link."
 
     def __init__(self, message: str, *, cluster: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -80,6 +109,11 @@ class Unreachable(ClusterError):
     """No broker of the cluster answered in time, or a connection broke."""
 
     exit_code = 10
+    error_code = "ISTH-UNREACHABLE"
+    remedy = (
+        "Check `bootstrap_servers`, names, ports, firewalls, and whether the brokers run; their advertised listeners "
+        "have to be reachable from here as well. A run tries again by itself."
+    )
     retryable = True
 
 
@@ -87,24 +121,43 @@ class AuthenticationFailed(ClusterError):
     """TLS or SASL refused us, or the listener speaks another protocol than is configured."""
 
     exit_code = 11
+    error_code = "ISTH-AUTHENTICATION"
+    remedy = (
+        "Compare `clusters.<alias>.security` with the listener: its protocol, the mechanism, the user, the certificate "
+        "authority, and the name in the broker's certificate."
+    )
 
 
 class NotAuthorized(ClusterError):
     """An access rule is missing."""
 
     exit_code = 12
+    error_code = "ISTH-NOT-AUTHORIZED"
+    remedy = (
+        "Grant the right that the message names to the user that it names. `isthmus doctor` lists all that are needed."
+    )
 
 
 class UnsupportedByBroker(ClusterError):
     """The brokers do not offer a message, or a version of it, that is needed."""
 
     exit_code = 13
+    error_code = "ISTH-UNSUPPORTED"
+    remedy = "Isthmus works with Kafka 2.8 to 4.4. Upgrade the brokers, or do without what the message names."
 
 
 class BrokerRefused(ClusterError):
-    """The broker answered with an error code. `code` is Kafka's number, `name` its constant."""
+    """The broker answered with an error code.
+
+    `code` is Kafka's number, `name` its constant.
+    """
 
     exit_code = 14
+    error_code = "ISTH-BROKER-REFUSED"
+    remedy = (
+        "The message has Kafka's own name for the reason, and the log of the broker often more. What concerns a moment "
+        "only (a leader that moves) was tried again before this was told."
+    )
 
     def __init__(self, message: str, *, code: int, name: str, cluster: str = "", hint: str = "") -> None:
         super().__init__(message, cluster=cluster, hint=hint)
@@ -116,37 +169,100 @@ class Fenced(IsthmusError):
     """Another controller has taken this link over."""
 
     exit_code = 15
+    error_code = "ISTH-FENCED"
+    remedy = (
+        "Nothing, where that was meant: the other one goes on from where this one was. Else end the other one, which "
+        "the message names, before starting this one again."
+    )
 
 
 class Occupied(IsthmusError):
     """Another controller runs this link. Nothing was taken over, and nothing was written."""
 
     exit_code = 16
+    error_code = "ISTH-OCCUPIED"
+    remedy = (
+        "Leave it to the other one, which the message names; wait for its end with `isthmus run --standby`; or take "
+        "the link over at once with `isthmus run --take-over`."
+    )
 
 
 class HostError(IsthmusError):
     """This machine lacks something."""
+
+    error_code = "ISTH-HOST"
+    remedy = "Provide what the message names. `isthmus doctor` examines this host as well."
 
 
 class JavaMissing(HostError):
     """No usable Java runtime was found."""
 
     exit_code = 20
+    error_code = "ISTH-JAVA"
+    remedy = "Install a JDK of Java 17 or newer, and put `java` on the PATH or set JAVA_HOME."
 
 
 class PortBusy(HostError):
     """A port that was asked for is taken."""
 
     exit_code = 21
+    error_code = "ISTH-PORT"
+    remedy = "End what listens there, or choose other ports: `isthmus local up --base-port`."
 
 
 class JarsUnavailable(HostError):
     """The broker jars are neither in the cache nor could they be fetched."""
 
     exit_code = 22
+    error_code = "ISTH-JARS"
+    remedy = "See that this host reaches its Maven repository, then try again: what was fetched stays in the cache."
+
+
+class OutputFailed(HostError):
+    """The results cannot be written where stdout leads."""
+
+    error_code = "ISTH-OUTPUT"
+    remedy = "Make room there, or send the output elsewhere."
 
 
 class InvariantError(IsthmusError):
     """A rule Isthmus relies on was broken: a bug."""
 
     exit_code = 70
+    error_code = "ISTH-INVARIANT"
+    remedy = "Please report it, with what the command prints with `-v`."
+
+
+RESULTS: Final[Mapping[int, str]] = {
+    0: "All is well, or what was asked for is done.",
+    1: "Something is wrong with what was looked at or copied: the results say what.",
+    2: "The command line cannot be used.",
+    3: "`plan --detailed-exitcode`: something would be created or copied.",
+    4: "`verify`, `groups drill`: the two sides differ.",
+    5: "`run --until caught-up`: something is paused, and was not copied.",
+    130: "Ctrl-C.",
+    141: "Whoever read the results has left, as `head` does.",
+    143: "SIGTERM.",
+}
+"""Exit codes of what is no error: results, mistakes in the command line, and signals."""
+
+
+def error_classes(root: type[IsthmusError] = IsthmusError) -> Iterator[type[IsthmusError]]:
+    """All classes of errors that have a code of their own, each before those made of it."""
+    if "error_code" in vars(root):
+        yield root
+    for derived in root.__subclasses__():
+        yield from error_classes(derived)
+
+
+def exit_codes() -> dict[int, list[str]]:
+    """Every exit code there is, in order, and all that it may mean."""
+    meanings = {code: [meaning] for code, meaning in RESULTS.items()}
+    for each in error_classes():
+        meanings.setdefault(each.exit_code, []).append(f"{each.error_code}: {what_happened(each)}")
+    return dict(sorted(meanings.items()))
+
+
+def what_happened(error: type[IsthmusError]) -> str:
+    """What a class of errors stands for: the sentence its docstring begins with."""
+    return (error.__doc__ or "").split("\n\n")[0].strip().replace("\n    ", " ")

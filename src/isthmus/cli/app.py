@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
     "run": Command("isthmus.cli.run", "Create what is missing and copy."),
     "status": Command("isthmus.cli.status", "Show how links, topics and partitions stand."),
+    "wait": Command("isthmus.cli.wait", "Wait until a link or a topic is caught up, or in a state."),
     "verify": Command("isthmus.cli.verify", "Prove that both sides hold the same, or say where they do not."),
     "groups": Command("isthmus.cli.groups", "Show and carry consumer groups; try a failover without one."),
     "pause": Command("isthmus.cli.pause", "Stop copying a link or a topic for a while."),
@@ -43,6 +44,7 @@ COMMANDS: Final = {
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
+    "help": Command("isthmus.cli.help", "Show what exit codes and error codes mean."),
 }
 """All commands in the order of the help. The name is what people type."""
 
@@ -74,6 +76,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    epilog="Exit codes: isthmus help exit-codes. What to do about an error: isthmus help ISTH-..., with its code.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

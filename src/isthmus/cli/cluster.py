@@ -120,7 +120,7 @@ def describe(
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
     report = Fabric(configured(path)).cluster(alias).describe()
     if not output.is_table:
-        render(report.as_dict(), output)
+        render(report.as_dict(), output, names=[alias])
         return
     _show_cluster(report, output)
     _show_transactions(report.transactions, output)
@@ -138,7 +138,7 @@ def topics(
     """Show leaders, replicas and offsets of every partition, and what they suffer from."""
     report = Fabric(configured(path)).cluster(alias).topics(topic or ())
     if not output.is_table:
-        render(report.as_dict(), output)
+        render(report.as_dict(), output, names=[partition.topic for partition in report.partitions])
         return
     render([partition.as_dict() for partition in report.partitions], output, columns=_PARTITION_COLUMNS)
     _show_transactions(report.transactions, output)
@@ -164,7 +164,7 @@ def groups(
             _show_group(each, output)
         _show_findings((), report.not_told, output)
     else:
-        render(report.as_dict(), output)
+        render(report.as_dict(), output, names=[each.group for each in report.groups])
     if group and any(each.problem for each in report.groups):
         raise typer.Exit(1)
 
@@ -193,7 +193,7 @@ def elect_leaders(
         rows = [row for row in rows if row["outcome"] != ElectionOutcome.NOT_NEEDED]
         all_of_them = counted(len(elections), "partition is", "partitions are")
         console.print(f"{len(elections) - len(rows):,} of {all_of_them} led by their preferred replica")
-    render(rows, output, columns=_ELECTION_COLUMNS)
+    render(rows, output, columns=_ELECTION_COLUMNS, names=[f"{row['topic']}-{row['partition']}" for row in rows])
     if not dry_run and any(election.is_refused for election in elections):
         raise typer.Exit(1)
 
@@ -215,7 +215,7 @@ def registry(
         return
     report = cluster.registry()
     if not output.is_table:
-        render(report.as_dict(), output)
+        render(report.as_dict(), output, names=[node.path for node in report.registry.nodes])
         return
     console.print(Text(printable(report.statement)))
     print_tree(alias, [(node.path, _node_label(node)) for node in report.registry.nodes])

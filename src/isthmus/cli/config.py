@@ -69,7 +69,7 @@ def show(
 ) -> None:
     """Show the resolved configuration: references replaced, defaults filled in, secrets masked."""
     document = resolved(configured(path))
-    if output.is_table:
+    if output.is_table or output is OutputFormat.NAME:
         leaves = _flat(document, "")
         rows = [{"key": key, "value": value} for key, value in leaves if value is not None]
         render(rows, output, columns=(Column("key", Cells.NAME), Column("value", Cells.PROSE)))

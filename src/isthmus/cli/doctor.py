@@ -33,6 +33,7 @@ def doctor(
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
     findings = asyncio.run(examine(configured(path)))
-    render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS)
+    names = [finding.subject for finding in findings]
+    render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS, names=names)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(1)

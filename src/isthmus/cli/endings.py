@@ -16,8 +16,8 @@ from rich.text import Text
 
 from isthmus.cli.options import is_verbose
 from isthmus.cli.output import console, printable
-from isthmus.cli.streams import OutputFailed, ReaderLeft, discard_results, guard_streams
-from isthmus.errors import InvariantError, IsthmusError
+from isthmus.cli.streams import ReaderLeft, discard_results, guard_streams
+from isthmus.errors import InvariantError, IsthmusError, OutputFailed
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -49,7 +49,7 @@ def written() -> Iterator[None]:
             sys.stdout.flush()
     except OutputFailed as error:
         discard_results()
-        _tell(f"Error: {error}", error.hint)
+        _tell(error.error_code, str(error), error.hint)
         raise SystemExit(error.exit_code) from error
     except ReaderLeft as error:
         discard_results()
@@ -72,7 +72,7 @@ def told() -> Iterator[None]:
         # A command's own exit code, usage errors, which typer tells with the usage line, and what `written` tells.
         raise
     except IsthmusError as error:
-        _tell(f"Error: {error}", error.hint)
+        _tell(error.error_code, str(error), error.hint)
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as interrupt:
         console.print("stopped")
@@ -82,7 +82,8 @@ def told() -> Iterator[None]:
         if is_verbose():
             console.print_exception()
         _tell(
-            f"Error: {type(error).__name__}: {error}",
+            InvariantError.error_code,
+            f"{type(error).__name__}: {error}",
             "This is a bug in Isthmus: please report it with what the command prints with -v.",
         )
         raise typer.Exit(InvariantError.exit_code) from error
@@ -112,9 +113,10 @@ def _terminate(_: int, __: FrameType | None) -> NoReturn:
     raise Terminated
 
 
-def _tell(message: str, hint: str) -> None:
+def _tell(code: str, message: str, hint: str) -> None:
     # As plain text: brackets in a message are no markup, and it may hold what a broker sent.
-    console.print(Text("\n".join(printable(line) for line in message.splitlines()), style="red"))
+    told = f"Error {code}: {message}"
+    console.print(Text("\n".join(printable(line) for line in told.splitlines()), style="red"))
     if hint:
         lines = [printable(line) for line in hint.rstrip().splitlines()]
         console.print(Text("\n".join([f"Suggestion: {lines[0]}", *lines[1:]])))

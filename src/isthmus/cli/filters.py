@@ -52,7 +52,7 @@ def filters(
         found = fabric.filters(link)
     fields = found.as_dict(fabric.configuration.link(link))
     if not output.is_table:
-        render(fields, output)
+        render(fields, output, names=[link])
         return
     rows = [
         {

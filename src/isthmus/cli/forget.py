@@ -54,7 +54,7 @@ def forget(
         return
     found = Fabric(configured(path)).forget(link, topics or (), dry_run=dry_run)
     if not output.is_table:
-        render([each.as_dict() for each in found], output)
+        render([each.as_dict() for each in found], output, names=[f"{each.link}/{each.topic}" for each in found])
         return
     would = "would be forgotten" if dry_run else "is forgotten"
     for each in found:

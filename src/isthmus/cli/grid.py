@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
@@ -25,6 +25,14 @@ _EDGES: Final = 2
 _MISSING: Final = object()
 # Where a long word may be broken: behind punctuation that is not within a number.
 _PARTS: Final = re.compile(r"(?<=[=/:;_-])|(?<=[.,])(?=\D)")
+
+
+class LaidColumn(NamedTuple):
+    """A column as a screen of some width has it: heading (in as many lines as all others), width, and cells."""
+
+    heading: str
+    width: int
+    cells: tuple[Text, ...]
 
 
 class Grid:
@@ -78,6 +86,20 @@ class Grid:
             for place in places
         )
         return "" if is_whole else f"names are shortened to fit the screen{shows_all}"
+
+    def laid_out(self, width: int) -> list[LaidColumn]:
+        """The columns that fit, each cell on one line; for those who draw the rows themselves."""
+        places = fit(self._columns, self._extents, width)
+        height = self._heading_lines(places)
+        laid = []
+        for place in places:
+            lines = wrapped(self._headings[place.index], place.width)
+            cells = [self._shown(row[place.index], place) for row in self._cells]
+            for each in cells if self._is_right[place.index] else ():
+                each.justify = "right"
+            heading = "\n" * (height - len(lines)) + "\n".join(lines)
+            laid.append(LaidColumn(heading, place.width, tuple(cells)))
+        return laid
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         places = self._places(options.max_width)

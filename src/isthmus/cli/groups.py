@@ -121,7 +121,7 @@ def describe(
         render(shown, output, columns=columns)
         _tell(found)
     else:
-        render([plan.as_dict() for plan in found], output)
+        render([plan.as_dict() for plan in found], output, names=_positions(_position_rows(found)))
     _end(found)
 
 
@@ -136,7 +136,8 @@ def translate(
     """Show what each position of one group is at the target, whether it is written there or not."""
     found = Fabric(configured(path)).groups.plan(link=link, group=name)
     rows = [{column.name: row[column.name] for column in _TRANSLATION_COLUMNS} for row in _position_rows(found)]
-    render([applicable(row) for row in rows] if output.is_table else rows, output, columns=_TRANSLATION_COLUMNS)
+    shown = [applicable(row) for row in rows] if output.is_table else rows
+    render(shown, output, columns=_TRANSLATION_COLUMNS, names=_positions(rows))
     _tell(found)
     _end(found)
 
@@ -179,7 +180,7 @@ def drill(
         render([position.as_dict() for position in found.positions], output, columns=_DRILL_COLUMNS)
         _tell_drill(found)
     else:
-        render(found.as_dict(), output)
+        render(found.as_dict(), output, names=_positions([position.as_dict() for position in found.positions]))
     if found.skipped:
         raise typer.Exit(DIFFERENCE)
 
@@ -192,7 +193,8 @@ def _end(plans: Sequence[GroupsPlan]) -> None:
 
 def _show(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
     if not output.is_table:
-        render([plan.as_dict() for plan in plans], output)
+        names = [each.group for plan in plans for each in plan.groups]
+        render([plan.as_dict() for plan in plans], output, names=names)
         return
     render([_row(plan, each) for plan in plans for each in plan.groups], output, columns=_COLUMNS)
     _tell(plans)
@@ -227,6 +229,10 @@ def _position_rows(plans: Sequence[GroupsPlan]) -> list[Row]:
         for each in plan.groups
         for position in each.positions
     ]
+
+
+def _positions(rows: Sequence[Row]) -> list[str]:
+    return [f"{row['topic']}-{row['partition']}" for row in rows]
 
 
 def _as_of(age_s: float) -> str:

@@ -1,8 +1,8 @@
-"""What commands print: results on stdout as a table, JSON or YAML, everything else on stderr.
+"""What commands print: results on stdout as a table, JSON, YAML or names, everything else on stderr.
 
 Tables are for people: quantities have their thousands set apart, one that is not known is `unknown`, and what does not
 apply is `-`. On a terminal a table fits the screen: columns give way, and stderr tells which. JSON and YAML hold plain
-values, and null.
+values, and null. Names are for the next command of a script: one a line, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import yaml
@@ -40,7 +40,11 @@ class OutputFormat(enum.StrEnum):
     WIDE = "wide"
     """A table of everything there is to a row."""
     JSON = "json"
+    JSONL = "jsonl"
+    """JSON, a line for each item of a list, or one line for a value."""
     YAML = "yaml"
+    NAME = "name"
+    """Only what things are called, one a line."""
 
     @property
     def is_table(self) -> bool:
@@ -55,17 +59,24 @@ def render(
     title: str | None = None,
     columns: Sequence[Column] = (),
     wider: str = "-o wide",
+    names: Iterable[str] | None = None,
 ) -> None:
     """Print rows, or one value with named fields, on stdout.
 
     Keys are snake_case and stable: scripts read them. JSON and YAML hold everything; a table shows `columns` in that
     order, as far as they fit the terminal, or all keys without any. A wide table shows all keys, however long lines
     get. Of one value `columns` only say of what kind its fields are. `wider` is what shows more than fits.
+    `names` are what things are called for `-o name`; without any it is what rows have first.
     """
     if output.is_table:
         _print_table(data, title, columns, wider, is_wide=output is OutputFormat.WIDE)
     elif output is OutputFormat.JSON:
         sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+    elif output is OutputFormat.JSONL:
+        items = [data] if isinstance(data, Mapping) else data
+        sys.stdout.writelines(f"{json.dumps(item, default=str)}\n" for item in items)
+    elif output is OutputFormat.NAME:
+        _print_names(_first_values(data) if names is None else names)
     else:
         # Through JSON, so that both say the same and only plain values are left.
         plain = json.loads(json.dumps(data, default=str))
@@ -118,6 +129,16 @@ def _print_table(
     missing = grid.missing(stdout.width)
     if missing:
         console.print(Text(missing))
+
+
+def _print_names(names: Iterable[str]) -> None:
+    # Each once: a script does not want to do something twice because two links name it.
+    sys.stdout.writelines(f"{printable(name)}\n" for name in dict.fromkeys(names))
+
+
+def _first_values(data: Row | Sequence[Row]) -> Iterable[str]:
+    rows = [data] if isinstance(data, Mapping) else data
+    return (str(next(iter(row.values()))) for row in rows if row)
 
 
 def _all_columns(rows: Sequence[Row], columns: Sequence[Column]) -> list[Column]:

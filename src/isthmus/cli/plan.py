@@ -69,7 +69,8 @@ def plan(
 def show_plan(plan: Plan, output: OutputFormat) -> None:
     """The plan on stdout; as a table with what is to be known on stderr."""
     if not output.is_table:
-        render(plan.as_dict(), output)
+        names = [f"{link.link}/{topic.topic}" for link in plan.links for topic in link.topics]
+        render(plan.as_dict(), output, names=names)
         return
     silent = set() if any(topic.refused for link in plan.links for topic in link.topics) else {"refused"}
     silent |= set() if any(link.aborted for link in plan.links) else {"aborted"}

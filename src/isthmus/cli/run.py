@@ -16,6 +16,7 @@ from isthmus.cli.live import LiveProgress
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
+from isthmus.cli.rows import progress_names
 from isthmus.cli.status import tell_problems
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.outcome import RunOutcome
@@ -111,7 +112,7 @@ def run(
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
     """How the run ended, on stdout; as a table with what went wrong on stderr."""
     if not output.is_table:
-        render(outcome.as_dict(), output)
+        render(outcome.as_dict(), output, names=progress_names(outcome.links))
         return
     render(_rows(outcome), output, columns=_COLUMNS)
     tell_problems(outcome.links)

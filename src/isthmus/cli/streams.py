@@ -8,13 +8,9 @@ import os
 import sys
 from typing import Final, NoReturn
 
-from isthmus.errors import IsthmusError
+from isthmus.errors import OutputFailed
 
 _STDOUT: Final = 1
-
-
-class OutputFailed(IsthmusError):
-    """The results cannot be written where stdout leads."""
 
 
 class ReaderLeft(Exception):

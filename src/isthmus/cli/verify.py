@@ -125,7 +125,8 @@ class Watcher:
 def show_verdicts(verdicts: Mapping[str, Verdict], output: OutputFormat) -> None:
     """The verdicts by link, on stdout; as a table with a closing line on stderr."""
     if not output.is_table:
-        render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output)
+        names = [f"{link}/{topic.target_topic}" for link, verdict in verdicts.items() for topic in verdict.topics]
+        render([{"link": link, **verdict.as_dict()} for link, verdict in verdicts.items()], output, names=names)
         return
     rows = [
         {**_row(link, topic), "aborted": verdict.aborted}

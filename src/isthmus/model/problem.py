@@ -9,17 +9,21 @@ from isthmus.errors import IsthmusError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a lane is not simply active: a sentence for people, and what to do about it."""
+    """Why a lane is not simply active: a sentence for people, and what to do about it.
+
+    `code` is that of the error it comes from (ISTH-...), "" where it was found otherwise.
+    """
 
     message: str
     hint: str = ""
+    code: str = ""
 
 
 def problem_of(error: IsthmusError) -> Problem:
     """An error as the reason why something cannot be done."""
-    return Problem(error.message, error.hint)
+    return Problem(error.message, error.hint, error.error_code)
 
 
-def problem_dict(problem: Problem) -> dict[str, str]:
-    """A problem as plain values."""
-    return {"message": problem.message, "hint": problem.hint}
+def problem_dict(problem: Problem) -> dict[str, str | None]:
+    """A problem as plain values; its code is null where it comes from no error."""
+    return {"message": problem.message, "hint": problem.hint, "code": problem.code or None}

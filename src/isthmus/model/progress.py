@@ -263,7 +263,7 @@ class LinkProgress:
 def topic_of(name: TargetTopic, source_topic: SourceTopic, partitions: Iterable[PartitionProgress]) -> TopicProgress:
     """A topic from its partitions."""
     found = tuple(partitions)
-    worst = max(found, key=lambda p: (_attention(p.state), p.problem is not None), default=None)
+    worst = max(found, key=lambda p: (attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
         topic=name,
         source_topic=source_topic,
@@ -274,7 +274,8 @@ def topic_of(name: TargetTopic, source_topic: SourceTopic, partitions: Iterable[
     )
 
 
-def _attention(state: LaneState) -> int:
+def attention(state: LaneState) -> int:
+    """How much a state needs an operator: 3 for one that lasts until he acts, 0 for none at all."""
     if state.is_terminal:
         return 3
     if state not in _CALM:

@@ -18,7 +18,7 @@ from isthmus.lane.engine import Engine
 from isthmus.ledger.documents import ProgressDocument, ReceiptDocument, TaskDocument, decoded, link_of
 from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
 from isthmus.model.lane import LaneKey, LaneMark, LaneReport
-from isthmus.model.problem import Problem
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
 from isthmus.spark.lease import LeaseSpec
 from isthmus.spark.maps import LedgerMaps
@@ -190,7 +190,7 @@ class LeaseTask:
     def _problem(self) -> Problem | None:
         failure = self._failure or self._engine.failure
         if isinstance(failure, IsthmusError):
-            return Problem(str(failure), failure.hint)
+            return problem_of(failure)
         if failure is not None:
             return Problem(f"{type(failure).__name__}: {failure}", "This is a bug in Isthmus: please report it.")
         if self._ledger_error is not None and not self._has_written:

@@ -138,7 +138,7 @@ def test_known_error_is_one_message_with_a_suggestion(start: Start) -> None:
     assert ended(start("act", body=body)) == (
         10,
         "",
-        "Error: no [bold]broker[2J answered\nSuggestion: Start it.\n",
+        "Error ISTH-UNREACHABLE: no [bold]broker[2J answered\nSuggestion: Start it.\n",
     )
 
 
@@ -146,7 +146,7 @@ def test_unexpected_error_is_one_line_that_asks_for_a_report(start: Start) -> No
     """A bug is told in one line; the traceback is there with -v."""
     code, out, err = ended(start("act", body="1 / 0"))
     assert (code, out) == (70, "")
-    assert err.startswith("Error: ZeroDivisionError: division by zero\nSuggestion: ")
+    assert err.startswith("Error ISTH-INVARIANT: ZeroDivisionError: division by zero\nSuggestion: ")
     assert "report" in err
 
     assert "Traceback" in ended(start("act", "-v", body="1 / 0"))[2]
@@ -239,7 +239,7 @@ def test_results_that_cannot_be_written_are_an_error(start: Start, arguments: tu
         code, _, err = ended(start(*arguments, body=body or "pass", stdout=full.fileno()))
 
     assert code == 1
-    assert err.startswith("Error: cannot write the output: No space left on device\nSuggestion: ")
+    assert err.startswith("Error ISTH-OUTPUT: cannot write the output: No space left on device\nSuggestion: ")
     assert err.count("\n") == 2
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from isthmus.cli.live import LiveProgress, Rates, bar, progress_grid
-from isthmus.cli.status import status_rows
+from isthmus.cli.rows import progress_names, status_rows
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
@@ -60,6 +61,14 @@ def test_rows_are_topics_or_partitions() -> None:
     assert (rows[0]["lag_records"], rows[1]["state"]) == (200, "STOPPED")
     rows = status_rows([link(topic)], by_partition=True)
     assert [(row["partition"], row["lag_records"]) for row in rows] == [(0, 100), (1, 100)]
+
+
+def test_names_are_what_wait_takes() -> None:
+    """`-o name` has links with their topics, and partitions where these are asked for."""
+    topic = topic_of(TargetTopic("orders"), SourceTopic("orders"), [partition(0), partition(1)])
+    links = [link(topic), replace(link(), link="m")]
+    assert progress_names(links) == ["l/orders", "m"]
+    assert progress_names(links, by_partition=True) == ["l/orders-0", "l/orders-1", "m"]
 
 
 def drawn(links: list[LinkProgress], *, height: int = 24, rates: Rates | None = None, now: float = 0.0) -> list[str]:

@@ -14,7 +14,7 @@ from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.link import Link
 from isthmus.model.offsets import OffsetPolicy
-from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.problem import Problem, problem_dict, problem_of
 from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
 from isthmus.wire.offsets import PartitionKey
@@ -223,7 +223,7 @@ def commit_of(plan: GroupPlan) -> GroupCommit | None:
 def troubled(group: str, target_group: str, error: IsthmusError) -> GroupPlan:
     """A group that cannot be read, or not written."""
     standing = Standing.NOT_AUTHORIZED if isinstance(error, NotAuthorized) else Standing.UNAVAILABLE
-    problem = Problem(error.message, error.hint)
+    problem = problem_of(error)
     return GroupPlan(group=group, target_group=target_group, standing=standing, problem=problem)
 
 

@@ -59,7 +59,7 @@ async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> Resum
 
 
 def _document(link: Link, topic: str | None) -> PauseDocument:
-    target_topic = None if topic is None else _target_topic(link, topic)
+    target_topic = None if topic is None else mirrored_as(link, topic)
     if topic is not None and target_topic is None:
         raise ConfigError(
             f"link {link.name} does not mirror topic {topic}",
@@ -68,7 +68,7 @@ def _document(link: Link, topic: str | None) -> PauseDocument:
     return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms())
 
 
-def _target_topic(link: Link, topic: str) -> TargetTopic | None:
+def mirrored_as(link: Link, topic: str) -> TargetTopic | None:
     """The topic at the target that somebody means who names it as here or as at the source."""
     there = TargetTopic(topic)
     return there if link.topics.source_of(there) is not None else link.topics.target_of(SourceTopic(topic))

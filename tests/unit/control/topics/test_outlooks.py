@@ -61,7 +61,7 @@ def test_some_partitions_refused() -> None:
     assert plan.states == (LaneState.ACTIVE, LaneState.FOREIGN_WRITE, LaneState.ACTIVE)
     assert [lane.partition for lane in plan.lanes] == [0, 2]
     (told,) = plan.as_dict()["refused_partitions"]
-    assert told == {"partition": 1, "state": "FOREIGN_WRITE", "message": "somebody wrote", "hint": "look"}
+    assert told == {"partition": 1, "state": "FOREIGN_WRITE", "message": "somebody wrote", "hint": "look", "code": None}
 
 
 def test_all_partitions_refused() -> None:

@@ -1,0 +1,65 @@
+"""`isthmus help`: exit codes, error codes, and the help of a command."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.options import OutputOption
+from isthmus.cli.output import OutputFormat, Row, print_line, render
+from isthmus.errors import ConfigError, IsthmusError, error_classes, exit_codes, what_happened
+
+_EXIT_COLUMNS: Final = (Column("exit_code"), Column("meaning", Cells.PROSE))
+_ERROR_COLUMNS: Final = (Column("code"), Column("exit_code"), Column("what_happened", Cells.PROSE))
+_TOPICS: Final = "exit-codes, errors, an error code such as ISTH-CONFIG, or a command"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(name="help")
+def explain(
+    ctx: typer.Context,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"One of: {_TOPICS}.")] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show what exit codes and error codes mean, and what to do about them; or the help of a command."""
+    if topic is None:
+        print_line(f"isthmus help TOPIC: {_TOPICS}. All commands: isthmus --help")
+    elif topic == "exit-codes":
+        rows: list[Row] = [
+            {"exit_code": code, "meaning": " Or: ".join(all_of)} for code, all_of in exit_codes().items()
+        ]
+        render(rows, output, columns=_EXIT_COLUMNS)
+    elif topic == "errors":
+        render([_row(each) for each in error_classes()], output, columns=_ERROR_COLUMNS)
+    elif topic.upper().startswith("ISTH"):
+        render(_row(_named(topic)), output)
+    else:
+        _show_command(ctx, topic)
+
+
+def _row(error: type[IsthmusError]) -> Row:
+    return {
+        "code": error.error_code,
+        "exit_code": error.exit_code,
+        "what_happened": what_happened(error),
+        "what_to_do": error.remedy,
+        "may_pass_by_itself": error.retryable,
+    }
+
+
+def _named(code: str) -> type[IsthmusError]:
+    for each in error_classes():
+        if each.error_code == code.upper():
+            return each
+    raise ConfigError(f"there is no error {code}", hint="isthmus help errors lists all of them.")
+
+
+def _show_command(ctx: typer.Context, name: str) -> None:
+    whole = ctx.parent
+    if whole is None:
+        raise ConfigError(f"there is no help on {name}", hint=f"There is help on {_TOPICS}.")
+    # As if it had been asked for with --help: a mistyped name is told with the nearest one.
+    whole.command.main([name, "--help"], prog_name="isthmus", standalone_mode=False)

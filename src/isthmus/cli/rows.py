@@ -1,0 +1,86 @@
+"""Rows of topics and partitions as `isthmus status` shows them, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.output import Row
+from isthmus.cli.view import Shown, View
+from isthmus.model.elapsed import ago
+from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress
+from isthmus.model.state import AGED_S
+
+_NOW: Final = ago(0.0)
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partition"),
+    Column("state"),
+    Column("source_end", Cells.NUMBER, gives_way=2),
+    Column("target_end", Cells.NUMBER, gives_way=3),
+    Column("lag_records", Cells.NUMBER),
+    Column("lag_seconds", Cells.NUMBER, gives_way=1),
+    Column("records_per_second", Cells.NUMBER, gives_way=4),
+    Column("as_of"),
+    Column("aborted", gives_way=6),
+    Column("problem", Cells.PROSE, gives_way=5),
+)
+
+
+def status_rows(links: Sequence[LinkProgress], *, by_partition: bool, view: View | None = None) -> list[Row]:
+    """A row for each topic or each partition; links without any have one of their own. In the order of the view."""
+    return [status_row(each) for each in (view or View()).items(links, by_partition=by_partition)]
+
+
+def status_row(shown: Shown) -> Row:
+    """The row of a topic or a partition, or of a link that has none."""
+    link, item = shown
+    aborted = "" if link.aborted is None else str(link.aborted)
+    if item is not None:
+        return {"link": link.link, **_shown(item), "aborted": aborted}
+    lag = link.as_dict()["lag_records"]
+    return {"link": link.link, "state": str(link.state), "lag_records": lag, "as_of": _NOW, "aborted": aborted}
+
+
+def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False) -> list[str]:
+    """What `-o name` calls the rows, as `isthmus wait` takes it: `link/topic`, `link` where it has none.
+
+    Partitions are `link/topic-partition`.
+    """
+    names = []
+    for link in links:
+        for topic in link.topics:
+            whole = f"{link.link}/{topic.topic}"
+            is_split = by_partition and topic.partitions
+            names += [f"{whole}-{each.partition}" for each in topic.partitions] if is_split else [whole]
+        if not link.topics:
+            names.append(link.link)
+    return names
+
+
+def _shown(item: TopicProgress | PartitionProgress) -> Row:
+    columns = (
+        "topic",
+        "partition",
+        "state",
+        "source_end",
+        "target_end",
+        "lag_records",
+        "lag_seconds",
+        "records_per_second",
+    )
+    fields = item.as_dict()
+    row = {name: fields[name] for name in columns if name in fields}
+    as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
+    return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
+
+
+def status_columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
+    """The columns that say something of these rows: how old they are only if one is old."""
+    silent = {"partition"} if not by_partition else set()
+    if all(row["as_of"] == _NOW for row in rows):
+        silent.add("as_of")
+    return [column for column in _COLUMNS if column.name not in silent]

@@ -1,0 +1,104 @@
+"""Waiting until a link, or one of its topics, is as somebody wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.control.links.filtering import in_force
+from isthmus.control.links.pausing import mirrored_as
+from isthmus.control.links.status import StatusReader
+from isthmus.errors import ConfigError
+from isthmus.model.condition import WaitCondition
+from isthmus.model.link import Link
+from isthmus.model.naming import TargetTopic
+from isthmus.model.progress import LinkProgress, TopicProgress
+
+LOOK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One look while waiting: `unmet` are the conditions that do not hold, `elapsed_s` is since the wait began.
+
+    `topic` is the one waited for, as it is called at the target, or `None` for the whole link.
+    """
+
+    link: LinkProgress
+    topic: TargetTopic | None
+    unmet: tuple[WaitCondition, ...]
+    elapsed_s: float
+
+    @property
+    def is_met(self) -> bool:
+        return not self.unmet
+
+    @property
+    def found(self) -> LinkProgress | TopicProgress | None:
+        """What is waited for as it stands; `None` while the topic is not there."""
+        return self.link if self.topic is None else _topic(self.link, self.topic)
+
+    @property
+    def name(self) -> str:
+        """The link, or `link/topic`."""
+        return self.link.link if self.topic is None else f"{self.link.link}/{self.topic}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        found = self.found
+        return {
+            "name": self.name,
+            "link": self.link.link,
+            "topic": self.topic,
+            "met": self.is_met,
+            "unmet": [str(condition) for condition in self.unmet],
+            "elapsed_seconds": round(self.elapsed_s, 1),
+            "status": None if found is None else found.as_dict(),
+        }
+
+
+async def wait_until(
+    link: Link,
+    topic: str | None,
+    conditions: Sequence[WaitCondition],
+    *,
+    timeout_s: float,
+    on_look: Callable[[Waiting], None] = lambda _: None,
+) -> Waiting:
+    """Look once a second until all conditions hold, or the time is over; once at least. The last look tells which.
+
+    The topic is named as at the source or as at the target. A cluster that is away is waited for, too.
+
+    :raises ConfigError: The link does not mirror the topic.
+    """
+    begun = time.monotonic()
+    name = None if topic is None else await _mirrored(link, topic)
+    async with StatusReader((link,)) as reader:
+        while True:
+            (progress,) = await reader.read()
+            found = progress if name is None else _topic(progress, name)
+            unmet = tuple(each for each in conditions if found is None or not each.holds(found))
+            elapsed_s = time.monotonic() - begun
+            look = Waiting(link=progress, topic=name, unmet=unmet, elapsed_s=elapsed_s)
+            on_look(look)
+            if look.is_met or elapsed_s >= timeout_s:
+                return look
+            await asyncio.sleep(min(LOOK_S, timeout_s - elapsed_s))
+
+
+async def _mirrored(link: Link, topic: str) -> TargetTopic:
+    (link,) = await in_force([link])
+    name = mirrored_as(link, topic)
+    if name is None:
+        raise ConfigError(
+            f"link {link.name} does not mirror topic {topic}",
+            hint=f"isthmus status --link {link.name} -o name shows which topics it mirrors.",
+        )
+    return name
+
+
+def _topic(link: LinkProgress, name: TargetTopic) -> TopicProgress | None:
+    return next((topic for topic in link.topics if topic.topic == name), None)

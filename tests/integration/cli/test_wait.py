@@ -1,0 +1,88 @@
+"""`isthmus wait` on a real link."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isthmus.local import LocalCluster
+from tests.integration.cli.test_run import TERM_S, Shell, everything
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def shell(tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) -> Shell:
+    """A shell whose link mirrors one topic with a hundred records, none of which is copied."""
+    made = Shell(tmp_path, east, west, topic("wait"))
+    topics.create(east, f"{made.stem}.a")
+    topics.produce(east, f"{made.stem}.a", [Given(b"k", b"v", [], topics.SEPTEMBER)] * 100)
+    return made
+
+
+def told(command: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """The exit code, stdout and stderr."""
+    said, messages = command.communicate(timeout=TERM_S)
+    return command.returncode, said, messages
+
+
+def test_wait_until_a_run_has_caught_up(shell: Shell) -> None:
+    """It begins before the run and ends once everything is copied; from then on it ends at once."""
+    waiting = shell.start("wait", f"{shell.stem}/{shell.stem}.a", "--for", "caught-up", "-o", "json")
+    shell.run("run", "--until", "caught-up")
+    code, said, messages = told(waiting)
+    assert code == 0, messages
+    found = json.loads(said)
+    assert (found["met"], found["status"]["lag_records"], found["status"]["target_end"]) == (True, 0, 100)
+    assert f"{shell.stem}.a is STOPPED, lag 100; waiting for caught-up" in messages
+
+    met = shell.run("wait", shell.stem, "--for", "lag<=0", "--for", "state=STOPPED", "--timeout", "0")
+    assert (met["name"], met["unmet"]) == (shell.stem, [])
+
+
+def test_time_that_is_over_has_an_exit_code_of_its_own(shell: Shell) -> None:
+    """5, the conditions that did not hold, and what to do; scripts get the last look."""
+    code, said, messages = told(shell.start("wait", shell.stem, "--for", "lag<=99", "--timeout", "0", "-o", "json"))
+    assert (code, json.loads(said)["unmet"]) == (5, ["lag<=99"])
+    assert "lag 100 after 0, and not lag<=99" in messages
+    assert "Start one: isthmus run" in messages
+    assert shell.run("wait", shell.stem, "--for", "lag<=100", "--timeout", "0")["met"] is True
+
+
+def test_what_cannot_be_waited_for_is_told_at_once(shell: Shell) -> None:
+    """A topic that the link does not mirror, and a state that there is not, are mistakes."""
+    for arguments in ((f"{shell.stem}/elsewhere", "--for", "caught-up"), (shell.stem, "--for", "state=READY")):
+        code, said, messages = told(shell.start("wait", *arguments))
+        assert (code, said) == (2, "")
+        assert "Suggestion: " in messages
+
+
+def test_a_terminal_has_a_line_of_progress(shell: Shell) -> None:
+    """It says what is waited for and how far it is."""
+    screen, terminal = os.openpty()
+    with (
+        open(screen, "rb", buffering=0) as seen,
+        shell.start("wait", shell.stem, "--for", "caught-up", "--timeout", "2s", stderr=terminal) as command,
+    ):
+        os.close(terminal)
+        shown = everything(seen)
+    assert command.returncode == 5
+    assert b"lag 100; waiting for caught-up for" in shown
+
+
+def test_watching_in_a_pipe(shell: Shell) -> None:
+    """A line of JSON for each look, as soon as it was taken, until the reader has seen enough."""
+    with shell.start("status", "--watch", "--interval", "100ms", "--topic", f"{shell.stem}.*") as command:
+        assert command.stdout is not None
+        looks = [json.loads(command.stdout.readline()) for _ in range(3)]
+        command.terminate()
+    assert command.returncode == 143
+    assert [look["links"][0]["topics"][0]["lag_records"] for look in looks] == [100] * 3
+    assert shell.run("status", "--topic", "nothing") == []

@@ -1,0 +1,101 @@
+"""Conditions that somebody waits for, and lengths of time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from isthmus.errors import ConfigError
+from isthmus.model.condition import WaitCondition
+from isthmus.model.duration import parse_duration
+from isthmus.model.lane import LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgress, topic_of
+from isthmus.model.state import LinkState
+
+
+def topic(lag: int, state: LaneState = LaneState.ACTIVE, **known: float) -> TopicProgress:
+    """A topic of one partition that is so many records behind."""
+    partition = PartitionProgress(topic=TargetTopic("orders"), partition=0, state=state, target_end=0, source_end=lag)
+    return topic_of(TargetTopic("orders"), SourceTopic("orders"), [replace(partition, **known)])  # type: ignore[arg-type]
+
+
+def link(*topics: TopicProgress, state: LinkState = LinkState.ACTIVE) -> LinkProgress:
+    """A link with these topics."""
+    return LinkProgress(link="l", source="east", target="west", state=state, topics=topics)
+
+
+def holds(text: str, found: LinkProgress | TopicProgress) -> bool:
+    """Whether a condition holds."""
+    return WaitCondition.parse(text, of_topic=isinstance(found, TopicProgress)).holds(found)
+
+
+@pytest.mark.parametrize("state", [LaneState.ACTIVE, LaneState.STOPPED, LaneState.PAUSED])
+def test_caught_up_is_that_nothing_is_left(state: LaneState) -> None:
+    """Whoever copied it, and whether anybody runs it still."""
+    assert holds("caught-up", topic(0, state))
+    assert holds("caught-up", link(topic(0, state), topic(0)))
+    assert not holds("caught-up", topic(1, state))
+    assert not holds("caught-up", link(topic(0, state), topic(1)))
+
+
+def test_what_is_in_trouble_is_not_caught_up() -> None:
+    """A partition that others wrote to may have no lag, and is no copy."""
+    found = topic(0, LaneState.FOREIGN_WRITE)
+    assert not holds("caught-up", found)
+    assert not holds("caught-up", link(found))
+    assert not holds("caught-up", replace(topic(0), problem=Problem("x")))
+    assert holds("lag=0", found)
+
+
+@pytest.mark.parametrize(("lag", "expected"), [(0, True), (10, True), (11, False)])
+def test_lag_is_at_most(lag: int, expected: bool) -> None:
+    """Both ways of writing it mean the same."""
+    assert holds("lag<=10", topic(lag)) is holds("lag=10", link(topic(lag))) is expected
+
+
+def test_what_is_not_known_now_holds_nothing() -> None:
+    """Ends that were seen long ago, ends that are unknown, and clusters that are away say nothing about the lag."""
+    for known in ({"source_age_s": 11.0}, {"target_age_s": 11.0}, {"source_end": -1}):
+        assert not holds("caught-up", topic(0, **known))
+        assert not holds("lag<=1000", link(topic(0, **known)))
+    assert not holds("caught-up", link(topic(0), state=LinkState.UNAVAILABLE))
+    assert holds("caught-up", topic(0, state_age_s=3600.0))
+
+
+def test_state_is_one_of_those_named() -> None:
+    """In any case of letters; links and topics have states of their own."""
+    assert holds("state=active", link())
+    assert holds("state=PAUSED,ACTIVE", topic(0))
+    assert not holds("state=PAUSED", topic(0))
+    with pytest.raises(ConfigError, match="DATA_GAP is no state of links"):
+        WaitCondition.parse("state=DATA_GAP", of_topic=False)
+    with pytest.raises(ConfigError) as refused:
+        WaitCondition.parse("state=ACTVE", of_topic=True)
+    assert refused.value.hint.startswith("Did you mean ACTIVE? ")
+
+
+@pytest.mark.parametrize("text", ["", "lag", "lag<5", "lag<=-1", "ready", "caught-up=1"])
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    """With all there are in the hint."""
+    with pytest.raises(ConfigError) as refused:
+        WaitCondition.parse(text, of_topic=False)
+    assert "caught-up" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("1.5", 1.5), ("500ms", 0.5), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("2 d", 172_800), ("0", 0)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    """Numbers with units, several of them, or plain seconds."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5m", "5 minutes", "1h30"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """Rather than taken for something else."""
+    with pytest.raises(ConfigError, match="no length of time"):
+        parse_duration(text)
