@@ -118,6 +118,7 @@ def _report(
                 "notices": [notice.as_dict() for notice in notices],
             },
             output,
+            names=[str(path) for path in written],
         )
         return
     if notices:

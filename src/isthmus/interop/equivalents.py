@@ -99,8 +99,7 @@ def _told(impact: Impact, why: str, todo: str, default: str, off: str, connector
 
 
 _CREATION: Final = "A topic gets the source's configuration when Isthmus creates it; later changes are not followed"
-_NO_HEARTBEATS: Final = unneeded("Isthmus writes no heartbeats")
-_NO_CHECKPOINTS: Final = unneeded("Isthmus writes no checkpoints")
+_OWN_REPLICAS: Final = unneeded("internal topics get as many replicas as the brokers give by default")
 _NO_OFFSET_SYNCS: Final = unneeded("the ledger has an exact map of offsets, where it needs one")
 _NO_WORKER: Final = unneeded("there is no Connect worker; what Isthmus remembers is in its ledger on the target")
 _NO_CONVERTER: Final = lost(
@@ -131,29 +130,18 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
         "a new topic gets as many replicas as at the source, as far as the target has brokers"
     ),
     # Configurations and access rules of topics.
-    "sync.topic.configs.enabled": lost(
-        _CREATION,
-        "Change the configuration of such a topic at the target as well.",
-        default="true",
-        off="false",
-        connector=MirrorConnector.SOURCE,
-    ),
-    "sync.topic.configs.interval.seconds": unneeded("it belongs to sync.topic.configs.enabled"),
-    "config.properties.exclude": changed("which configurations a new topic gets of the source's is fixed"),
+    "sync.topic.configs.enabled": becomes("configs.sync", truth, default="true"),
+    "sync.topic.configs.interval.seconds": becomes("configs.interval_s", seconds),
+    "config.properties.exclude": handled(),
     "config.property.filter.class": lost(
-        "which configurations a new topic gets of the source's is fixed",
+        "Isthmus runs no filter of Java, so only that class knows which configurations it lets pass",
+        "Say by configs.exclude which ones are each cluster's own business.",
         off=f"{PATH_OF_CLASSES}DefaultConfigPropertyFilter",
     ),
-    "use.defaults.from": unneeded("it belongs to sync.topic.configs.enabled"),
-    "use.incremental.alter.configs": unneeded("it belongs to sync.topic.configs.enabled"),
-    "sync.topic.acls.enabled": lost(
-        "Isthmus carries no access rules",
-        "Create the rules that consumers need at the target there, for example with kafka-acls.",
-        default="true",
-        off="false",
-        connector=MirrorConnector.SOURCE,
-    ),
-    "sync.topic.acls.interval.seconds": unneeded("it belongs to sync.topic.acls.enabled"),
+    "use.defaults.from": becomes("configs.use_defaults_from", str.strip),
+    "use.incremental.alter.configs": unneeded("configurations are always changed one by one"),
+    "sync.topic.acls.enabled": handled(),
+    "sync.topic.acls.interval.seconds": becomes("access.interval_s", seconds),
     # Groups.
     "groups": handled(),
     "groups.exclude": handled(),
@@ -163,25 +151,13 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "refresh.groups.enabled": unneeded("new groups are always seen"),
     "refresh.groups.interval.seconds": unneeded("a new group is seen as soon as it commits"),
     # What MirrorMaker 2 writes beside the data.
-    "emit.heartbeats.enabled": lost(
-        "Isthmus writes no heartbeats topic",
-        "Watch isthmus status instead: it says how far behind each topic is.",
-        default="true",
-        off="false",
-        connector=MirrorConnector.HEARTBEAT,
-    ),
-    "emit.heartbeats.interval.seconds": _NO_HEARTBEATS,
-    "heartbeats.replication.enabled": _NO_HEARTBEATS,
-    "heartbeats.topic.replication.factor": _NO_HEARTBEATS,
-    "emit.checkpoints.enabled": lost(
-        "Isthmus writes no checkpoints topic, so RemoteClusterUtils.translateOffsets finds nothing",
-        "Have the groups themselves carried (groups.include), or ask isthmus groups translate.",
-        default="true",
-        off="false",
-        connector=MirrorConnector.CHECKPOINT,
-    ),
-    "emit.checkpoints.interval.seconds": _NO_CHECKPOINTS,
-    "checkpoints.topic.replication.factor": _NO_CHECKPOINTS,
+    "emit.heartbeats.enabled": handled(),
+    "emit.heartbeats.interval.seconds": becomes("mm2.heartbeats_interval_s", seconds),
+    "heartbeats.replication.enabled": unneeded("heartbeats of the source are mirrored where heartbeats are written"),
+    "heartbeats.topic.replication.factor": _OWN_REPLICAS,
+    "emit.checkpoints.enabled": handled(),
+    "emit.checkpoints.interval.seconds": becomes("mm2.checkpoints_interval_s", seconds),
+    "checkpoints.topic.replication.factor": _OWN_REPLICAS,
     "emit.offset-syncs.enabled": _NO_OFFSET_SYNCS,
     "offset-syncs.topic.location": _NO_OFFSET_SYNCS,
     "offset-syncs.topic.replication.factor": _NO_OFFSET_SYNCS,

@@ -45,6 +45,7 @@ _PLACES: Final = {
     "topics.exclude": "topics.exclude",
     "groups": "groups.include",
     "groups.exclude": "groups.exclude",
+    "config.properties.exclude": "configs.exclude",
 }
 _OFFSETS: Final = {
     "auto": (
@@ -93,6 +94,7 @@ class _Translation:
     def draft(self) -> LinkDraft:
         self._topics()
         self._groups()
+        self._beside()
         for key, setting in self._settings.items():
             self._treat(key, setting)
         for key, equivalent in EQUIVALENTS.items():
@@ -216,6 +218,42 @@ class _Translation:
             "exclude": _listed(exclude.patterns),
             "way": "identity" if self._offsets is OffsetsChoice.SAME else "mapped",
         }
+
+    def _beside(self) -> None:
+        """What is kept alike and written beside the data."""
+        if "config.properties.exclude" in self._settings:
+            exclude = topic_names(self._value("config.properties.exclude"))
+            self._tell_failed("config.properties.exclude", exclude)
+            self._made.put("configs.exclude", _listed(exclude.patterns))
+        if self._truth("sync.topic.acls.enabled", False):
+            self._made.put("access.policy", "read-only")
+        elif "sync.topic.acls.enabled" not in self._settings and self._has(MirrorConnector.SOURCE):
+            why = "MirrorMaker 2 carries access rules by default, where both clusters have an authorizer"
+            todo = "To have them carried set access.policy: read-only (docs/access.md)."
+            self._gathering.tell(Impact.LOST, "sync.topic.acls.enabled", why, todo, value="true")
+        self._internal_topics()
+
+    def _internal_topics(self) -> None:
+        """What MirrorMaker 2 writes for its own tools."""
+        writes = {
+            "heartbeats": MirrorConnector.HEARTBEAT,
+            "checkpoints": MirrorConnector.CHECKPOINT,
+        }
+        for topic, connector in writes.items():
+            key = f"emit.{topic}.enabled"
+            if not self._truth(key, True) or not self._has(connector):
+                continue
+            why, todo = "", ""
+            if self._separator() in self._flow.source + self._flow.target:
+                why = "an alias holds the separator, so that the names of such topics would not tell it"
+                todo = "Give the cluster another alias."
+            elif topic == "checkpoints" and "groups" not in self._made.section:
+                why = "checkpoints are written for the groups that a link carries, and this one carries none"
+                todo = "Name them in groups.include and set mm2.checkpoints: true."
+            if why:
+                self._gathering.tell(Impact.LOST, key, why, todo, value="true")
+            else:
+                self._made.put(f"mm2.{topic}", True)
 
     def _held(self, path: KeyPath, include: NameList, why: str) -> list[str]:
         """The patterns, or none: rather nothing is copied than what MirrorMaker 2 leaves out."""

@@ -10,6 +10,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
+from isthmus.model.access import AccessPolicy
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair
@@ -80,8 +81,10 @@ def test_an_alias_with_the_separator_becomes_a_prefix() -> None:
 
 def test_its_own_topics_follow_the_separator() -> None:
     """MirrorMaker 2 names its own topics by the separator, unless that is switched off."""
-    separated = configured(imported(pair("replication.policy.separator = _"))).links[0].topics
-    apart = ("replication.policy.separator = _", "replication.policy.internal.topic.separator.enabled = false")
+    # A link that writes heartbeats leaves out what is named as its own.
+    written = ("replication.policy.separator = _", "emit.heartbeats.enabled = false")
+    separated = configured(imported(pair(*written))).links[0].topics
+    apart = (*written, "replication.policy.internal.topic.separator.enabled = false")
     plain = configured(imported(pair(*apart))).links[0].topics
 
     assert not separated.matches("a_checkpoints_internal")  # type: ignore[arg-type]
@@ -137,18 +140,42 @@ def test_offsets_may_be_chosen() -> None:
     assert (mapped.topics.offsets, mapped.topics.start, mapped.groups.way) == (OffsetPolicy.MAPPED, LATEST, "mapped")
 
 
-def test_what_mm2_does_unasked_is_told_too() -> None:
-    """Heartbeats, checkpoints, configurations and access rules are on by default: whoever imports hears of it."""
-    lost = [
-        "sync.topic.configs.enabled",
-        "sync.topic.acls.enabled",
-        "emit.heartbeats.enabled",
-        "emit.checkpoints.enabled",
-    ]
-    off = pair(*(f"{key} = false" for key in lost))
+def test_what_mm2_does_unasked_is_done_or_told() -> None:
+    """Heartbeats, checkpoints, configurations and access rules are on by default: whoever imports has it or hears."""
+    lost = ["sync.topic.acls.enabled", "emit.checkpoints.enabled"]
+    more = ["sync.topic.configs.enabled", "emit.heartbeats.enabled"]
+    off = imported(pair(*(f"{key} = false" for key in (*lost, *more))))
 
-    assert keys(imported(pair()), Impact.LOST) == lost
-    assert keys(imported(off), Impact.LOST) == []
+    draft = imported(pair())
+    assert keys(draft, Impact.LOST) == lost
+    link = configured(draft).links[0]
+    assert (link.configs.sync, link.mm2.heartbeats, link.mm2.checkpoints) == (True, True, False)
+    assert keys(off, Impact.LOST) == []
+    link = configured(off).links[0]
+    assert (link.configs.sync, link.mm2.heartbeats, link.mm2.checkpoints) == (False, False, False)
+
+
+def test_what_is_kept_alike_beside_the_data_is_taken_over() -> None:
+    """Excluded configurations, access rules, checkpoints of the groups that are carried, and how often."""
+    link = configured(
+        imported(
+            pair(
+                "sync.topic.acls.enabled = true",
+                "config.properties.exclude = follower\\\\.replication\\\\.throttled\\\\.replicas, retention.*",
+                "use.defaults.from = source",
+                "sync.group.offsets.enabled = true",
+                "emit.checkpoints.interval.seconds = 7",
+                "sync.topic.configs.interval.seconds = 30",
+            )
+        )
+    ).links[0]
+    assert link.access.policy is AccessPolicy.READ_ONLY
+    assert [str(pattern) for pattern in link.configs.exclude] == [
+        "follower.replication.throttled.replicas",
+        "retention*",
+    ]
+    assert (link.configs.use_defaults_from, link.configs.interval_s) == ("source", 30.0)
+    assert (link.mm2.checkpoints, link.mm2.checkpoints_interval_s) == (True, 7.0)
 
 
 def test_every_setting_of_mm2_has_a_fate() -> None:
