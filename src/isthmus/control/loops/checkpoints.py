@@ -105,11 +105,12 @@ def checkpoints_due(view: LinkView, known: Mapping[CheckpointKey, Checkpoint], m
     places = [(group.group, position) for group in view.groups.groups for position in _copied(group)]
     # Whatever the way in which positions are carried: a checkpoint is exact.
     settings = replace(view.link.groups, way="mapped")
-    found = by_offset(settings, {_asked(position) for _, position in places}, maps)
+    own = [position for _, position in places if not position.is_returning]
+    found = by_offset(settings, {_asked(position) for position in own}, maps)
     due = []
     for group, position in places:
-        offset = found.offsets.get(_asked(position))
-        if offset is not None and _is_reached(view, position, offset, found):
+        offset = _home(position) if position.is_returning else found.offsets.get(_asked(position))
+        if offset is not None and (position.is_returning or _is_reached(view, position, offset, found)):
             checkpoint = _checkpoint(group, position, offset)
             if is_news(checkpoint, known.get(checkpoint.key), position.high_watermark):
                 due.append(checkpoint)
@@ -135,6 +136,11 @@ def _copied(group: GroupPlan) -> Iterator[PositionPlan]:
     for position in group.positions:
         if position.target_topic is not None and position.standing not in _NO_COPY and position.source.offset >= 0:
             yield position
+
+
+def _home(position: PositionPlan) -> int | None:
+    """Where a position on a copy of the target's own topic lies there, if all that is known (`groups/returning.py`)."""
+    return None if position.standing is Standing.CATCHING_UP else position.translated
 
 
 def _asked(position: PositionPlan) -> TargetPosition:

@@ -129,3 +129,11 @@ def test_what_is_no_copy_is_not_told(changed: dict[str, Any]) -> None:
 def test_a_position_is_not_below_the_log() -> None:
     """What the target has deleted already cannot be read: the group begins with what is left."""
     assert due(replace(POSITION, log_start=150)) == [Checkpoint(KEY, 100, 150, "of mine")]
+
+
+def test_positions_on_copies_of_the_targets_own_topics_are_told_at_home() -> None:
+    """Exactly, or not yet: this link's maps know nothing of them."""
+    copied = replace(POSITION, topic="west.t", translated=40, is_returning=True, is_mapped=True)
+    assert due(copied) == [Checkpoint(KEY, 100, 40, "of mine")]
+    assert due(replace(copied, standing=Standing.CATCHING_UP)) == []
+    assert due(replace(copied, translated=None, standing=Standing.WAITING_FOR_MAP)) == []
