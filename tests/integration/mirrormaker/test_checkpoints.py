@@ -8,6 +8,7 @@ import pytest
 from kafka.protocol.consumer import OffsetCommitRequest
 from pyspark.sql import SparkSession
 
+import isthmus
 from isthmus.local.probe import ask
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, configuration_of, running
@@ -49,6 +50,18 @@ def commit_nothing(side: Side, group: str, topic: str) -> None:
     port = int(side.servers.rpartition(":")[2])
     (answer,) = ask(port, request, cluster="local").topics
     assert [each.error_code for each in answer.partitions] == [0]
+
+
+@pytest.mark.xfail(strict=True, reason="positions on a topic that came from the target are not carried back to it")
+def test_downstream_topic_renaming(flow: Flow, spark: SparkSession) -> None:
+    """A group that reads at the source what came from the target stands there in the topic that it came from."""
+    create(flow.target, flow.stem, partitions=1)
+    produce(flow.target, flow.stem, partitions=1)
+    fabric = isthmus.open(configuration_of(flow.back.link(), flow.carrying().link()), spark=spark)
+    assert fabric.run(until="caught-up").records == PER_PARTITION
+    consumers.commit(flow.source.cluster, {flow.stem: {(flow.back.remote(flow.stem), 0): 7}})
+    fabric.run(until="caught-up")
+    assert positions(flow.target, flow.stem) == {(flow.stem, 0): 7}
 
 
 def test_sync_offset(flow: Flow, spark: SparkSession) -> None:
