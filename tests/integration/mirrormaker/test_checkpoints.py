@@ -52,7 +52,6 @@ def commit_nothing(side: Side, group: str, topic: str) -> None:
     assert [each.error_code for each in answer.partitions] == [0]
 
 
-@pytest.mark.xfail(strict=True, reason="positions on a topic that came from the target are not carried back to it")
 def test_downstream_topic_renaming(flow: Flow, spark: SparkSession) -> None:
     """A group that reads at the source what came from the target stands there in the topic that it came from."""
     create(flow.target, flow.stem, partitions=1)
