@@ -1,4 +1,6 @@
-"""Writes the generated pages of this folder; with --check only says whether they are up to date."""
+"""Writes the generated pages of this folder, and the table of commands for completion; with --check only says whether
+they are up to date.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ from pathlib import Path
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from isthmus.cli.completion import TREE
+from isthmus.cli.tree import command_tree
 from isthmus.config import fields, schema
-from isthmus.config.file import DEFAULT_NAME, SMALLEST, VARIABLE
+from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 
 FOLDER = Path(__file__).parent
@@ -39,8 +43,10 @@ INTRODUCTION = f"""\
 
 <!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
 
-Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIABLE}` names, else
-`./{DEFAULT_NAME}`. The smallest one is
+Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIABLE}` names, else the first
+`{DEFAULT_NAME}` in the working directory, in the folders above it (as far as one with `.git`, or the home folder; folders
+into which anybody may write are passed over), in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in
+`{SYSTEM_FOLDER}`. The smallest one is
 
 ```yaml
 {SMALLEST}```
@@ -169,7 +175,8 @@ def _type(annotation: object) -> str:
 def main() -> int:
     """Write the pages, or compare them; the exit code says whether they were up to date."""
     outdated = 0
-    for target, text in ((FOLDER / "configuration.md", page()), (FOLDER / "errors.md", errors_page())):
+    pages = {FOLDER / "configuration.md": page(), FOLDER / "errors.md": errors_page(), TREE: command_tree()}
+    for target, text in pages.items():
         if "--check" not in sys.argv:
             target.write_text(text, encoding="utf-8")
         elif not target.is_file() or target.read_text(encoding="utf-8") != text:

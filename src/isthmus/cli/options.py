@@ -30,7 +30,7 @@ ConfigOption = Annotated[
     typer.Option(
         "-c",
         "--config",
-        help="The configuration file; else $ISTHMUS_CONFIG, else ./isthmus.yaml.",
+        help="The configuration file; else $ISTHMUS_CONFIG, else isthmus.yaml here or above.",
         show_default=False,
     ),
 ]

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from isthmus.config.file import find, load, parse
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from isthmus.config.places import find
+
+if TYPE_CHECKING:
+    from isthmus.config.file import load, parse
 
 __all__ = ["find", "load", "parse"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what reads files when it is asked for (PEP 562): completion only has to find them, in no time."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module("isthmus.config.file"), name)

@@ -1,15 +1,15 @@
-"""Finding the configuration file and turning it into values."""
+"""Reading the configuration file and turning it into values."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from pydantic import ValidationError
 
 from isthmus.config.document import ConfigDocument
+from isthmus.config.places import DEFAULT_NAME, find
 from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
@@ -17,37 +17,6 @@ from isthmus.config.schema import FabricSection
 from isthmus.config.values import clusters_of, ledger_of, links_of, spark_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
-
-DEFAULT_NAME: Final = "isthmus.yaml"
-VARIABLE: Final = "ISTHMUS_CONFIG"
-SMALLEST: Final = """\
-clusters:
-  east: {bootstrap_servers: "127.0.0.1:9192"}
-  west: {bootstrap_servers: "127.0.0.1:9292"}
-links:
-  - {name: east-west, source: east, target: west, topics: {include: ["flights", "orders.*"]}}
-"""
-
-
-def find(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The configuration file: the one given, else `ISTHMUS_CONFIG`, else `./isthmus.yaml`.
-
-    :raises ConfigError: When there is no such file; the hint holds one to start with.
-    """
-    name = given or environment.get(VARIABLE)
-    path = Path(name or DEFAULT_NAME)
-    if path.is_dir():
-        raise ConfigError(f"{path} is a folder", hint=f"Name the file in it, such as {path / DEFAULT_NAME}.")
-    # Not only a regular one: shells hand over what a command prints as a pipe, `-c <(...)`.
-    if path.exists():
-        return path
-    if given:
-        missing = f"there is no configuration file {path}"
-    elif name:
-        missing = f"there is no configuration file {path}, which {VARIABLE} names"
-    else:
-        missing = f"there is no configuration: neither -c, nor {VARIABLE}, nor ./{DEFAULT_NAME}"
-    raise ConfigError(missing, hint=f"Write one, for example {DEFAULT_NAME} with:\n\n{SMALLEST}")
 
 
 def load(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Configuration:

@@ -8,21 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from isthmus.config.places import xdg_folder
+
 
 def cache_folder() -> Path:
     """What can be made again: `$XDG_CACHE_HOME/isthmus`, by default `~/.cache/isthmus`."""
-    return _xdg("XDG_CACHE_HOME", ".cache") / "isthmus"
+    return xdg_folder("XDG_CACHE_HOME", ".cache") / "isthmus"
 
 
 def state_folder() -> Path:
     """Of detached clusters: `$XDG_STATE_HOME/isthmus/local`, or below `~/.local/state`."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "isthmus" / "local"
-
-
-def _xdg(variable: str, default: str) -> Path:
-    # The specification says that a relative path in these variables is to be ignored.
-    named = Path(os.environ.get(variable, ""))
-    return named if named.is_absolute() else Path.home() / default
+    return xdg_folder("XDG_STATE_HOME", ".local/state") / "isthmus" / "local"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import yaml
 from isthmus import config
 from isthmus.cli.config import check, configured, resolved, show
 from isthmus.cli.output import OutputFormat
-from isthmus.config.file import SMALLEST
+from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError
 
 Capture = pytest.CaptureFixture[str]

@@ -22,7 +22,7 @@ from textual.widgets import DataTable, Input, Static
 
 from isthmus.cli.screen import StatusScreen
 from isthmus.cli.view import Sorting, View
-from isthmus.config.file import SMALLEST
+from isthmus.config.places import SMALLEST
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem

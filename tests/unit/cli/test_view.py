@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from isthmus.cli import status
 from isthmus.cli.app import app
 from isthmus.cli.view import Sorting, View
-from isthmus.config.file import SMALLEST
+from isthmus.config.places import SMALLEST
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.patterns import NamePattern

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from isthmus import config
-from isthmus.config.file import SMALLEST
+from isthmus.config import places
+from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
 from isthmus.model.configuration import Configuration, LedgerSettings, SparkSettings
@@ -307,7 +308,45 @@ def test_given_file_is_found_before_the_variable(tmp_path: Path) -> None:
     assert config.find(None, environment) == named
 
 
-def test_file_beside_us_is_found_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_looked_for_upwards_then_of_the_user_then_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as the project goes; the nearest one wins."""
+    home, project = tmp_path / "home", tmp_path / "home" / "project"
+    (project / "a" / "b").mkdir(parents=True)
+    (project / ".git").mkdir()
+    system = tmp_path / "etc"
+    monkeypatch.setattr(places, "SYSTEM_FOLDER", system)
+    monkeypatch.chdir(project / "a" / "b")
+    environment = {"HOME": str(home), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    for folder in (system, tmp_path / "xdg" / "isthmus", project, project / "a", project / "a" / "b"):
+        folder.mkdir(exist_ok=True, parents=True)
+        (folder / "isthmus.yaml").touch()
+        assert config.find(None, environment).absolute() == folder / "isthmus.yaml"
+    monkeypatch.chdir(home)
+    (home / "isthmus.yaml").touch()
+    assert config.find(None, environment).absolute() == home / "isthmus.yaml"
+    for each in (project, project / "a", project / "a" / "b"):
+        (each / "isthmus.yaml").unlink()
+    monkeypatch.chdir(project / "a" / "b")
+    assert config.find(None, environment) == tmp_path / "xdg" / "isthmus" / "isthmus.yaml"
+    assert config.find(None, {"HOME": str(home)}) == system / "isthmus.yaml"
+
+
+def test_what_anybody_may_have_written_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder such as /tmp, on the way upwards; whoever is in it means it."""
+    (tmp_path / "mine").mkdir()
+    tmp_path.chmod(0o777)
+    (tmp_path / "isthmus.yaml").touch()
+    monkeypatch.setattr(places, "SYSTEM_FOLDER", tmp_path / "nowhere")
+    monkeypatch.chdir(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="there is no configuration"):
+        config.find(None, {"HOME": str(tmp_path / "home")})
+    monkeypatch.chdir(tmp_path)
+    assert config.find(None, {"HOME": str(tmp_path / "home")}) == Path("isthmus.yaml")
+
+
+def test_file_beside_us_is_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without -c and ISTHMUS_CONFIG, isthmus.yaml of the current folder is taken."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "isthmus.yaml").write_text(SMALLEST, encoding="utf-8")

@@ -1,0 +1,150 @@
+"""Names of links, topics and groups for completion: at once, from what was found last; new ones are asked for aside.
+
+A shell waits while somebody presses the tabulator, so nothing here asks a cluster, nor loads what can. What is older
+than a few seconds is given all the same, and a process of its own looks anew: `python -m isthmus.cli.remembered FILE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from isthmus import config
+from isthmus.config.places import xdg_folder
+
+FRESH_S: Final = 5.0
+_LOOKING_S: Final = 30.0
+"""So long a look is taken for one that goes on; it is over by then, whatever became of it."""
+_Links = Mapping[str, Mapping[str, list[str]]]
+
+
+class Remembered:
+    """The names of one configuration file: as it says itself, and as they were found last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._file = cache_file(self._path)
+        self._written = _written(self._path)
+        self._found = _found(self._file)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the clusters were asked within the last seconds."""
+        return 0 <= time.time() - float(self._found.get("at", 0)) < FRESH_S
+
+    def clusters(self) -> list[str]:
+        """The aliases of clusters."""
+        return sorted(map(str, _mapping(self._written.get("clusters"))))
+
+    def links(self) -> list[str]:
+        """The names of links."""
+        return sorted(str(link["name"]) for link in self._links() if "name" in link)
+
+    def topics(self, link: str | None = None) -> list[str]:
+        """The topics of a link, or of all."""
+        return self._names("topics", link)
+
+    def groups(self, link: str | None = None) -> list[str]:
+        """The groups that a link carries, or those of all."""
+        return self._names("groups", link)
+
+    def refresh(self) -> None:
+        """Have the clusters asked, in a process that nobody waits for, unless one is at it."""
+        if self.is_fresh or 0 <= time.time() - self._found.get("asked", 0) < _LOOKING_S:
+            return
+        remember(self._file, {**self._found, "asked": time.time()})
+        start_aside([sys.executable, "-m", "isthmus.cli.remembered", str(self._path)])
+
+    def _names(self, kind: str, link: str | None) -> list[str]:
+        live: _Links = self._found.get("links", {})
+        names = {name for each, found in live.items() if link in (None, each) for name in found.get(kind, [])}
+        for each in self._links():
+            if link in (None, each.get("name")):
+                names.update(_literals(_mapping(each.get(kind)).get("include")))
+        return sorted(names)
+
+    def _links(self) -> list[Mapping[str, Any]]:
+        links = self._written.get("links")
+        return [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
+
+
+def start_aside(command: Sequence[str]) -> None:
+    """Start a process that nobody waits for; where that is not possible there is none."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("_ISTHMUS")}
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def cache_file(path: Path) -> Path:
+    """Where the names of a configuration file are kept."""
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    return xdg_folder("XDG_CACHE_HOME", ".cache") / "isthmus" / "names" / f"{digest}.json"
+
+
+def remember(file: Path, names: Mapping[str, Any]) -> None:
+    """Keep names, for the user alone; where that is not possible they are not kept."""
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = file.with_name(f".{file.name}.{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps(names), encoding="utf-8")
+        draft.replace(file)
+
+
+def look(path: Path) -> None:
+    """Ask the clusters for their names, and keep them; those of clusters that are away stay as they were."""
+    # Loaded here alone: they take longer than a shell may wait.
+    import asyncio
+    from dataclasses import asdict
+
+    from isthmus.control.names import live_names
+
+    file = cache_file(path)
+    found = asyncio.run(live_names(config.load(path).links))
+    links = {**_found(file).get("links", {}), **{link: asdict(names) for link, names in found.items()}}
+    remember(file, {"at": time.time(), "links": links})
+
+
+def _written(path: Path) -> Mapping[str, Any]:
+    # A file that is being written may be anything; what is wrong with it is told by the commands.
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
+        return _mapping(yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - a safe one
+    return {}
+
+
+def _found(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        return dict(_mapping(json.loads(file.read_text(encoding="utf-8"))))
+    return {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _literals(patterns: object) -> Iterable[str]:
+    given = patterns if isinstance(patterns, list) else []
+    return (each for each in given if isinstance(each, str) and not each.endswith("*") and not each.startswith("/"))
+
+
+_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+if __name__ == "__main__":
+    look(Path(sys.argv[1]))

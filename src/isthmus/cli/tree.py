@@ -1,0 +1,60 @@
+"""All commands with their options and arguments, as a table for completion."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import json
+from typing import Any, Final
+
+from typer.main import get_command
+
+from isthmus.cli.app import COMMANDS, app
+
+_BY_METAVAR: Final = {
+    "LINK": "link",
+    "LINK[/TOPIC]": "target",
+    "[TOPIC]...": "topic",
+    "TOPIC": "topic",
+    "GROUP": "group",
+    "ALIAS": "cluster",
+}
+_BY_OPTION: Final = {"--link": "link", "--topic": "topic", "--group": "group", "--config": "file"}
+_ANY: Final = "text"
+
+
+def command_tree() -> str:
+    """The table as JSON. An option has the kind of its value, or "" where it has none."""
+    whole = get_command(app)
+    for name, command in COMMANDS.items():
+        whole.commands[name] = get_command(importlib.import_module(command.module).app)  # type: ignore[attr-defined]
+    tree = _node(whole)
+    tree["commands"]["help"]["arguments"] = [f"choice:{','.join(['exit-codes', 'errors', *COMMANDS])}"]
+    return json.dumps(tree, indent=1, sort_keys=True) + "\n"
+
+
+def _node(command: Any) -> dict[str, Any]:
+    options = {"--help": "", "-h": ""}
+    arguments = []
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            written = parameter.metavar or parameter.name.upper()
+            arguments.append(_BY_METAVAR.get(written, _choices(parameter) or _ANY))
+        elif not parameter.hidden:
+            kind = _option_kind(parameter)
+            options.update(dict.fromkeys((*parameter.opts, *parameter.secondary_opts), kind))
+    commands = {name: _node(each) for name, each in getattr(command, "commands", {}).items()}
+    return {"options": options, "arguments": arguments, "commands": commands}
+
+
+def _option_kind(parameter: Any) -> str:
+    if parameter.is_flag:
+        return ""
+    named = next((_BY_OPTION[name] for name in parameter.opts if name in _BY_OPTION), None)
+    return named or _choices(parameter) or _ANY
+
+
+def _choices(parameter: Any) -> str:
+    kind = parameter.type_descriptor.annotation
+    is_closed = isinstance(kind, type) and issubclass(kind, enum.Enum)
+    return f"choice:{','.join(str(each.value) for each in kind)}" if is_closed else ""

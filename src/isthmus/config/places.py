@@ -1,0 +1,90 @@
+"""Where the configuration file is looked for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from isthmus.errors import ConfigError
+
+DEFAULT_NAME: Final = "isthmus.yaml"
+VARIABLE: Final = "ISTHMUS_CONFIG"
+SYSTEM_FOLDER: Final = Path("/etc/isthmus")
+SMALLEST: Final = """\
+clusters:
+  east: {bootstrap_servers: "127.0.0.1:9192"}
+  west: {bootstrap_servers: "127.0.0.1:9292"}
+links:
+  - {name: east-west, source: east, target: west, topics: {include: ["flights", "orders.*"]}}
+"""
+_PROJECT: Final = ".git"
+
+
+def find(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+    """The configuration file: the one given, else `ISTHMUS_CONFIG`, else the first `isthmus.yaml` of `candidates`.
+
+    :raises ConfigError: When there is no such file; the hint holds one to start with.
+    """
+    name = given or environment.get(VARIABLE)
+    if name:
+        path = Path(name)
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder", hint=f"Name the file in it, such as {path / DEFAULT_NAME}.")
+        # Not only a regular one: shells hand over what a command prints as a pipe, `-c <(...)`.
+        if path.exists():
+            return path
+        origin = "" if given else f", which {VARIABLE} names"
+        raise ConfigError(f"there is no configuration file {path}{origin}", hint=_hint())
+    looked = list(candidates(environment))
+    for path in looked:
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder", hint=f"Name the file in it, such as {path / DEFAULT_NAME}.")
+        if path.exists():
+            return path
+    raise ConfigError(
+        f"there is no configuration: neither -c, nor {VARIABLE}, nor ./{DEFAULT_NAME} or one in a folder above, nor "
+        f"{' nor '.join(map(str, looked[-2:]))}",
+        hint=_hint(),
+    )
+
+
+def candidates(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
+    """Where a file may be that nobody has named: here and upwards, then the user's, then the machine's.
+
+    Upwards is as far as the project goes (a folder with `.git`), or the home folder. Folders into which anybody may
+    write are passed over, but for the one we are in: a file somebody else has left there is not for us.
+    """
+    here = Path.cwd()
+    yield Path(DEFAULT_NAME)
+    folder = here
+    while not (folder / _PROJECT).exists() and folder not in (folder.parent, _home(environment)):
+        folder = folder.parent
+        if not _is_anybodys(folder):
+            yield folder / DEFAULT_NAME
+    yield xdg_folder("XDG_CONFIG_HOME", ".config", environment) / "isthmus" / DEFAULT_NAME
+    yield SYSTEM_FOLDER / DEFAULT_NAME
+
+
+def xdg_folder(variable: str, default: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """A base folder of the XDG specification: the variable's, or `default` below the home folder."""
+    # The specification says that a relative path in these variables is to be ignored.
+    named = Path(environment.get(variable, ""))
+    return named if named.is_absolute() else _home(environment) / default
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+
+
+def _is_anybodys(folder: Path) -> bool:
+    try:
+        return bool(folder.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return True
+
+
+def _hint() -> str:
+    return f"Write one, for example {DEFAULT_NAME} with:\n\n{SMALLEST}"

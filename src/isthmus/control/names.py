@@ -1,0 +1,42 @@
+"""What there is to name: topics and groups of links, as their clusters have them now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.groups import list_groups, listed
+from isthmus.control.links.filtering import in_force
+from isthmus.control.topics.names import find_topics
+from isthmus.errors import ClusterError
+from isthmus.model.link import Link
+from isthmus.wire.client import Client
+
+ASKED_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkNames:
+    """The topics of a link, by their names on both sides, and the groups it carries, by those at the source. Sorted."""
+
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+async def live_names(links: Collection[Link]) -> dict[str, LinkNames]:
+    """The names of each link whose source answers within ten seconds; the others are not there."""
+    found = await asyncio.gather(*(_names(link) for link in await in_force(links)))
+    return {link.name: names for link, names in zip(links, found, strict=True) if names is not None}
+
+
+async def _names(link: Link) -> LinkNames | None:
+    with contextlib.suppress(ClusterError, TimeoutError):
+        async with asyncio.timeout(ASKED_S), Client(link.source) as source:
+            there = (await find_topics(source, link.topics)).there
+            groups = listed(await list_groups(source)) if link.groups.is_configured else {}
+        topics = sorted({*there, *there.values()})
+        return LinkNames(topics=tuple(topics), groups=tuple(name for name in groups if link.groups.matches(name)))
+    return None
