@@ -16,7 +16,7 @@ from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.config.file import DEFAULT_NAME
+from isthmus.config.places import DEFAULT_NAME
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Impact, Notice

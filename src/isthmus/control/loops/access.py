@@ -15,7 +15,7 @@ from isthmus.cluster.access import create_rules, delete_rules, describe_rules
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.control.loops.loop import LinkView
-from isthmus.control.loops.rules import ACCESS_LOOP, AccessPlan, AccessView, Remembered, RuleChange, access_plan
+from isthmus.control.loops.rules import ACCESS_LOOP, AccessPlan, AccessView, RememberedRule, RuleChange, access_plan
 from isthmus.control.loops.scope import NameScope, group_scope, topic_scope
 from isthmus.control.topics.plan import Action
 from isthmus.errors import ClusterError
@@ -109,7 +109,7 @@ class AccessLoop:
         """Say what is about to happen, do it, and say what came of it; what was refused."""
 
         def document(rule: Rule, *, is_certain: bool) -> AccessDocument:
-            return _document(view.link, Remembered(rule=rule, origin=changes[rule].origin, is_certain=is_certain))
+            return _document(view.link, RememberedRule(rule=rule, origin=changes[rule].origin, is_certain=is_certain))
 
         await view.remember(*[document(rule, is_certain=False) for rule in changes])
         self._attempted.update(changes)
@@ -127,7 +127,7 @@ class AccessLoop:
         return outcomes.errors
 
 
-def _document(link: Link, memory: Remembered) -> AccessDocument:
+def _document(link: Link, memory: RememberedRule) -> AccessDocument:
     return AccessDocument(link=link.name, rule=memory.rule, origin=memory.origin, is_certain=memory.is_certain)
 
 
@@ -135,9 +135,9 @@ def _key(link: Link, rule: Rule) -> str:
     return "/".join((AccessDocument.KIND, link.name, rule.digest))
 
 
-def _remembered(view: LinkView) -> tuple[Remembered, ...]:
+def _remembered(view: LinkView) -> tuple[RememberedRule, ...]:
     return tuple(
-        Remembered(rule=document.rule, origin=document.origin, is_certain=document.is_certain)
+        RememberedRule(rule=document.rule, origin=document.origin, is_certain=document.is_certain)
         for document in view.documents.values()
         if isinstance(document, AccessDocument) and document.link == view.link.name
     )

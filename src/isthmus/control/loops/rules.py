@@ -29,7 +29,7 @@ class RuleChange(Change):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class RememberedRule:
     """A rule that Isthmus created, or was about to create or to delete if it is not `is_certain`."""
 
     rule: Rule
@@ -53,7 +53,7 @@ class AccessView:
     scopes: Mapping[Resource, NameScope]
     source: Collection[Rule]
     target: Collection[Rule]
-    remembered: Collection[Remembered] = ()
+    remembered: Collection[RememberedRule] = ()
     attempted: Collection[Rule] = ()
     own_principal: str | None = None
 
@@ -63,7 +63,7 @@ class AccessPlan:
     """What is to be done: changes at the target, and what memory is to know for certain, or to forget."""
 
     changes: tuple[RuleChange, ...] = ()
-    settled: tuple[Remembered, ...] = ()
+    settled: tuple[RememberedRule, ...] = ()
     forgotten: tuple[Rule, ...] = ()
 
 
@@ -169,7 +169,7 @@ def _overriding(rule: Rule, dangerous: Collection[Rule]) -> Rule | None:
     return next((deny for deny in dangerous if deny.overrides(rule)), None)
 
 
-def _is_founded(memory: Remembered, sources: Collection[Rule]) -> bool:
+def _is_founded(memory: RememberedRule, sources: Collection[Rule]) -> bool:
     """Whether a rule of the source is still there for it, whatever the link selects by now."""
     made = memory.rule
     return any(
@@ -186,7 +186,7 @@ def _is_about(rule: Rule, place: Place) -> bool:
     return place.pattern.value == "LITERAL" and rule.covers(place.origin)
 
 
-def _is_concerned(memory: Remembered, view: AccessView) -> bool:
+def _is_concerned(memory: RememberedRule, view: AccessView) -> bool:
     scope = view.scopes.get(memory.rule.resource)
     return scope is not None and scope.has(memory.place)
 
@@ -217,7 +217,7 @@ def _creation(rule: Rule, origin: str) -> RuleChange:
     return _change(rule, before=None, after=str(rule.permission), origin=origin)
 
 
-def _deletion(memory: Remembered, *, is_ours: bool) -> RuleChange:
+def _deletion(memory: RememberedRule, *, is_ours: bool) -> RuleChange:
     problem = None if is_ours else _UNCERTAIN
     return _change(memory.rule, before=str(memory.rule.permission), after=None, origin=memory.origin, problem=problem)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.control.loops.rules import AccessPlan, AccessView, Remembered, access_plan
+from isthmus.control.loops.rules import AccessPlan, AccessView, RememberedRule, access_plan
 from isthmus.control.loops.scope import group_scope, topic_scope
 from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
 from isthmus.model.cluster import Cluster
@@ -90,8 +90,8 @@ def failures(plan: AccessPlan) -> set[Rule]:
     return {change.rule for change in plan.changes if change.problem is not None and not change.is_by_design}
 
 
-def ours(*made: Rule, origin: str = "orders", is_certain: bool = True) -> list[Remembered]:
-    return [Remembered(rule=each, origin=origin, is_certain=is_certain) for each in made]
+def ours(*made: Rule, origin: str = "orders", is_certain: bool = True) -> list[RememberedRule]:
+    return [RememberedRule(rule=each, origin=origin, is_certain=is_certain) for each in made]
 
 
 ORDERS = link("orders")
@@ -309,7 +309,7 @@ def done(before: AccessView, plan: AccessPlan) -> AccessView:
     memory = {m.rule: m for m in before.remembered if m.rule not in gone} | {m.rule: m for m in plan.settled}
     for change in plan.changes:
         if change.problem is None and change.after is not None:
-            memory[change.rule] = Remembered(rule=change.rule, origin=change.origin, is_certain=True)
+            memory[change.rule] = RememberedRule(rule=change.rule, origin=change.origin, is_certain=True)
     target = (set(before.target) | created(plan)) - deleted(plan)
     return replace(before, target=target, remembered=tuple(memory.values()))
 
@@ -320,7 +320,7 @@ def test_what_was_done_is_not_done_again_and_nothing_of_others_is_touched(
 ) -> None:
     """A second look finds nothing; whatever was deleted was remembered for certain; what was created stays ours."""
     memory = [
-        Remembered(rule=each, origin=ORIGINS.get(each.name, each.name), is_certain=data.draw(st.booleans()))
+        RememberedRule(rule=each, origin=ORIGINS.get(each.name, each.name), is_certain=data.draw(st.booleans()))
         for each in data.draw(
             st.sets(st.sampled_from(sorted(source | target, key=str)) if source | target else st.nothing())
         )
