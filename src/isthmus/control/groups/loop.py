@@ -18,6 +18,7 @@ from isthmus.control.groups.transaction import TIMEOUT_MS
 from isthmus.control.links.memory import paused_topics
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
+from isthmus.ledger.documents import TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
 from isthmus.model.link import Link
@@ -63,6 +64,7 @@ class GroupLoop:
         self._memory = GroupMemory(link.name, ledger.documents)
         self._review = GroupReview(link, source, target, self._memory, ledger.documents)
         self._groups: dict[str, GroupPlan] = {}
+        self._topics: frozenset[object] = frozenset()
         self._changed: set[str] = set()
         self._again_at: dict[Standing, float] = {}
         self._all_at = self._remember_at = self._wanted_at = 0.0
@@ -132,6 +134,10 @@ class GroupLoop:
             await self._review.refresh()
             self._changed |= self._commits.positions.keys() | self._memory.groups
             self._all_at = now + ALL_S
+        if (topics := self._begun_topics()) != self._topics:
+            # What was committed in a topic before it was mirrored is carried now, though nobody commits there again.
+            self._topics = topics
+            self._changed |= {group for group, plan in self._groups.items() if _reads_elsewhere(plan)}
         for standing, interval_s in _AGAIN_S.items():
             if now >= self._again_at.get(standing, 0.0):
                 self._changed |= {group for group, plan in self._groups.items() if plan.standing is standing}
@@ -149,6 +155,11 @@ class GroupLoop:
         if now >= self._remember_at:
             self._remember_at = now + REMEMBER_S
             await self.remember()
+
+    def _begun_topics(self) -> frozenset[object]:
+        """What the ledger tells to be mirrored, with the ids at the target: to see that some came."""
+        told = (d for d in self._ledger.documents.values() if isinstance(d, TopicDocument))
+        return frozenset((d.source_topic, d.target_topic_id) for d in told if d.link == self._link.name)
 
     async def _carry(self, due: Collection[str]) -> None:
         plans = await self._review.plan(self._commits, due)
@@ -180,3 +191,8 @@ def _is_pending(plan: GroupPlan) -> bool:
     """Whether a moment changes how a group stands: maps are written down a little after the records."""
     behind = any(p.is_mapped and p.standing is Standing.CATCHING_UP for p in plan.positions)
     return behind or plan.standing in (Standing.UNAVAILABLE, Standing.WAITING_FOR_MAP)
+
+
+def _reads_elsewhere(plan: GroupPlan) -> bool:
+    """Whether some of a group's positions are in topics that were not mirrored when it was looked at."""
+    return any(position.standing is Standing.NOT_MIRRORED for position in plan.positions)
