@@ -44,7 +44,7 @@ INTRODUCTION = f"""\
 <!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
 
 Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIABLE}` names, else the first
-`{DEFAULT_NAME}` in the working directory, in the folders above it (as far as one with `.git`, or the home folder; folders
+`{DEFAULT_NAME}` in the working directory, in the folders above it (as far as one with `.git`, or the home; folders
 into which anybody may write are passed over), in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in
 `{SYSTEM_FOLDER}`. The smallest one is
 
