@@ -100,7 +100,11 @@ def linked(path: Path | None, link: str | None = None) -> Configuration:
     configuration = configured(path)
     if any(each.name == link for each in configuration.links):
         return configuration
-    return asyncio.run(with_declared(configuration))
+    configuration = asyncio.run(with_declared(configuration))
+    if not configuration.links:
+        told = "there are no links: write them into the file, or declare them (isthmus link create)"
+        console.print(Text(f"Warning: {told}", style="yellow"))
+    return configuration
 
 
 def resolved(configuration: Configuration) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 import typer
@@ -16,6 +16,7 @@ from isthmus.config.declared import setting
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.declared import DeclaredLink
 from isthmus.errors import ConfigError
+from isthmus.model.declaration import said_name
 from isthmus.model.namespace import NamespaceMap
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -217,15 +218,16 @@ def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -
         return
     render([_row(found)], output, columns=_COLUMNS)
     said = [
-        {"said": each["name"], "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
+        {"said": said_name(each["name"]), "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
         for each in fields["said"]
     ]
     render(said, output, columns=(Column("said", Cells.NAME), Column("value", Cells.PROSE), Column("by"), Column("at")))
-    for each in fields["overruled"]:
-        _tell(
-            f"{each['cluster']}: {each['said']['name']} = {_shown(each['said']['value'])} of {each['said']['by']} does "
-            f"not hold: {_shown(each['holds']['value'])} was said by {each['holds']['by']}, apart from it"
-        )
+    for alias, pairs in found.overruled.items():
+        for own, holding in pairs:
+            _tell(
+                f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
+                f"{holding.by} said {_shown(holding.said)}, apart from it"
+            )
     if dry_run:
         _tell("nothing was changed")
 
@@ -235,7 +237,11 @@ def _tell(text: str) -> None:
 
 
 def _shown(value: object) -> str:
-    return "default" if value is None else printable(str(value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "default" if value is None else str(value)
 
 
 def _row(found: DeclaredLink) -> Row:

@@ -51,13 +51,13 @@ def _section(
     written: dict[str, Any] = {"name": declaration.name, "source": source.alias, "target": target.alias}
     for each, attached in (("topics", topics), ("groups", groups)):
         # All that is in an attached namespace belongs to the link.
-        written[each] = {"include": ["*"]} if attached else {}
+        written[each] = {"include": ("*",)} if attached else {}
     for key, value in declaration.settings.items():
         *way, last = key.split(".")
         place = written
         for name in way:
             place = place.setdefault(name, {})
-        place[last] = value
+        place[last] = _as_written(value)
     try:
         section = LinkSection.model_validate(written)
     except ValidationError as error:
@@ -69,6 +69,13 @@ def _section(
     for problem in section_problems((), section):
         raise ConfigError(f"link {declaration.name}: {dotted(problem.path)} {problem.message}", hint=problem.hint)
     return section
+
+
+def _as_written(value: Any) -> Any:
+    """A value of JSON as reading the file would have it."""
+    if isinstance(value, list):
+        return tuple(map(_as_written, value))
+    return {name: _as_written(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def setting(text: str) -> tuple[str, Any]:

@@ -100,8 +100,6 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
         if path not in referenced:
             where = f"{document.name}:{document.line(path)}: {dotted(path)}"
             yield f"{where} is a secret written out. {_BY_REFERENCE}"
-    if not fabric.links:
-        yield f"{document.name}: there are no links: only those declared on the clusters (isthmus link) are mirrored."
     for position, link in enumerate(fabric.links):
         if not link.topics.include and not link.mm2.heartbeats:
             line = document.line(("links", position))

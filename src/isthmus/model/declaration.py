@@ -117,6 +117,14 @@ def attachment(each: NamespaceMap) -> str:
     return ATTACHED + json.dumps([each.kind, each.source.prefix, each.target.prefix, each.source.is_exact])
 
 
+def said_name(name: str) -> str:
+    """What a register is about, for people."""
+    if name.startswith(ATTACHED):
+        each = _map_of(name.removeprefix(ATTACHED))
+        return f"attached {'' if each.kind == 'topic' else f'{each.kind} '}{each}"
+    return name.removeprefix(SETTINGS).replace("/", " ")
+
+
 def _map_of(text: str) -> NamespaceMap:
     kind, source, target, is_exact = json.loads(text)
     return NamespaceMap(source=_namespace(kind, source, is_exact), target=_namespace(kind, target, is_exact))

@@ -312,8 +312,8 @@ def _check_new(known: Declaration, values: Mapping[str, Any]) -> None:
     """See that a link that is to be created is a new one, or the one that was begun with the same words."""
     if not known.registers or known.is_deleted:
         return
-    semantics = tuple(one for one in known.registers if one.name.startswith(SEMANTICS))
-    if any(one not in semantics and values.get(one.name) != one.said for one in known.registers):
+    said = {one.name: one.said for one in known.registers if not one.name.startswith(SEMANTICS)}
+    if said != values:
         raise PlanRefused(
             f"link {known.name} is declared already, and otherwise",
             hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
