@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli import promoting
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -20,6 +21,8 @@ from isthmus.model.declaration import said_name
 from isthmus.model.namespace import NamespaceMap
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command()(promoting.promote)
+app.command()(promoting.failover)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
 _Maps = Annotated[

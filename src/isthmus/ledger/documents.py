@@ -9,6 +9,7 @@
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
     filters/east-west             what an operator has the link select, in place of the file
+    provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
@@ -37,6 +38,7 @@ from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
+from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -305,6 +307,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         AccessDocument,
         DeclarationDocument,
         NamespaceDocument,
+        ProvenanceDocument,
         FiltersDocument,
         PauseDocument,
         ControllerDocument,
@@ -358,6 +361,7 @@ def _fields(key: str, value: bytes) -> Any:
 
 _OTHERS = (
     DeclarationDocument,
+    ProvenanceDocument,
     FiltersDocument,
     PauseDocument,
     TaskDocument,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -159,6 +160,15 @@ class Namespaces:
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         return in_loop(self._delete(namespace, dry_run=dry_run))
+
+    async def release(self, namespace: Namespace) -> None:
+        """Have one be reserved no more, if it was declared.
+
+        :raises PlanRefused: It follows another one.
+        :raises ClusterError: The cluster's ledger cannot be read or written.
+        """
+        with contextlib.suppress(ConfigError):
+            await self._change(namespace, {RESERVED: False}, is_new=False, dry_run=False)
 
     async def _all(self) -> tuple[NamespaceReport, ...]:
         async with self._declarations() as declarations:

@@ -79,7 +79,7 @@ class DeclaredLinks:
         values: dict[str, Any] = {f"{SETTINGS}{key}": value for key, value in (settings or {}).items()}
         if mode is not None:
             values[MODE] = _mode(mode)
-        return in_loop(self._change(name, lambda _: values, dry_run=dry_run))
+        return in_loop(self.change(name, lambda _: values, dry_run=dry_run))
 
     def attach(self, name: str, maps: Collection[NamespaceMap], *, dry_run: bool = False) -> DeclaredLink:
         """Have namespaces of the target follow those of the source; they become reserved.
@@ -88,7 +88,7 @@ class DeclaredLinks:
         :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
-        return in_loop(self._change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run))
+        return in_loop(self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run))
 
     def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
         """Have namespaces follow no more, all of them where none is named. They stay reserved.
@@ -105,7 +105,7 @@ class DeclaredLinks:
                     raise ConfigError(f"link {name} does not attach {each}", hint=f"It attaches {there}.")
             return dict.fromkeys(map(attachment, maps or known.maps), False)
 
-        return in_loop(self._change(name, values, dry_run=dry_run))
+        return in_loop(self.change(name, values, dry_run=dry_run))
 
     def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
         """Attach namespaces again that were detached, all of them where none is named.
@@ -121,7 +121,7 @@ class DeclaredLinks:
                     raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
             return dict.fromkeys(map(attachment, maps or known.detached), True)
 
-        return in_loop(self._change(name, values, dry_run=dry_run))
+        return in_loop(self.change(name, values, dry_run=dry_run))
 
     def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
         """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are.
@@ -130,7 +130,7 @@ class DeclaredLinks:
         :raises PlanRefused: Somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
-        return in_loop(self._change(name, _deletion, dry_run=dry_run))
+        return in_loop(self.change(name, _deletion, dry_run=dry_run))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[Declarations, Declared]]:
@@ -223,12 +223,26 @@ class DeclaredLinks:
             declared = replace(declared, links={**declared.links, name: known})
             return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
 
-    async def _change(
-        self, name: str, values: Callable[[Declaration], dict[str, Any]], *, dry_run: bool
+    async def change(
+        self,
+        name: str,
+        values: Callable[[Declaration], dict[str, Any]],
+        *,
+        spares_source: bool = False,
+        dry_run: bool = False,
     ) -> DeclaredLink:
+        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there.
+
+        :raises ConfigError: There is no such link.
+        :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
+        :raises ClusterError: None of the clusters could be written to.
+        """
         async with self._open() as (declarations, declared):
             known = _known(declared, name)
             ends = known.source, known.target
+            if spares_source and (source := declared.alias_of(known.source)) is not None:
+                spared = Problem("it is left alone", "It learns of the change from whoever runs links of it.")
+                declared = replace(declared, away={**declared.away, source: spared})
             return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
 
     async def _write(

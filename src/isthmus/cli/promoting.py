@@ -1,0 +1,118 @@
+"""`isthmus link promote` and `isthmus link failover`: a follower can be written to from now on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.links.promotion import Promoter
+from isthmus.errors import ConfigError
+from isthmus.model.duration import parse_duration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.promotion import Promotion
+from isthmus.model.wording import counted
+
+_Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
+_Maps = Annotated[
+    list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
+]
+_Timeout = Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how everything stands.")]
+_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("source_end", Cells.NUMBER),
+    Column("target_end", Cells.NUMBER),
+    Column("missing_records", Cells.NUMBER),
+)
+
+
+def promote(
+    name: _Name,
+    maps: _Maps = None,
+    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
+    timeout: _Timeout = "1m",
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have namespaces follow no more, and be written to, once they hold all that the source has.
+
+    Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
+    consumer groups are carried; else this ends with 5, and nothing was changed. An interrupted promotion goes on when
+    the command is given again.
+    """
+    quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        maps=tuple(map(NamespaceMap.parse, maps or ())),
+        quiet_s=quiet_s,
+        timeout_s=max(timeout_s, quiet_s),
+        on_step=_tell,
+    )
+    _show(asyncio.run(promoter.promote(dry_run=dry_run)), output, dry_run=dry_run)
+
+
+def failover(
+    name: _Name,
+    maps: _Maps = None,
+    timeout: _Timeout = "1m",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have namespaces follow no more, and be written to, without the source: for when it is lost.
+
+    Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
+    records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
+    """
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        maps=tuple(map(NamespaceMap.parse, maps or ())),
+        timeout_s=parse_duration(timeout),
+        on_step=_tell,
+    )
+    if not (yes or dry_run):
+        _tell(_missing(asyncio.run(promoter.failover(dry_run=True))))
+        if typer.prompt(f"Type {name} to give up what is missing", err=True) != name:
+            raise ConfigError("that was not its name, and nothing was changed", hint="Use --yes in scripts.")
+    _show(asyncio.run(promoter.failover(dry_run=dry_run)), output, dry_run=dry_run)
+
+
+def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
+    if not output.is_table:
+        render(found.as_dict(), output, names=[str(each.target) for each in found.namespaces])
+        return
+    render([each.as_dict() for each in found.partitions], output, columns=_COLUMNS)
+    if found.groups:
+        groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]
+        render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
+    _tell(_missing(found))
+    namespaces = ", ".join(str(each.target) for each in found.namespaces)
+    _tell("nothing was changed" if dry_run else f"{namespaces} can be written to")
+
+
+def _missing(found: Promotion) -> str:
+    unknown = sum(each.missing_records < 0 for each in found.partitions)
+    told = f"{counted(found.missing_records, 'record')} of the source may be missing"
+    if unknown:
+        told += f", and of {counted(unknown, 'partition')} it is not known"
+    if found.missing_s:
+        told += f"; what was written there in the last {found.missing_s:,.0f} s is not counted"
+    return told
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))
