@@ -13,6 +13,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
 from isthmus.config.declared import setting
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.declared import DeclaredLink
@@ -21,6 +22,7 @@ from isthmus.model.declaration import said_name
 from isthmus.model.namespace import NamespaceMap
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command()(promoting.detach)
 app.command()(promoting.promote)
 app.command()(promoting.failover)
 
@@ -28,13 +30,6 @@ _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
 _Maps = Annotated[
     list[str] | None,
     typer.Option("--map", help="Topics: local-:remote- has remote-* of the target follow local-* of the source."),
-]
-_ExactMaps = Annotated[
-    list[str] | None,
-    typer.Option("--map-exact", help="One topic: local-clicks:remote-clicks, without local-clicks2."),
-]
-_GroupMaps = Annotated[
-    list[str] | None, typer.Option("--group-map", help="Consumer groups, as --map: app-:app- or just app-.")
 ]
 _Settings = Annotated[
     list[str] | None,
@@ -63,8 +58,8 @@ def create(
     source: Annotated[str, typer.Option("--source", help="The alias of the cluster to read from.")],
     target: Annotated[str, typer.Option("--target", help="The alias of the cluster to write to.")],
     maps: _Maps = None,
-    exact: _ExactMaps = None,
-    groups: _GroupMaps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
     mode: Annotated[str, typer.Option("--mode", help="How a link copies: async.")] = "async",
     settings: _Settings = None,
     dry_run: _DryRun = False,
@@ -81,7 +76,7 @@ def create(
         name,
         source=source,
         target=target,
-        maps=_maps(maps, exact, groups),
+        maps=maps_of(maps, exact, groups),
         mode=mode,
         settings=dict(map(setting, settings or ())),
         dry_run=dry_run,
@@ -140,49 +135,33 @@ def update(
 def attach(
     name: _Name,
     maps: _Maps = None,
-    exact: _ExactMaps = None,
-    groups: _GroupMaps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
     """Have more namespaces of the target follow the source; they become reserved."""
-    chosen = _maps(maps, exact, groups)
+    chosen = maps_of(maps, exact, groups)
     if not chosen:
         raise ConfigError("no namespace is named", hint="Give --map, --map-exact or --group-map.")
     _show(Fabric(configured(path)).declarations.attach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
 
 
 @app.command()
-def detach(
-    name: _Name,
-    maps: _Maps = None,
-    exact: _ExactMaps = None,
-    groups: _GroupMaps = None,
-    dry_run: _DryRun = False,
-    path: ConfigOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
-) -> None:
-    """Have namespaces follow no more, all of them where none is named. They stay reserved."""
-    chosen = _maps(maps, exact, groups)
-    _show(Fabric(configured(path)).declarations.detach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
-
-
-@app.command()
 def reattach(
     name: _Name,
     maps: _Maps = None,
-    exact: _ExactMaps = None,
-    groups: _GroupMaps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
     """Attach namespaces again that were detached, all of them where none is named."""
-    chosen = _maps(maps, exact, groups)
+    chosen = maps_of(maps, exact, groups)
     _show(Fabric(configured(path)).declarations.reattach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
 
 
@@ -202,16 +181,6 @@ def delete(
         if typer.prompt(f"Type {name} to delete the link", err=True) != name:
             raise ConfigError("that was not its name, and nothing was deleted", hint="Use --yes in scripts.")
     _show(links.delete(name, dry_run=dry_run), output, dry_run=dry_run)
-
-
-def _maps(
-    maps: Iterable[str] | None, exact: Iterable[str] | None, groups: Iterable[str] | None
-) -> tuple[NamespaceMap, ...]:
-    return (
-        *(NamespaceMap.parse(text) for text in maps or ()),
-        *(NamespaceMap.parse(text, is_exact=True) for text in exact or ()),
-        *(NamespaceMap.parse(text, "group") for text in groups or ()),
-    )
 
 
 def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
@@ -23,6 +24,13 @@ _Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")
 _Maps = Annotated[
     list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
 ]
+ExactMaps = Annotated[
+    list[str] | None,
+    typer.Option("--map-exact", help="One topic: local-clicks:remote-clicks, without local-clicks2."),
+]
+GroupMaps = Annotated[
+    list[str] | None, typer.Option("--group-map", help="Consumer groups, as --map: app-:app- or just app-.")
+]
 _Timeout = Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how everything stands.")]
 _COLUMNS: Final = (
@@ -34,9 +42,36 @@ _COLUMNS: Final = (
 )
 
 
+def detach(
+    name: _Name,
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    timeout: _Timeout = "1m",
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have namespaces follow no more, and wait until nothing writes to them. They stay reserved, and what is in them.
+
+    `isthmus link reattach` has them follow again.
+    """
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        maps=maps_of(maps, exact, groups),
+        timeout_s=parse_duration(timeout),
+        on_step=_tell,
+    )
+    _show(asyncio.run(promoter.detach(dry_run=dry_run)), output, dry_run=dry_run)
+
+
 def promote(
     name: _Name,
     maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
     timeout: _Timeout = "1m",
     dry_run: _DryRun = False,
@@ -54,7 +89,7 @@ def promote(
     promoter = Promoter(
         configuration=configured(path),
         name=name,
-        maps=tuple(map(NamespaceMap.parse, maps or ())),
+        maps=maps_of(maps, exact, groups),
         quiet_s=quiet_s,
         timeout_s=max(timeout_s, quiet_s),
         on_step=_tell,
@@ -65,6 +100,8 @@ def promote(
 def failover(
     name: _Name,
     maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
     timeout: _Timeout = "1m",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: _DryRun = False,
@@ -80,7 +117,7 @@ def failover(
     promoter = Promoter(
         configuration=configured(path),
         name=name,
-        maps=tuple(map(NamespaceMap.parse, maps or ())),
+        maps=maps_of(maps, exact, groups),
         timeout_s=parse_duration(timeout),
         on_step=_tell,
     )
@@ -89,6 +126,17 @@ def failover(
         if typer.prompt(f"Type {name} to give up what is missing", err=True) != name:
             raise ConfigError("that was not its name, and nothing was changed", hint="Use --yes in scripts.")
     _show(asyncio.run(promoter.failover(dry_run=dry_run)), output, dry_run=dry_run)
+
+
+def maps_of(
+    maps: Iterable[str] | None, exact: Iterable[str] | None, groups: Iterable[str] | None
+) -> tuple[NamespaceMap, ...]:
+    """The namespaces that a command line names."""
+    return (
+        *(NamespaceMap.parse(text) for text in maps or ()),
+        *(NamespaceMap.parse(text, is_exact=True) for text in exact or ()),
+        *(NamespaceMap.parse(text, "group") for text in groups or ()),
+    )
 
 
 def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
@@ -101,7 +149,8 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
         render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
     _tell(_missing(found))
     namespaces = ", ".join(str(each.target) for each in found.namespaces)
-    _tell("nothing was changed" if dry_run else f"{namespaces} can be written to")
+    after = "follows no more, and stays reserved" if found.verb == "detach" else "can be written to"
+    _tell("nothing was changed" if dry_run else f"{namespaces}: {after}")
 
 
 def _missing(found: Promotion) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 
-Verb = Literal["promote", "failover"]
+Verb = Literal["promote", "failover", "detach"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,9 @@ class LeftPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
-    """What became of namespaces that follow no more; `is_done` says that they can be written to."""
+    """What became of namespaces that follow no more; `is_done` says that the verb has come to its end:
+    after promote and failover they can be written to.
+    """
 
     link: str
     verb: Verb

@@ -65,6 +65,8 @@ class Promoter:
         :raises ClusterError: A cluster does not answer.
         """
         link, chosen, is_attached = await self._link()
+        if link is None:
+            return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
         groups: dict[str, str] = {}
         if is_attached:
             # The promise is kept before anything changes: an interrupted promotion has it behind it.
@@ -89,15 +91,31 @@ class Promoter:
         :raises GateNotMet: The lanes do not end in time.
         :raises ClusterError: The target does not answer.
         """
+        return await self._leave("failover", dry_run=dry_run)
+
+    async def detach(self, *, dry_run: bool = False) -> Promotion:
+        """Have the namespaces follow no more, and wait until nothing writes to them. They stay reserved.
+
+        :raises ConfigError: There is no such link, or it never attached one of the namespaces.
+        :raises GateNotMet: The lanes do not end in time.
+        :raises ClusterError: The target does not answer.
+        """
+        return await self._leave("detach", dry_run=dry_run)
+
+    async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
         link, chosen, _ = await self._link()
+        if link is None:
+            return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
         if not dry_run:
-            await self._detach(chosen, spares_source=True)
+            await self._detach(chosen, spares_source=verb == "failover")
             await self._ended(link)
-        found = await self._result("failover", link, chosen, {})
+        found = await self._result(verb, link, chosen, {})
         return found if dry_run else await self._let_go(found, link)
 
-    async def _link(self) -> tuple[Link, tuple[NamespaceMap, ...], bool]:
-        """The link as far as the namespaces go that were chosen, these, and whether any of them is attached still."""
+    async def _link(self) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
+        """The link as far as the namespaces go that were chosen, these, and whether any of them is attached still. No
+        link where all that was ever attached was let go of before.
+        """
         async with Declarations(self.configuration.clusters, self.configuration.ledger) as declarations:
             declared = await declarations.look()
         known = declared.links.get(self.name)
@@ -114,7 +132,7 @@ class Promoter:
                     f"link {self.name} never attached {each}", hint=f"It has {', '.join(map(str, ever)) or 'nothing'}."
                 )
         if not chosen:
-            raise ConfigError(f"link {self.name} attaches nothing", hint="There is nothing to be promoted.")
+            return None, known.detached, False
         link = declared.link(_attaching(known, chosen), self.configuration)
         if link is None:
             raise PlanRefused(
@@ -227,8 +245,8 @@ class Promoter:
         return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
 
     async def _let_go(self, found: Promotion, link: Link) -> Promotion:
-        """Write down where everything came from, and release the namespaces."""
-        self.on_step("releasing the namespaces")
+        """Write down where everything came from, and release the namespaces, unless they are only detached."""
+        self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
             documents = provenance(found, known)
@@ -238,6 +256,9 @@ class Promoter:
                     await writer.append(batch)
             finally:
                 writer.close()
+        if found.verb == "detach":
+            return replace(found, is_done=True)
+        self.on_step("releasing the namespaces")
         namespaces = Namespaces(link.target, self.configuration.ledger)
         for each in found.namespaces:
             await namespaces.release(each.target)
