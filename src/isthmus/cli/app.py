@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
     "link": Command("isthmus.cli.link", "Declare links on their clusters, and change them."),
     "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
+    "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),

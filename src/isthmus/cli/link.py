@@ -25,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command()(promoting.detach)
 app.command()(promoting.promote)
 app.command()(promoting.failover)
+app.command()(promoting.reverse)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
 _Maps = Annotated[

@@ -97,6 +97,34 @@ def promote(
     _show(asyncio.run(promoter.promote(dry_run=dry_run)), output, dry_run=dry_run)
 
 
+def reverse(
+    name: _Name,
+    as_link: Annotated[str, typer.Option("--as", metavar="LINK", help="The name of the new link, the way back.")],
+    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "10s",
+    timeout: _Timeout = "1m",
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have leader and follower change places: promote everything, and have the source follow from then on.
+
+    Stop producers and consumers at the source first: this ends with 5 and names who is at work there. Afterwards they
+    go on at the target, where they left off. The link ends, and a new one leads back.
+    """
+    quiet_s = parse_duration(quiet)
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        quiet_s=quiet_s,
+        timeout_s=max(parse_duration(timeout), quiet_s),
+        on_step=_tell,
+    )
+    _show(asyncio.run(promoter.reverse(as_link, dry_run=dry_run)), output, dry_run=dry_run)
+    if not dry_run:
+        _tell(f"link {as_link} has the former source follow from now on")
+
+
 def failover(
     name: _Name,
     maps: _Maps = None,

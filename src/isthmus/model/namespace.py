@@ -104,6 +104,11 @@ class NamespaceMap:
         return f"{self.source}:{self.target}"
 
     @property
+    def reversed(self) -> NamespaceMap:
+        """The way back."""
+        return NamespaceMap(source=self.target, target=self.source)
+
+    @property
     def kind(self) -> NamespaceKind:
         """What it maps the names of."""
         return self.source.kind

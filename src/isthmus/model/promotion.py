@@ -9,7 +9,7 @@ from typing import Any, Literal
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 
-Verb = Literal["promote", "failover", "detach"]
+Verb = Literal["promote", "failover", "detach", "reverse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

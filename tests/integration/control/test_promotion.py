@@ -15,6 +15,7 @@ from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
+from isthmus.control.links.provenance import origins
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
@@ -66,6 +67,10 @@ def written(cluster: LocalCluster, topic: str) -> int:
     (offset,) = offsets
     assert offset is not None
     return offset
+
+
+async def _is_at(cluster: LocalCluster, topic: str, end: int) -> bool:
+    return await ends(cluster, topic) == [end]
 
 
 def test_a_follower_is_promoted(
@@ -164,6 +169,43 @@ def test_a_follower_takes_over_without_its_source(
     assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
     # The source knows nothing of it yet.
     assert Fabric(both).declarations.describe(name).behind == ("east",)
+
+
+def test_leader_and_follower_change_places(
+    both: Configuration,
+    east: LocalCluster,
+    west: LocalCluster,
+    name: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not while a consumer is at work at the source; then what is produced at the old target arrives at the old source,
+    at the same offsets, and both clusters tell where everything came from.
+    """
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    only, _ = created(both, east, name)
+    back = f"{name}-back"
+    promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
+
+    async def scenario() -> None:
+        async with running(only, spark, following=Following(written=only.written)) as run:
+            await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
+            joined = consumers.joined(east, f"{name}.app", f"{name}.a-1")
+            with joined, pytest.raises(GateNotMet, match=f"at work at east: {name}.app"):
+                await promoter.reverse(back)
+            found = await promoter.reverse(back)
+            assert found.is_done
+            await promoter.reverse(back)
+            assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
+            await run.until(lambda: _is_at(east, f"{name}.a-1", 21))
+            there, problems = await origins(both.clusters, f"{name}.x-1")
+            assert not problems
+            assert [(each.cluster, each.offset_end, each.source_cluster) for each in there] == [("west", 20, "east")]
+            (here,), _ = await origins(both.clusters, f"{name}.a-1")
+            assert (here.cluster, here.source_cluster, here.link, here.verb) == ("east", "west", back, "follows")
+
+    asyncio.run(scenario())
+    Fabric(both).declarations.delete(back)
 
 
 def test_an_open_transaction_is_in_the_way(

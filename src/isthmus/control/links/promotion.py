@@ -10,8 +10,10 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from isthmus.cluster.groups import describe_groups, list_groups, listed
 from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.groups.links import Groups
 from isthmus.control.links.declared import Declarations, Declared
@@ -21,7 +23,7 @@ from isthmus.control.links.leaving import is_writing, left_partitions, provenanc
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.records import in_batches
+from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, attachment
@@ -56,6 +58,53 @@ class Promoter:
     quiet_s: float = 5.0
     timeout_s: float = 60.0
     on_step: OnStep = lambda _: None
+
+    async def reverse(self, link: str, *, dry_run: bool = False) -> Promotion:
+        """Promote all of it, and have the source follow the target from then on, by a new link of the name `link`.
+
+        :raises ConfigError: There is no such link.
+        :raises GateNotMet: As `promote`, or consumers are at work at the source; nothing was changed.
+        :raises PlanRefused: The new link cannot be created; the namespaces are promoted, and a repeated call goes on.
+        :raises ClusterError: A cluster does not answer.
+        """
+        if self.maps:
+            raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
+        former, chosen, is_attached = await self._link()
+        if is_attached and former is not None:
+            await self._check_members(former)
+        found = replace(await self.promote(dry_run=dry_run), verb="reverse")
+        if dry_run:
+            return found
+        self.on_step(f"creating link {link}")
+        links, known = DeclaredLinks(self.configuration.written), (await self._look())[1]
+        create = partial(
+            links.create,
+            link,
+            source=known.target.alias,
+            target=known.source.alias,
+            maps=[each.reversed for each in chosen],
+            settings=known.settings,
+        )
+        await asyncio.to_thread(create)
+        if not known.is_deleted:
+            await asyncio.to_thread(links.delete, self.name)
+        return found
+
+    async def _check_members(self, link: Link) -> None:
+        """See that no consumer of a group that the link carries is at work at the source: its position would move on.
+
+        :raises GateNotMet: One is.
+        """
+        async with Client(link.source) as source:
+            groups = [name for name in listed(await list_groups(source)) if link.groups.matches(name)]
+            found = (await describe_groups(source, groups)).values
+        at_work = sorted(name for name, group in found.items() if group.members)
+        if at_work:
+            more = f" and {len(at_work) - _NAMED_MAX} more" if len(at_work) > _NAMED_MAX else ""
+            raise GateNotMet(
+                f"consumers are at work at {link.source.alias}: {', '.join(at_work[:_NAMED_MAX])}{more}",
+                hint=f"Stop them first; afterwards they go on at {link.target.alias}.",
+            )
 
     async def promote(self, *, dry_run: bool = False) -> Promotion:
         """Have the namespaces follow no more, once they hold all that the source has and nobody writes there.
@@ -116,14 +165,7 @@ class Promoter:
         """The link as far as the namespaces go that were chosen, these, and whether any of them is attached still. No
         link where all that was ever attached was let go of before.
         """
-        async with Declarations(self.configuration.clusters, self.configuration.ledger) as declarations:
-            declared = await declarations.look()
-        known = declared.links.get(self.name)
-        if known is None:
-            raise ConfigError(
-                f"no link {self.name} is declared on the clusters that answered",
-                hint="isthmus link list shows those that are. A link of the file ends when it is taken out of there.",
-            )
+        declared, known = await self._look()
         ever = (*known.maps, *known.detached)
         chosen = self.maps or known.maps or _interrupted(declared, known)
         for each in chosen:
@@ -141,6 +183,17 @@ class Promoter:
             )
         (link,) = await in_force([link])
         return link, tuple(chosen), any(each in known.maps for each in chosen)
+
+    async def _look(self) -> tuple[Declared, Declaration]:
+        async with Declarations(self.configuration.clusters, self.configuration.ledger) as declarations:
+            declared = await declarations.look()
+        known = declared.links.get(self.name)
+        if known is None:
+            raise ConfigError(
+                f"no link {self.name} is declared on the clusters that answered",
+                hint="isthmus link list shows those that are. A link of the file ends when it is taken out of there.",
+            )
+        return declared, known
 
     async def _caught_up(self, link: Link) -> None:
         """Wait until the target holds all of the source, which nobody has written to for a while."""
@@ -249,10 +302,15 @@ class Promoter:
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
-            documents = provenance(found, known)
+            changes: list[Change] = [one for one in provenance(found, known) if one.key not in known.documents]
+            if found.verb != "detach":
+                # It is no copy any more: nobody who leads from here is taken for going in a circle.
+                changes += [
+                    Deletion(one.key) for one in known.topics.values() if link.topics.source_of(one.target_topic)
+                ]
             writer = LedgerWriter(target)
             try:
-                for batch in in_batches(one for one in documents if one.key not in known.documents):
+                for batch in in_batches(changes):
                     await writer.append(batch)
             finally:
                 writer.close()
