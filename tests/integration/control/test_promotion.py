@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import controller
+from isthmus.control.links import controller, promotion
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import origins
@@ -83,6 +83,7 @@ def test_a_follower_is_promoted(
 ) -> None:
     """Not while somebody writes to the source; then at the same offsets and positions, interrupted at any step."""
     monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    monkeypatch.setattr(promotion, "CALM_S", 1.0)
     only, each = created(both, east, name)
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
     steps: list[str] = []
@@ -183,6 +184,7 @@ def test_leader_and_follower_change_places(
     at the same offsets, and both clusters tell where everything came from.
     """
     monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    monkeypatch.setattr(promotion, "CALM_S", 1.0)
     only, _ = created(both, east, name)
     back = f"{name}-back"
     promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
