@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import typer
@@ -12,7 +13,8 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
-from isthmus.control.clusters.namespaces import NamespaceReport, Namespaces
+from isthmus.control.clusters.namespace import NamespaceReport
+from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.namespace import Namespace
@@ -109,16 +111,36 @@ def update(
     async_only: Annotated[
         bool | None, typer.Option("--async-only/--no-async-only", help="Keep it out of synchronous links.")
     ] = None,
+    enforce: Annotated[
+        bool | None,
+        typer.Option("--enforce/--no-enforce", help="Have access rules keep others out, or take these rules back."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="With --enforce: who may go on writing, as User:isthmus; else our own login."),
+    ] = None,
+    super_user: Annotated[
+        bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
+    ] = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
-    """Reserve a namespace or release it. One that follows stays reserved."""
-    if reserved is None and async_only is None:
-        raise ConfigError("nothing is to be changed", hint="Give --reserved, --no-reserved or --async-only.")
-    namespace = Namespace.of(prefix, kind.value, is_exact=exact)
-    found = _of(cluster, path).update(namespace, reserved=reserved, async_only=async_only, dry_run=dry_run)
+    """Reserve a namespace or release it. One that follows stays reserved.
+
+    With --enforce it is reserved, and everybody whom an access rule allows to write there is denied it by another one;
+    reading stays as it is. These rules are remembered, and go when it is released, promoted or deleted.
+    """
+    if reserved is None and async_only is None and enforce is None:
+        raise ConfigError("nothing is to be changed", hint="Give --reserved, --enforce or --async-only.")
+    namespace, namespaces = Namespace.of(prefix, kind.value, is_exact=exact), _of(cluster, path)
+    if reserved is not None or async_only is not None:
+        found = namespaces.update(namespace, reserved=reserved, async_only=async_only, dry_run=dry_run)
+    if enforce:
+        found = namespaces.enforce(namespace, keep=keep or (), super_user=super_user, dry_run=dry_run)
+    elif enforce is False:
+        found = namespaces.relax(namespace, dry_run=dry_run)
     _show(found, output, dry_run=dry_run)
 
 
@@ -157,6 +179,13 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
         render([{"member": name} for name in found.members], output, columns=(Column("member", Cells.NAME),))
     if found.problem is not None:
         _tell(f"members: {found.problem.message}. {found.problem.hint}")
+    force = fields["in_force"]
+    if isinstance(force, Mapping) and force["closed"]:
+        _tell("access rules keep everybody out who is not to write there")
+    elif isinstance(force, Mapping) and "problem" in force:
+        _tell(f"access rules keep nobody out: {force['problem']['message']}")
+    elif isinstance(force, Mapping):
+        _tell(f"access rules let others in: {', '.join(force['open'])}; isthmus namespace update --enforce denies it")
     if dry_run:
         _tell("nothing was changed")
 

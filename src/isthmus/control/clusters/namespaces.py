@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from isthmus.cluster.access import describe_rules
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.enforcement import (
+    ENFORCED,
+    KEPT,
+    Keeping,
+    examine_reservation,
+    keeping,
+    made_rules,
+    make,
+    own_login,
+    require,
+    take_back,
+)
+from isthmus.control.clusters.namespace import ASYNC_ONLY, Attachment, Members, NamespaceReport
 from isthmus.control.links.attaching import author
 from isthmus.control.links.declared import Declarations, Declared
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
@@ -19,86 +32,13 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceKind
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import RESERVED, Registers, changed, merged
+from isthmus.model.reservation import rule_values
 from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
 
 _OF_PRINCIPALS: Final = (Resource.TOPIC, Resource.GROUP)
-ASYNC_ONLY: Final = "async_only"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
-    """A link that a namespace is attached to: it `leads` where it is that link's source, else it follows."""
-
-    link: str
-    leads: bool
-    other: Namespace
-    other_cluster: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
-        return {
-            "link": self.link,
-            "role": "leader" if self.leads else "follower",
-            "namespace": str(self.other),
-            "cluster": self.other_cluster,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceReport:
-    """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
-    `overlapping` are others of the cluster that share names with it.
-    """
-
-    cluster: str
-    namespace: Namespace
-    registers: Registers
-    attached: tuple[Attachment, ...] = ()
-    members: tuple[str, ...] | None = None
-    overlapping: tuple[Namespace, ...] = ()
-    problem: Problem | None = None
-
-    @property
-    def is_reserved(self) -> bool:
-        """Whether nobody but a link shall write to it."""
-        return bool(self._value(RESERVED))
-
-    @property
-    def is_async_only(self) -> bool:
-        """Whether it may be in no synchronous link."""
-        return bool(self._value(ASYNC_ONLY))
-
-    def _value(self, name: str) -> Any:
-        return next((register.said for register in self.registers if register.name == name), None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "kind": self.namespace.kind,
-            "namespace": str(self.namespace),
-            "prefix": self.namespace.prefix,
-            "exact": self.namespace.is_exact,
-            "reserved": self.is_reserved,
-            "async_only": self.is_async_only,
-            "attached": [each.as_dict() for each in self.attached],
-            "members": None if self.members is None else list(self.members),
-            "empty": None if self.members is None else not self.members,
-            "overlapping": [str(other) for other in self.overlapping],
-            "problem": None if self.problem is None else problem_dict(self.problem),
-            "said": [register.as_dict() for register in self.registers],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Members:
-    """The names a cluster has, by kind of namespace; `problems` where they could not be read."""
-
-    names: Mapping[NamespaceKind, tuple[str, ...]] = field(default_factory=dict)
-    problems: Mapping[NamespaceKind, Problem] = field(default_factory=dict)
 
 
 class Namespaces:
@@ -161,8 +101,34 @@ class Namespaces:
         """
         return in_loop(self._delete(namespace, dry_run=dry_run))
 
+    def enforce(
+        self,
+        namespace: Namespace,
+        *,
+        keep: Collection[str] = (),
+        super_user: bool = False,
+        dry_run: bool = False,
+    ) -> NamespaceReport:
+        """Reserve one, and have access rules deny everybody to write there but the principals to `keep`: by default the
+        one that the configuration logs in as. With `super_user` that one is beyond all rules.
+
+        :raises ConfigError: It was not declared.
+        :raises PlanRefused: Rules cannot close it, or would close it to the link as well.
+        :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+        """
+        own = Keeping(principals=tuple(keep), has_super_user=super_user)
+        return in_loop(self._enforce(namespace, own if own.said else own_login(self._cluster), dry_run=dry_run))
+
+    def relax(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
+        """Take back the access rules that `enforce` made, and no others. It stays reserved.
+
+        :raises ConfigError: It was not declared.
+        :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+        """
+        return in_loop(self._relax(namespace, dry_run=dry_run))
+
     async def release(self, namespace: Namespace) -> None:
-        """Have one be reserved no more, if it was declared.
+        """Have one be reserved no more, if it was declared, and no rules be there that were made for it.
 
         :raises PlanRefused: It follows another one.
         :raises ClusterError: The cluster's ledger cannot be read or written.
@@ -170,15 +136,59 @@ class Namespaces:
         with contextlib.suppress(ConfigError):
             await self._change(namespace, {RESERVED: False}, is_new=False, dry_run=False)
 
+    async def _enforce(self, namespace: Namespace, keep: Keeping, *, dry_run: bool) -> NamespaceReport:
+        async with self._declarations() as declarations:
+            declared = await self._look(declarations)
+            known = self._found(await self._reports(declarations, declared), namespace)
+            client = declarations.client(self._cluster.alias)
+            found = require(await examine_reservation(client, namespace, keep), keep, namespace)
+            if dry_run:
+                return replace(known, in_force=found)
+            # Remembered before they are made: none is left behind that nobody knows of.
+            rules = dict.fromkeys((*made_rules(known.registers), *found.missing))
+            values = {RESERVED: True, KEPT: keep.said, ENFORCED: rule_values(rules)}
+            await self._write(declarations, declared, known, values)
+            await make(client, found.missing)
+        return await self._describe(namespace)
+
+    async def _relax(self, namespace: Namespace, *, dry_run: bool) -> NamespaceReport:
+        async with self._declarations() as declarations:
+            declared = await self._look(declarations)
+            known = self._found(await self._reports(declarations, declared), namespace)
+            if dry_run:
+                return known
+            await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
+            await self._write(declarations, declared, known, {ENFORCED: []})
+        return await self._describe(namespace)
+
+    async def _write(
+        self, declarations: Declarations, declared: Declared, known: NamespaceReport, values: Mapping[str, Any]
+    ) -> None:
+        cluster_id, namespace = declared.ids[self._cluster.alias], known.namespace
+        document = NamespaceDocument(
+            kind=namespace.kind,
+            prefix=namespace.prefix,
+            is_exact=namespace.is_exact,
+            cluster=cluster_id,
+            registers=merged(known.registers, changed(known.registers, values, author(cluster_id))),
+        )
+        await declarations.write_namespace(self._cluster.alias, document)
+
     async def _all(self) -> tuple[NamespaceReport, ...]:
         async with self._declarations() as declarations:
             return await self._reports(declarations, await self._look(declarations))
 
     async def _describe(self, namespace: Namespace) -> NamespaceReport:
-        return self._found(await self._all(), namespace)
+        async with self._declarations() as declarations:
+            found = self._found(await self._reports(declarations, await self._look(declarations)), namespace)
+            if not found.is_reserved:
+                return found
+            keep = keeping(self._cluster, found.registers)
+            client = declarations.client(self._cluster.alias)
+            return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
     async def _change(
-        self, namespace: Namespace, values: Mapping[str, bool], *, is_new: bool, dry_run: bool
+        self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
     ) -> NamespaceReport:
         async with self._declarations() as declarations:
             declared = await self._look(declarations)
@@ -192,6 +202,9 @@ class Namespaces:
             if not is_new:
                 known = self._found(reports, namespace)
                 self._check_following(known, values)
+            if known is not None and values.get(RESERVED) is False and not dry_run:
+                await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
+                values = {**values, **({ENFORCED: []} if made_rules(known.registers) else {})}
             before: Registers = () if known is None else known.registers
             cluster_id = declared.ids[self._cluster.alias]
             new = changed(before, values, author(cluster_id))
@@ -207,7 +220,7 @@ class Namespaces:
             (report,) = await self._reports(declarations, declared, [document])
             return report
 
-    def _check_following(self, known: NamespaceReport, values: Mapping[str, bool]) -> None:
+    def _check_following(self, known: NamespaceReport, values: Mapping[str, Any]) -> None:
         following = [each for each in known.attached if not each.leads]
         if following and values.get(RESERVED) is False:
             link = following[0].link
@@ -229,6 +242,7 @@ class Namespaces:
                 )
             document = next(each for each in declared.namespaces[self._cluster.alias] if each.namespace == namespace)
             if not dry_run:
+                await take_back(declarations.client(self._cluster.alias), made_rules(found.registers))
                 await declarations.write_namespace(self._cluster.alias, document, delete=True)
             return found
 

@@ -1,0 +1,116 @@
+"""Access rules that keep others out of a reserved namespace: made, remembered, and taken back to the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.access import create_rules, delete_rules, describe_rules
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import BrokerRefused, ClusterError, PlanRefused
+from isthmus.model.access import Rule
+from isthmus.model.cluster import Cluster
+from isthmus.model.namespace import Namespace
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.registers import Registers
+from isthmus.model.reservation import Reservation, is_enforceable, reservation, rules_of
+from isthmus.model.rights import Resource
+from isthmus.wire.client import Client
+
+ENFORCED: Final = "enforced"
+"""The register with the rules that were made."""
+KEPT: Final = "kept"
+"""The register with the principals that may go on writing, and whether the link is a super user."""
+_SUPER_USER: Final = "super user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """Who may go on writing to a reserved namespace: `principals`, and with `has_super_user` the link in any case."""
+
+    principals: tuple[str, ...] = ()
+    has_super_user: bool = False
+
+    @property
+    def said(self) -> list[str]:
+        """As a register holds it."""
+        return [*sorted(self.principals), *([_SUPER_USER] if self.has_super_user else [])]
+
+
+def keeping(cluster: Cluster, registers: Registers) -> Keeping:
+    """What was said when the reservation was last enforced, or the login of the configuration."""
+    said = next((register.said for register in registers if register.name == KEPT), None)
+    if said is None:
+        return own_login(cluster)
+    return Keeping(principals=tuple(each for each in said if each != _SUPER_USER), has_super_user=_SUPER_USER in said)
+
+
+def own_login(cluster: Cluster) -> Keeping:
+    """The principal that the cluster knows us by, as far as the configuration tells."""
+    username = cluster.security.username
+    return Keeping(principals=() if username is None else (f"User:{username}",))
+
+
+def made_rules(registers: Registers) -> tuple[Rule, ...]:
+    """The rules that were made for a namespace, as it remembers them."""
+    return rules_of(next((register.said for register in registers if register.name == ENFORCED), ()))
+
+
+async def examine_reservation(client: Client, namespace: Namespace, keep: Keeping) -> Reservation | Problem:
+    """What the cluster's rules do for a namespace, or why that cannot be told."""
+    if not is_enforceable(namespace):
+        return Problem(
+            f"no access rule is about just the {namespace.kind}s {namespace}",
+            "Only topics and groups with a prefix or a name can be closed by rules.",
+        )
+    try:
+        rules = await describe_rules(client, Resource.TOPIC if namespace.kind == "topic" else Resource.GROUP)
+    except BrokerRefused as error:
+        hint = "Who may connect may write: a controller that mirrors there notices it (FOREIGN_WRITE)."
+        return Problem(error.message, hint, error.error_code)
+    except ClusterError as error:
+        return problem_of(error)
+    return reservation(namespace, rules, keep.principals, has_super_user=keep.has_super_user)
+
+
+def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -> Reservation:
+    """What there is to be made, if it would close the namespace and leave the link in.
+
+    :raises PlanRefused: It would not.
+    """
+    if isinstance(found, Problem):
+        raise PlanRefused(f"{namespace} cannot be closed by access rules: {found.message}", hint=found.hint)
+    if not keep.principals and not keep.has_super_user:
+        raise PlanRefused(
+            "nobody would be left who may write: the configuration does not tell which principal the link has",
+            hint="Name it with --keep User:isthmus, or say --super-user if it is one.",
+        )
+    if found.everybody:
+        shown = f"{found.everybody[0].grant} on {found.everybody[0].subject}"
+        raise PlanRefused(
+            f"a rule allows everybody to write: {shown}",
+            hint="Replace it with rules for those who need it, or have the link be a super user (--super-user).",
+        )
+    return found
+
+
+async def make(client: Client, rules: Iterable[Rule]) -> None:
+    """Create rules.
+
+    :raises ClusterError: One was refused.
+    """
+    _raise(await create_rules(client, tuple(rules)))
+
+
+async def take_back(client: Client, rules: Iterable[Rule]) -> None:
+    """Delete these rules and no others.
+
+    :raises ClusterError: One was refused.
+    """
+    _raise(await delete_rules(client, tuple(rules)))
+
+
+def _raise(outcomes: Outcomes[Rule, None]) -> None:
+    for error in outcomes.errors.values():
+        raise error

@@ -1,0 +1,100 @@
+"""A namespace of a cluster as it stands: what is in it, what it follows or leads, and who may write to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from isthmus.control.clusters.enforcement import made_rules
+from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.registers import RESERVED, Registers
+from isthmus.model.reservation import Reservation
+
+ASYNC_ONLY: Final = "async_only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A link that a namespace is attached to: it `leads` where it is that link's source, else it follows."""
+
+    link: str
+    leads: bool
+    other: Namespace
+    other_cluster: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "role": "leader" if self.leads else "follower",
+            "namespace": str(self.other),
+            "cluster": self.other_cluster,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceReport:
+    """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
+    `overlapping` are others of the cluster that share names with it, and `in_force` is what access rules do for it
+    where it is reserved.
+    """
+
+    cluster: str
+    namespace: Namespace
+    registers: Registers
+    attached: tuple[Attachment, ...] = ()
+    members: tuple[str, ...] | None = None
+    overlapping: tuple[Namespace, ...] = ()
+    problem: Problem | None = None
+    in_force: Reservation | Problem | None = None
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether nobody but a link shall write to it."""
+        return bool(self._value(RESERVED))
+
+    @property
+    def is_async_only(self) -> bool:
+        """Whether it may be in no synchronous link."""
+        return bool(self._value(ASYNC_ONLY))
+
+    def _value(self, name: str) -> Any:
+        return next((register.said for register in self.registers if register.name == name), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "cluster": self.cluster,
+            "kind": self.namespace.kind,
+            "namespace": str(self.namespace),
+            "prefix": self.namespace.prefix,
+            "exact": self.namespace.is_exact,
+            "reserved": self.is_reserved,
+            "async_only": self.is_async_only,
+            "attached": [each.as_dict() for each in self.attached],
+            "members": None if self.members is None else list(self.members),
+            "empty": None if self.members is None else not self.members,
+            "in_force": _in_force(self),
+            "overlapping": [str(other) for other in self.overlapping],
+            "problem": None if self.problem is None else problem_dict(self.problem),
+            "said": [register.as_dict() for register in self.registers],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The names a cluster has, by kind of namespace; `problems` where they could not be read."""
+
+    names: Mapping[NamespaceKind, tuple[str, ...]] = field(default_factory=dict)
+    problems: Mapping[NamespaceKind, Problem] = field(default_factory=dict)
+
+
+def _in_force(report: NamespaceReport) -> dict[str, Any] | None:
+    if report.in_force is None:
+        return None
+    if isinstance(report.in_force, Problem):
+        return {"closed": False, "problem": problem_dict(report.in_force)}
+    made = [f"{rule.grant} on {rule.subject}" for rule in made_rules(report.registers)]
+    return {**report.in_force.as_dict(), "denied_by_isthmus": made}

@@ -1,0 +1,135 @@
+"""How access rules keep everybody but a link out of a reserved namespace, and what is in force of it. Pure.
+
+Kafka knows no reservation. What it has are rules, of which a DENY overrides every ALLOW: so each principal that may
+write to the namespace gets a DENY of its own there. Super users are beyond all rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.model.access import EVERYBODY, EVERYTHING, PermissionType, Rule, RulePattern
+from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.rights import Resource
+
+CLOSED: Final[dict[NamespaceKind, tuple[str, ...]]] = {
+    "topic": ("WRITE", "CREATE", "DELETE", "ALTER"),
+    "group": ("READ", "DELETE"),
+}
+"""What nobody else may do. Without READ on a group no consumer joins it, and no position is committed (KIP-986)."""
+_ALL: Final = "ALL"
+_RESOURCES: Final[dict[NamespaceKind, Resource]] = {"topic": Resource.TOPIC, "group": Resource.GROUP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What rules do for a namespace. `open` are those by which somebody may still write, `missing` the DENYs against
+    them. Those for everybody at once cannot be denied: that would keep the link out as well (`everybody`).
+    """
+
+    open: tuple[Rule, ...] = ()
+    missing: tuple[Rule, ...] = ()
+    everybody: tuple[Rule, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "closed": not self.open,
+            "open": [f"{rule.grant} on {rule.subject}" for rule in self.open],
+            "for_everybody": [f"{rule.grant} on {rule.subject}" for rule in self.everybody],
+        }
+
+
+def is_enforceable(namespace: Namespace) -> bool:
+    """Whether there are rules that are about just this namespace."""
+    return namespace.kind in _RESOURCES and bool(namespace.prefix)
+
+
+def reservation(
+    namespace: Namespace, rules: Iterable[Rule], kept: Collection[str], *, has_super_user: bool = False
+) -> Reservation:
+    """What the rules of a cluster do for a namespace. The principals `kept` may go on, the link's own among them.
+
+    With `has_super_user` the link is beyond all rules, and so everybody else can be denied at once.
+    """
+    found = [rule for rule in rules if rule.resource is _RESOURCES[namespace.kind]]
+    denials = [rule for rule in found if rule.permission is PermissionType.DENY]
+    opened: list[Rule] = []
+    missing: dict[Rule, None] = {}
+    everybody: list[Rule] = []
+    for rule in found:
+        if rule.permission is not PermissionType.ALLOW or rule.principal in kept or not _reaches(rule, namespace):
+            continue
+        operations = CLOSED[namespace.kind] if rule.operation == _ALL else (rule.operation,)
+        left = [
+            operation
+            for operation in operations
+            if operation in CLOSED[namespace.kind]
+            and not any(_closes(denial, namespace, rule.principal, operation) for denial in denials)
+        ]
+        if left:
+            opened.append(rule)
+            if rule.principal == EVERYBODY and not has_super_user:
+                everybody.append(rule)
+            else:
+                missing.update(dict.fromkeys(_denial(namespace, rule.principal, operation) for operation in left))
+    return Reservation(open=tuple(opened), missing=tuple(missing), everybody=tuple(everybody))
+
+
+def _reaches(rule: Rule, namespace: Namespace) -> bool:
+    """Whether a rule is about some of the namespace."""
+    if rule.prefix is None:
+        return namespace.holds(rule.name)
+    if namespace.is_exact:
+        return namespace.prefix.startswith(rule.prefix)
+    return namespace.prefix.startswith(rule.prefix) or rule.prefix.startswith(namespace.prefix)
+
+
+def _closes(denial: Rule, namespace: Namespace, principal: str, operation: str) -> bool:
+    """Whether a DENY takes all of the namespace from a principal."""
+    is_about_all = (
+        namespace.prefix.startswith(denial.prefix)
+        if denial.prefix is not None
+        else namespace.is_exact and denial.name == namespace.prefix
+    )
+    return (
+        is_about_all
+        and denial.principal in (EVERYBODY, principal)
+        and denial.host == EVERYTHING
+        and denial.operation in (_ALL, operation)
+    )
+
+
+def _denial(namespace: Namespace, principal: str, operation: str) -> Rule:
+    return Rule(
+        resource=_RESOURCES[namespace.kind],
+        name=namespace.prefix,
+        pattern=RulePattern.LITERAL if namespace.is_exact else RulePattern.PREFIXED,
+        principal=principal,
+        host=EVERYTHING,
+        operation=operation,
+        permission=PermissionType.DENY,
+    )
+
+
+def rule_values(rules: Iterable[Rule]) -> list[dict[str, str]]:
+    """Rules as what a register holds."""
+    return [{name: str(getattr(rule, name)) for name in Rule.__dataclass_fields__} for rule in rules]
+
+
+def rules_of(values: Iterable[dict[str, str]]) -> tuple[Rule, ...]:
+    """The rules that `rule_values` wrote."""
+    return tuple(
+        Rule(
+            resource=Resource(each["resource"]),
+            name=each["name"],
+            pattern=RulePattern(each["pattern"]),
+            principal=each["principal"],
+            host=each["host"],
+            operation=each["operation"],
+            permission=PermissionType(each["permission"]),
+        )
+        for each in values
+    )
