@@ -1,4 +1,4 @@
-"""An embedded Spark for the tests of whole runs."""
+"""An embedded Spark for the tests of whole runs, and clusters with authorizers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.session import session
 
@@ -18,3 +19,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark = session(SparkSettings(master="local[3]"), log=log)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[LocalCluster]:
+    """A source with an authorizer."""
+    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[LocalCluster]:
+    """A target with an authorizer."""
+    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
+        yield cluster

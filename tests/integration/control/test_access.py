@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,20 +47,6 @@ pytestmark = pytest.mark.integration
 Namer = Callable[[str], str]
 OTHERS = (PrincipalPattern.parse("User:isthmus"),)
 """A secured cluster has rules for this one, about all topics and groups."""
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[LocalCluster]:
-    """A source with an authorizer."""
-    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[LocalCluster]:
-    """A target with an authorizer."""
-    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
 
 
 def admin(cluster: LocalCluster) -> Cluster:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +25,8 @@ ENFORCED: Final = "enforced"
 KEPT: Final = "kept"
 """The register with the principals that may go on writing, and whether the link is a super user."""
 _SUPER_USER: Final = "super user"
+_KNOWN_S: Final = 10.0
+_RETRY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +99,34 @@ def require(found: Reservation | Problem, keep: Keeping, namespace: Namespace) -
     return found
 
 
-async def make(client: Client, rules: Iterable[Rule]) -> None:
-    """Create rules.
+async def make(client: Client, rules: Collection[Rule]) -> None:
+    """Create rules, and wait until the brokers know them.
 
     :raises ClusterError: One was refused.
     """
-    _raise(await create_rules(client, tuple(rules)))
+    _raise(await create_rules(client, rules))
+    await _await_rules(client, rules, are_there=True)
 
 
-async def take_back(client: Client, rules: Iterable[Rule]) -> None:
-    """Delete these rules and no others.
+async def take_back(client: Client, rules: Collection[Rule]) -> None:
+    """Delete these rules and no others, and wait until the brokers know them no more.
 
     :raises ClusterError: One was refused.
     """
-    _raise(await delete_rules(client, tuple(rules)))
+    _raise(await delete_rules(client, rules))
+    await _await_rules(client, rules, are_there=False)
+
+
+async def _await_rules(client: Client, rules: Collection[Rule], *, are_there: bool) -> None:
+    """The controller knows of a change at once, the brokers learn of it a moment later."""
+    deadline = time.monotonic() + _KNOWN_S
+    for resource in {rule.resource for rule in rules}:
+        wanted = {rule for rule in rules if rule.resource is resource}
+        while time.monotonic() < deadline:
+            found = await describe_rules(client, resource)
+            if wanted <= found if are_there else not wanted & found:
+                break
+            await asyncio.sleep(_RETRY_S)
 
 
 def _raise(outcomes: Outcomes[Rule, None]) -> None:

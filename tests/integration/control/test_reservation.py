@@ -1,0 +1,195 @@
+"""Access rules keep others out of a reserved namespace, on brokers with an authorizer, and go to the last one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from isthmus.control.clusters.namespaces import Namespaces
+from isthmus.errors import PlanRefused
+from isthmus.local import LocalCluster
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.namespace import Namespace
+from isthmus.model.problem import Problem
+from isthmus.model.reservation import Reservation
+from tests.integration.groups import consumers
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+TERM_S = 30.0
+
+
+def as_isthmus(cluster: LocalCluster) -> dict[str, Any]:
+    """How librdkafka logs in as the ordinary user, whom rules allow to do anything with any topic."""
+    login = cluster.cluster().security
+    assert login.password is not None
+    return {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": login.mechanism,
+        "sasl.username": login.username,
+        "sasl.password": login.password.reveal(),
+        "ssl.ca.location": login.tls.ca_file,
+    }
+
+
+def admin_of(cluster: LocalCluster) -> Cluster:
+    """How a super user reaches it."""
+    return replace(topics.as_admin(cluster), alias=cluster.name)
+
+
+def rules_at(cluster: LocalCluster) -> set[str]:
+    """All access rules of a cluster, as its brokers tell them."""
+    anything: Any = (ResourceType.ANY, None, ResourcePatternType.ANY, None, None)
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    found = admin.describe_acls(AclBindingFilter(*anything, AclOperation.ANY, AclPermissionType.ANY)).result(TERM_S)
+    return {str(each) for each in found}
+
+
+def written(settings: dict[str, Any], topic: str) -> KafkaError | None:
+    """What came of a record that somebody produces."""
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({**settings, "message.timeout.ms": 20_000})
+    producer.produce(topic, b"mine", on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(TERM_S) == 0
+    return outcomes[0]
+
+
+def until(attempt: Callable[[], KafkaError | None], *, refused: bool = True) -> int | None:
+    """The code an attempt is refused with once it is, or nothing once it is not."""
+    deadline = time.monotonic() + TERM_S
+    while ((error := attempt()) is not None) is not refused:
+        assert time.monotonic() < deadline
+    return None if error is None else error.code()
+
+
+def test_a_super_user_closes_a_namespace(guarded: LocalCluster, topic: Namer) -> None:
+    """Nobody else writes to it, everybody reads on, and other topics are open; released, all rules are as before."""
+    prefix = topic("closed")
+    inside, outside = f"{prefix}-1", topic("open")
+    for name in (inside, outside):
+        topics.create(guarded, name)
+    before = rules_at(guarded)
+    namespaces, space = Namespaces(admin_of(guarded), LedgerSettings()), Namespace.of(f"{prefix}-")
+    namespaces.create(space)
+    foreseen = namespaces.enforce(space, super_user=True, dry_run=True)
+    assert isinstance(foreseen.in_force, Reservation)
+    assert foreseen.in_force.missing
+    assert rules_at(guarded) == before
+
+    closed = namespaces.enforce(space, super_user=True)
+    assert isinstance(closed.in_force, Reservation)
+    assert closed.in_force.open == ()
+    # A rule reaches the part of a broker that judges a moment after it is told.
+    assert until(lambda: written(as_isthmus(guarded), inside)) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert written(as_isthmus(guarded), outside) is None
+    assert written({"bootstrap.servers": guarded.admin_bootstrap_servers}, inside) is None
+    login = {name.replace(".", "_"): value for name, value in as_isthmus(guarded).items()}
+    with consumers.joined(guarded, topic("readers"), inside, **login) as reader:
+        message = reader.poll(TERM_S)
+        assert message is not None
+        assert message.value() == b"mine"
+
+    # Doing it again makes no more rules, and taking it back leaves none.
+    made = rules_at(guarded)
+    namespaces.enforce(space, super_user=True)
+    assert rules_at(guarded) == made
+    namespaces.update(space, reserved=False)
+    assert rules_at(guarded) == before
+    assert until(lambda: written(as_isthmus(guarded), inside), refused=False) is None
+
+
+def test_a_link_that_is_no_super_user_stays_in(guarded: LocalCluster, topic: Namer) -> None:
+    """Everybody with a right to write gets a rule against it but the link's own login; other people's rules stay."""
+    prefix = topic("kept")
+    topics.create(guarded, f"{prefix}-1")
+    own = Namespaces(guarded.cluster(), LedgerSettings())
+    space = Namespace.of(f"{prefix}-")
+    admin = AdminClient({"bootstrap.servers": guarded.admin_bootstrap_servers})
+
+    def rule(principal: str, permission: AclPermissionType = AclPermissionType.ALLOW) -> AclBinding:
+        about = (ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, principal, "*")
+        return AclBinding(*about, AclOperation.WRITE, permission)
+
+    for future in admin.create_acls([rule("User:alice"), rule("User:bob")]).values():
+        future.result(TERM_S)
+    own.create(space)
+    before = rules_at(guarded)
+    closed = own.enforce(space)
+    assert isinstance(closed.in_force, Reservation)
+    assert closed.in_force.open == ()
+    assert written(as_isthmus(guarded), f"{prefix}-1") is None
+    new = rules_at(guarded) - before
+    assert len(new) == 2
+    assert all(f"User:{name}" in "".join(new) for name in ("alice", "bob"))
+    # Whoever is let in afterwards is told, until it is enforced again.
+    for future in admin.create_acls([rule("User:carol")]).values():
+        future.result(TERM_S)
+    deadline = time.monotonic() + TERM_S
+    while str(rule("User:carol")) not in rules_at(guarded):
+        assert time.monotonic() < deadline
+    told = own.describe(space).in_force
+    assert isinstance(told, Reservation)
+    assert [each.principal for each in told.open] == ["User:carol"]
+    assert rules_at(guarded) - before - new == {str(rule("User:carol"))}
+    own.enforce(space)
+    assert isinstance(own.describe(space).in_force, Reservation)
+    own.relax(space)
+    assert rules_at(guarded) - before == {str(rule("User:carol"))}
+    assert own.describe(space).is_reserved
+    own.delete(space)
+
+
+def test_a_group_that_is_reserved_commits_nothing(guarded: LocalCluster, topic: Namer) -> None:
+    """Its consumers cannot join or commit at the follower (KIP-986, footnote 9)."""
+    group, name = topic("app"), topic("read")
+    topics.create(guarded, name)
+    namespaces, space = Namespaces(admin_of(guarded), LedgerSettings()), Namespace.of(group, "group", is_exact=True)
+    namespaces.create(space)
+    namespaces.enforce(space, super_user=True)
+    login = {name.replace(".", "_"): value for name, value in as_isthmus(guarded).items()}
+    consumer = consumers.consumer(guarded, group, **login)
+    consumer.subscribe([name])
+
+    def polled() -> KafkaError | None:
+        message = consumer.poll(1.0)
+        return None if message is None else message.error()
+
+    assert until(polled) == KafkaError.GROUP_AUTHORIZATION_FAILED
+    consumer.close()
+    namespaces.delete(space)
+    with consumers.joined(guarded, group, name, **login):
+        pass
+
+
+def test_what_rules_cannot_close_is_said(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:
+    """Without an authorizer, for all names at once, or without knowing who the link is."""
+    prefix = topic("bare")
+    plain, space = Namespaces(east.cluster(), LedgerSettings()), Namespace.of(f"{prefix}-")
+    plain.create(space, reserved=True)
+    assert isinstance(plain.describe(space).in_force, Problem)
+    with pytest.raises(PlanRefused, match="cannot be closed by access rules"):
+        plain.enforce(space, super_user=True)
+    plain.delete(space)
+    admin = Namespaces(admin_of(guarded), LedgerSettings())
+    admin.create(space)
+    with pytest.raises(PlanRefused, match="nobody would be left who may write"):
+        admin.enforce(space)
+    admin.delete(space)
