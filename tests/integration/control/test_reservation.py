@@ -57,9 +57,10 @@ def admin_of(cluster: LocalCluster) -> Cluster:
 
 def rules_at(cluster: LocalCluster) -> set[str]:
     """All access rules of a cluster, as its brokers tell them."""
-    anything: Any = (ResourceType.ANY, None, ResourcePatternType.ANY, None, None)
+    anything: list[Any] = [ResourceType.ANY, None, ResourcePatternType.ANY, None, None]
+    anything += [AclOperation.ANY, AclPermissionType.ANY]
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    found = admin.describe_acls(AclBindingFilter(*anything, AclOperation.ANY, AclPermissionType.ANY)).result(TERM_S)
+    found = admin.describe_acls(AclBindingFilter(*anything)).result(TERM_S)
     return {str(each) for each in found}
 
 
