@@ -108,6 +108,7 @@ def resolved(configuration: Configuration) -> Row:
             },
         },
         "ledger": _plain(configuration.ledger),
+        "metrics": _plain(configuration.metrics),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from isthmus.control.topics.observation import treated
 from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration
+from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import problem_of
 from isthmus.model.progress import LinkProgress
@@ -137,6 +137,7 @@ class Fabric:
         standby: bool = False,
         reread: Reread | None = None,
         follow_config: bool = False,
+        metrics: MetricsSettings | None = None,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
@@ -153,8 +154,12 @@ class Fabric:
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
 
+        Where the configuration, or `metrics` in its place, says so it listens for whoever asks how it does: see
+        docs/metrics.md.
+
         :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
             take over and to stand by at once.
+        :raises PortBusy: Something listens already where metrics are to be told.
         """
         following = Following(reread, is_constant=follow_config)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
@@ -162,8 +167,9 @@ class Fabric:
         def takes(one: Link) -> bool:
             return link in (None, one.name) and (not chosen or one.target.alias in chosen)
 
-        running = self._run(links, until, on_progress, following, takes, take_over=take_over, standby=standby)
-        return in_loop(running)
+        with _telling(metrics or self.configuration.metrics, on_progress) as tell:
+            running = self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
+            return in_loop(running)
 
     def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
         """Those of the links that go into these clusters, all of them where none is named."""
@@ -307,6 +313,24 @@ def open_fabric(
     if not isinstance(configuration, Configuration):
         configuration = config.load(None if configuration is None else Path(configuration))
     return Fabric(configuration, spark=spark)
+
+
+@contextlib.contextmanager
+def _telling(settings: MetricsSettings, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
+    """Whom to tell of progress: whoever asked for it, and those who ask over HTTP."""
+    if settings.listen is None:
+        yield on_progress
+        return
+    from isthmus.metrics.server import serving
+
+    with serving(settings) as show:
+
+        def tell(links: tuple[LinkProgress, ...]) -> None:
+            for each in (show, on_progress):
+                if each is not None:
+                    each(links)
+
+        yield tell
 
 
 async def _plan(links: tuple[Link, ...], clusters: tuple[Cluster, ...]) -> Plan:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from isthmus.model.lane import LaneReport
 from isthmus.model.problem import Problem
+
+LOST = "LOST"
+"""In place of an ending: nothing was ever heard of it."""
 
 
 class Ending(enum.StrEnum):
@@ -50,3 +54,26 @@ class Receipt:
     memory_bytes: int = 0
     duration_s: float = 0.0
     problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTotals:
+    """What all leases of a link were since its run began: how many ended and how, the time (s) they computed, and the
+    most memory a worker ever had.
+    """
+
+    endings: Mapping[str, int] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    memory_bytes_max: int = 0
+
+    def ended(self, receipt: Receipt | None) -> LeaseTotals:
+        """With one more, of which there may be no receipt."""
+        ending = LOST if receipt is None else str(receipt.ending)
+        endings = {**self.endings, ending: self.endings.get(ending, 0) + 1}
+        if receipt is None:
+            return replace(self, endings=endings)
+        return LeaseTotals(
+            endings=endings,
+            cpu_s=self.cpu_s + receipt.cpu_s,
+            memory_bytes_max=max(self.memory_bytes_max, receipt.memory_bytes),
+        )

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, merge
+from isthmus.model.receipt import LeaseTotals, Receipt
 
 _MEASURED_FROM_S: Final = 2.0
 
@@ -40,7 +41,7 @@ class RunProgress:
 
     The leases of a session are told apart by slot and generation; `begin` when there is another session. `beats` are
     the newest of the controller that tasks had heard when they made the newest report of a lane, where that is known.
-    `places` outlive reports that know none, and sessions.
+    `places` outlive reports that know none, and sessions. `leases` is what all of them were.
     """
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class RunProgress:
         self._heard: dict[LaneKey, float] = {}
         self.beats: dict[LaneKey, int] = {}
         self.places: dict[LaneKey, LanePlace] = {}
+        self.leases = LeaseTotals()
         self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._totals: dict[LaneKey, Count] = {}
@@ -145,6 +147,10 @@ class RunProgress:
         self._measure(lease, now)
         lease.latency = latency or lease.latency
         self._add(lease)
+
+    def ended(self, receipt: Receipt | None) -> None:
+        """A lease has ended, with or without a receipt."""
+        self.leases = self.leases.ended(receipt)
 
     def _add(self, lease: _Lease) -> None:
         _accumulate(self._totals, lease.counts)
