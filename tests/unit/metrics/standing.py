@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,13 @@ from isthmus.model.state import LinkState
 from tests.unit.metrics.promql import Scrapes, Vector
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def partition_of(topic: str, number: int = 0, **more: Any) -> PartitionProgress:

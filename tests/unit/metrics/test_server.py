@@ -15,14 +15,7 @@ import pytest
 from isthmus.errors import ConfigError, HostError, PortBusy
 from isthmus.metrics.server import Show, serving
 from isthmus.model.configuration import MetricsSettings
-from tests.unit.metrics.standing import OPEN_METRICS, link_at, topic_at
-
-
-def free_port() -> int:
-    """A port that nothing listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.unit.metrics.standing import OPEN_METRICS, free_port, link_at, topic_at
 
 
 @pytest.fixture
