@@ -186,10 +186,12 @@ class _LinkTelling:
         self._one_of(catalogue.LINK_STATE, LinkState, link.state, *labels)
         self._add(catalogue.LINK_RECORDS, link.records, *labels)
         self._add(catalogue.LINK_BYTES, link.size_bytes, *labels)
-        if link.lag_records >= 0:
+        # A link that was not looked at yet, or is run elsewhere, is not to be taken for one that has nothing to copy.
+        is_looked_at = bool(link.topics) or link.state in _UP
+        if link.lag_records >= 0 and is_looked_at:
             self._add(catalogue.LINK_LAG, link.lag_records, *labels)
         lags = [lag for lag in map(self._lag_s, link.topics) if lag is not None]
-        if lags or not link.topics:
+        if lags or (is_looked_at and not link.topics):
             self._add(catalogue.LINK_LAG_S, max(lags, default=0.0), *labels)
         self._each(catalogue.LINK_TOPICS, Counter(str(topic.state) for topic in link.topics))
         states = Counter(str(p.state) for topic in link.topics for p in topic.partitions)

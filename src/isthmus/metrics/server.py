@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -23,7 +24,7 @@ from isthmus.metrics.collector import LinkCollector
 from isthmus.metrics.health import HealthAnswer
 from isthmus.metrics.observation import Observer
 from isthmus.model.configuration import MetricsSettings
-from isthmus.model.listening import ListenAddress
+from isthmus.model.listening import ListenAddress, is_loopback
 from isthmus.model.progress import LinkProgress
 
 Show = Callable[[tuple[LinkProgress, ...]], None]
@@ -146,7 +147,16 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.answers = answers
         self._asking: list[socket.socket] = []
+        self._is_private = address.is_loopback
         super().__init__((address.host, address.port), _Handler)
+
+    def is_meant(self, host: str | None) -> bool:
+        """Whether a question is for us: a page in a browser, whose name leads here, is not to read the answers."""
+        if not self._is_private or host is None:
+            return True
+        with contextlib.suppress(ValueError):
+            return is_loopback(urlsplit(f"//{host}").hostname or "")
+        return False
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._asking.append(request)
@@ -180,6 +190,9 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        if not self.server.is_meant(self.headers.get("Host")):
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, b"Ask for 127.0.0.1.\n", _PLAIN)
+            return
         path = self.path.partition("?")[0]
         if path == "/metrics":
             body, content_type = self.server.answers.metrics(self.headers.get("Accept") or "")

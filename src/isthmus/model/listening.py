@@ -29,10 +29,15 @@ class ListenAddress(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether only this host can reach it. A name other than localhost is not looked up."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or localhost, is this host and can be reached from nowhere else."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -55,12 +55,13 @@ class RunProgress:
         self._totals: dict[LaneKey, Count] = {}
         self._loads: dict[LaneKey, float] = {}
         self._latency = [0] * BUCKETS
+        self._merged: list[int] | None = None
         self._told: list[LaneReport] | None = None
         self._counts: dict[LaneKey, Count] | None = None
 
     def begin(self) -> None:
         """Another session begins: how its lanes stand is not known, and what earlier ones copied counts."""
-        self._told = self._counts = None
+        self._told = self._counts = self._merged = None
         for lease in self._leases.values():
             self._add(lease)
         self._leases.clear()
@@ -108,7 +109,10 @@ class RunProgress:
     @property
     def latency(self) -> list[int]:
         """The histogram of all leases together."""
-        return merge([self._latency, *(lease.latency for lease in self._leases.values())])
+        # As with the reports: asked far more often than there is anything new.
+        if self._merged is None:
+            self._merged = merge([self._latency, *(lease.latency for lease in self._leases.values())])
+        return list(self._merged)
 
     def load(self, key: LaneKey) -> float:
         """What the lane moved lately, in bytes/s."""
@@ -125,7 +129,7 @@ class RunProgress:
         beat: int = -1,
     ) -> None:
         """What a running lease reports: its counts since it began."""
-        self._told = self._counts = None
+        self._told = self._counts = self._merged = None
         lease = self._leases.setdefault((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
@@ -138,7 +142,7 @@ class RunProgress:
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
         """The lease has ended; without reports what it said last counts."""
-        self._told = self._counts = None
+        self._told = self._counts = self._merged = None
         lease = self._leases.pop((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)

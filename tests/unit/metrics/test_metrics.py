@@ -87,10 +87,13 @@ def test_what_is_unknown_has_no_series() -> None:
 
 
 def test_a_link_without_topics_is_not_late() -> None:
-    """It has nothing to copy."""
+    """It has nothing to copy, if it is run here and was looked at; else nobody knows."""
     telling = Telling()
     telling.show(link_at())
     assert (telling.value("isthmus_link_lag_records"), telling.value("isthmus_link_lag_seconds")) == (0, 0)
+    for state in (LinkState.STARTING, LinkState.STANDBY):
+        telling.show(link_at(state=state))
+        assert telling.ask("isthmus_link_lag_records") == telling.ask("isthmus_link_lag_seconds") == {}
 
 
 def test_latency_is_a_histogram_of_prometheus() -> None:

@@ -61,6 +61,25 @@ def test_each_path_answers(show: Show, port: int) -> None:
     assert ask(port, "/metrics", "POST")[0] == 501
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9464", 200),
+        ("localhost", 200),
+        ("[::1]:9464", 200),
+        ("attacker.example.com:9464", 421),
+        ("10.0.0.1", 421),
+        ("[", 421),
+        ("", 421),
+    ],
+)
+def test_a_page_in_a_browser_reads_nothing(show: Show, port: int, host: str, status: int) -> None:
+    """Its name may lead to this host, and is not the name of this host."""
+    show((link_at(topic_at("orders")),))
+    answered, _, body = ask(port, "/metrics", Host=host)
+    assert (answered, "orders" in body) == (status, status == 200)
+
+
 def test_a_port_in_use_is_told_before_anything_starts(show: Show, port: int) -> None:
     """With what to do about it."""
     with (
