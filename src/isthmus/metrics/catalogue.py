@@ -137,6 +137,13 @@ WORKER_CPU = MetricDescription(
 WORKER_MEMORY = MetricDescription(
     "isthmus_worker_memory_peak_bytes", _GAUGE, _LINK, "The most memory a worker had, of leases that have ended."
 )
+THROTTLED = MetricDescription(
+    "isthmus_throttle_seconds_total",
+    _COUNTER,
+    _LINK,
+    "For how long quotas of brokers had copying wait, of all brokers of a side together, counted when a lease ends.",
+    ("side",),
+)
 
 TASK_STATE = MetricDescription(
     "isthmus_task_state", _GAUGE, _TASK, "1 for the state the task of the link is in, 0 for all others.", ("state",)
@@ -231,6 +238,7 @@ METRICS: Final = (
     LEASES,
     WORKER_CPU,
     WORKER_MEMORY,
+    THROTTLED,
     TASK_STATE,
     GROUPS,
     GROUP_AGE,

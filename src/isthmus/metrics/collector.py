@@ -205,6 +205,8 @@ class _LinkTelling:
         self._each(catalogue.LEASES, {ending: endings.get(ending, 0) for ending in (*map(str, Ending), LOST)})
         self._add(catalogue.WORKER_CPU, link.leases.cpu_s, *labels)
         self._add(catalogue.WORKER_MEMORY, link.leases.memory_bytes_max, *labels)
+        self._add(catalogue.THROTTLED, link.leases.throttled_source_s, *labels, "source")
+        self._add(catalogue.THROTTLED, link.leases.throttled_target_s, *labels, "target")
 
     def tasks(self) -> None:
         for loop in self._link.loops:

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from isthmus.local import LocalCluster
+from isthmus.local.probe import ask
 from tests.integration.cli.test_run import COMMAND, TERM_S, Shell
 from tests.integration.groups import consumers
 from tests.integration.lane import oracle, topics
@@ -210,6 +212,41 @@ def test_a_paused_link_raises_alerts_until_it_is_resumed(run: Asked, east: Local
     run.shell.run("resume", stem)
     run.until(lambda: run.value("isthmus_link_records_replicated_total") == before + 10 and not run.ask(paused))
     run.until(lambda: not run.ask(late))
+
+
+def test_quotas_that_hold_the_link_up_are_told(run: Asked, east: LocalCluster, west: LocalCluster) -> None:
+    """For how long, by side; without a quota it was not at all."""
+    throttled = {side: f'isthmus_throttle_seconds_total{{side="{side}"}}' for side in ("source", "target")}
+    run.until(lambda: True)
+    assert run.value(throttled["target"]) == 0
+    before = run.value("isthmus_link_records_replicated_total") or 0
+    with quota(west, 20_000.0):
+        filling = Given(b"k", secrets.token_bytes(20_000), [], int(time.time() * 1000))
+        topics.produce(east, f"{run.shell.stem}.a", [filling] * 20)
+        run.until(lambda: (run.value(throttled["target"]) or 0) > 0)
+    assert run.value(throttled["source"]) == 0
+    run.until(lambda: run.value("isthmus_link_records_replicated_total") == before + 20)
+
+
+@contextlib.contextmanager
+def quota(cluster: LocalCluster, bytes_per_s: float) -> Iterator[None]:
+    """For as long as the block runs, so much is all that Isthmus may write."""
+    _limit(cluster, bytes_per_s, remove=False)
+    try:
+        yield
+    finally:
+        _limit(cluster, bytes_per_s, remove=True)
+
+
+def _limit(cluster: LocalCluster, bytes_per_s: float, *, remove: bool) -> None:
+    entry = AlterClientQuotasRequest.EntryData
+    ours = entry(
+        entity=[entry.EntityData(entity_type="client-id", entity_name="isthmus")],
+        ops=[entry.OpData(key="producer_byte_rate", value=bytes_per_s, remove=remove)],
+    )
+    port = int(cluster.admin_bootstrap_servers.rpartition(":")[2])
+    answer = ask(port, AlterClientQuotasRequest(entries=[ours], validate_only=False), cluster="west")
+    assert [each.error_code for each in answer.entries] == [0]
 
 
 def test_counters_never_go_back_over_leases(run: Asked) -> None:

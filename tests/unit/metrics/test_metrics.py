@@ -145,6 +145,7 @@ def test_leases_are_counted_by_their_ends() -> None:
     """All ends there may be are told from the beginning, so that the first one of a kind is seen to grow."""
     totals = LeaseTotals()
     receipt = Receipt(slot=0, generation=1, ending=Ending.TERM, cpu_s=2.5, memory_bytes=1000)
+    receipt = replace(receipt, throttled_source_s=1.5, throttled_target_s=0.25)
     for ended in (receipt, None, replace(receipt, ending=Ending.FAILED, memory_bytes=400)):
         totals = totals.ended(ended)
     telling = Telling()
@@ -154,6 +155,8 @@ def test_leases_are_counted_by_their_ends() -> None:
     assert len(ends) == len(Ending) + 1
     assert telling.value("isthmus_worker_cpu_seconds_total") == 5.0
     assert telling.value("isthmus_worker_memory_peak_bytes") == 1000
+    assert telling.value('isthmus_throttle_seconds_total{side="source"}') == 3.0
+    assert telling.value('isthmus_throttle_seconds_total{side="target"}') == 0.5
 
 
 def test_problems_are_counted_by_code() -> None:
