@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,14 @@ from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.declared import with_declared
+from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
+from isthmus.control.links.telling import telling
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.foresight import foresee
@@ -92,7 +95,12 @@ class Fabric:
 
         :raises ConfigError: There is none of that alias.
         """
-        return Administration(self.configuration.cluster(alias))
+        return Administration(self.configuration.cluster(alias), self.configuration.ledger)
+
+    @property
+    def declarations(self) -> DeclaredLinks:
+        """The links that are declared on the clusters, to be created, changed and deleted."""
+        return DeclaredLinks(self.configuration.written)
 
     @property
     def groups(self) -> Groups:
@@ -151,6 +159,8 @@ class Fabric:
 
         With `clusters` only links into these are run, those that come later too: one process beside each cluster.
 
+        Links that were declared are followed as well, if the configuration was opened with them.
+
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
 
@@ -161,13 +171,15 @@ class Fabric:
             take over and to stand by at once.
         :raises PortBusy: Something listens already where metrics are to be told.
         """
-        following = Following(reread, is_constant=follow_config)
+        is_declared = self.configuration.declared is not None
+        written = self.configuration.written if is_declared and link is None else None
+        following = Following(reread, is_constant=follow_config, written=written)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
 
         def takes(one: Link) -> bool:
             return link in (None, one.name) and (not chosen or one.target.alias in chosen)
 
-        with _telling(metrics or self.configuration.metrics, on_progress) as tell:
+        with telling(metrics or self.configuration.metrics, on_progress) as tell:
             running = self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
             return in_loop(running)
 
@@ -304,33 +316,23 @@ class Fabric:
 
 
 def open_fabric(
-    configuration: str | Path | Configuration | None = None, *, spark: SparkSession | None = None
+    configuration: str | Path | Configuration | None = None,
+    *,
+    spark: SparkSession | None = None,
+    declared: bool = False,
 ) -> Fabric:
     """The fabric a configuration file describes; without a path the file is looked for.
 
+    With `declared` its links are those of the file and those that were declared on its clusters.
+
     :raises ConfigError: There is no such file, or it cannot be used.
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
     if not isinstance(configuration, Configuration):
         configuration = config.load(None if configuration is None else Path(configuration))
+    if declared:
+        configuration = in_loop(with_declared(configuration))
     return Fabric(configuration, spark=spark)
-
-
-@contextlib.contextmanager
-def _telling(settings: MetricsSettings, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
-    """Whom to tell of progress: whoever asked for it, and those who ask over HTTP."""
-    if settings.listen is None:
-        yield on_progress
-        return
-    from isthmus.metrics.server import serving
-
-    with serving(settings) as show:
-
-        def tell(links: tuple[LinkProgress, ...]) -> None:
-            for each in (show, on_progress):
-                if each is not None:
-                    each(links)
-
-        yield tell
 
 
 async def _plan(links: tuple[Link, ...], clusters: tuple[Cluster, ...]) -> Plan:
