@@ -157,6 +157,17 @@ def test_nobody_to_ask_is_an_alert() -> None:
     assert Telling().ask(ALERTS["IsthmusDown"]["expr"]) != {}
 
 
+def test_every_state_is_calm_or_has_an_alert() -> None:
+    """A state that comes anew has to be one or the other, at once or after a while as it lasts or heals."""
+    calm = {LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.STOPPED}
+    alerted = {
+        name: set(re.findall(r"[A-Z_]{3,}", ALERTS[name]["expr"]))
+        for name in ("IsthmusTopicInError", "IsthmusTopicHeldUp")
+    }
+    assert alerted["IsthmusTopicInError"] == {str(state) for state in LaneState if state.is_terminal}
+    assert alerted["IsthmusTopicHeldUp"] == {str(s) for s in LaneState if not s.is_terminal and s not in calm}
+
+
 def test_alerts_say_what_to_do() -> None:
     """Each has a severity, a summary and a description, and the commands they name are there."""
     tree = (ROOT / "src/isthmus/cli/tree.json").read_text()
