@@ -18,6 +18,7 @@ from isthmus.cli.tree import command_tree
 from isthmus.config import fields, schema
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
+from isthmus.metrics.catalogue import METRICS, MetricScope
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
@@ -172,10 +173,37 @@ def _type(annotation: object) -> str:
     return "section"
 
 
+METRICS_BEGIN, METRICS_END = "<!-- Written by `make docs` from here", "<!-- to here. -->"
+SCOPES = {
+    MetricScope.PROCESS: "For each process",
+    MetricScope.LINK: "For each link",
+    MetricScope.TASK: "For each task of a link",
+    MetricScope.GROUP: "For each consumer group",
+    MetricScope.TOPIC: "For each topic",
+    MetricScope.PARTITION: "For each partition, with `--metrics-partitions`",
+}
+
+
+def metrics_page(text: str) -> str:
+    """The page about metrics with the tables of all there are, which stand between two marks."""
+    before, begin, rest = text.partition(METRICS_BEGIN)
+    _, end, after = rest.partition(METRICS_END)
+    lines = [f"{begin}, from src/isthmus/metrics/catalogue.py. -->"]
+    for scope, title in SCOPES.items():
+        lines += [f"\n### {title}\n", "| metric | kind | labels | |\n|---|---|---|---|"]
+        for metric in METRICS:
+            if metric.scope is scope:
+                labels = ", ".join(f"`{label}`" for label in metric.labels)
+                lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+    return before + "\n".join(lines) + "\n\n" + end + after
+
+
 def main() -> int:
     """Write the pages, or compare them; the exit code says whether they were up to date."""
     outdated = 0
     pages = {FOLDER / "configuration.md": page(), FOLDER / "errors.md": errors_page(), TREE: command_tree()}
+    told = FOLDER / "metrics.md"
+    pages[told] = metrics_page(told.read_text(encoding="utf-8"))
     for target, text in pages.items():
         if "--check" not in sys.argv:
             target.write_text(text, encoding="utf-8")

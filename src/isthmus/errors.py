@@ -207,7 +207,7 @@ class PortBusy(HostError):
 
     exit_code = 21
     error_code = "ISTH-PORT"
-    remedy = "End what listens there, or choose other ports: `isthmus local up --base-port`."
+    remedy = "End what listens there, or choose another one: `isthmus local up --base-port`, `isthmus run --metrics`."
 
 
 class JarsUnavailable(HostError):

@@ -127,6 +127,7 @@ def resolved(configuration: Configuration) -> Row:
             },
         },
         "ledger": _plain(configuration.ledger),
+        "metrics": _plain(configuration.metrics),
     }
 
 

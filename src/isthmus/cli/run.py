@@ -13,6 +13,7 @@ from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.live import LiveProgress
+from isthmus.cli.metrics import MetricsAnyInterfaceOption, MetricsOption, MetricsPartitionsOption, told_metrics
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
@@ -68,6 +69,9 @@ def run(
         bool,
         typer.Option("--follow-config", help="Follow changes of the configuration file while running."),
     ] = False,
+    metrics: MetricsOption = None,
+    metrics_partitions: MetricsPartitionsOption = False,
+    metrics_any_interface: MetricsAnyInterfaceOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
     ] = False,
@@ -103,6 +107,7 @@ def run(
             standby=standby,
             reread=partial(config.load, path),
             follow_config=follow_config,
+            metrics=told_metrics(fabric, metrics, partitions=metrics_partitions, any_interface=metrics_any_interface),
         )
     show_outcome(outcome, output)
     if outcome.exit_code:

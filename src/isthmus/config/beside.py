@@ -1,4 +1,4 @@
-"""The sections of what a link keeps alike beside its data."""
+"""The sections of what goes on beside the data: what a link keeps alike, and what a run tells of itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from isthmus.config.fields import Pattern, PrincipalPatternText, PropertyPatternText, switch_text
+from isthmus.config.fields import Address, Pattern, PrincipalPatternText, PropertyPatternText, switch_text
 from isthmus.config.section import Section
 from isthmus.model.access import AccessSettings
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
@@ -70,4 +70,19 @@ class AccessSection(Section):
     )
     interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         _ACCESS.interval_s, description="How often both sides are compared, in seconds."
+    )
+
+
+class MetricsSection(Section):
+    """What a run tells of itself over HTTP: metrics for Prometheus, and health (docs/metrics.md)."""
+
+    listen: Address | None = Field(
+        None, description="Where it listens, as host:port such as `127.0.0.1:9464`. Without it, nowhere."
+    )
+    any_interface: bool = Field(
+        False,
+        description="Whether it may listen at an address that other hosts reach: there is no login and no TLS.",
+    )
+    partitions: bool = Field(
+        False, description="Whether there are series of single partitions too, for 10,000 of them at most."
     )

@@ -14,7 +14,7 @@ from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schema import FabricSection
-from isthmus.config.values import clusters_of, ledger_of, links_of, spark_of
+from isthmus.config.values import clusters_of, ledger_of, links_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
 
@@ -62,6 +62,7 @@ def parse(
         links=links,
         spark=spark_of(fabric),
         ledger=ledger_of(fabric),
+        metrics=metrics_of(fabric),
         warnings=tuple(warnings(fabric, document, resolution.referenced)),
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from isthmus.config.beside import MetricsSection
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import naming_of
 from isthmus.config.problems import Mistake, nearest
@@ -16,6 +17,7 @@ from isthmus.config.schema import FabricSection, LinkSection, Section, SecurityS
 from isthmus.config.start import start_of
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
+from isthmus.model.listening import ListenAddress
 from isthmus.model.naming import RESERVED_PREFIX
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 
@@ -27,6 +29,7 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
     yield from _names(fabric.links)
+    yield from _listening(("metrics", "listen"), fabric.metrics)
     for position, link in enumerate(fabric.links):
         yield from _ends(("links", position), link, fabric)
         try:
@@ -35,6 +38,16 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
             yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
         yield from section_problems(("links", position), link)
         yield from _aliases(("links", position, "mm2"), link)
+
+
+def _listening(path: Path, metrics: MetricsSection) -> Iterator[Mistake]:
+    if metrics.listen is None or metrics.any_interface or ListenAddress.parse(metrics.listen).is_loopback:
+        return
+    yield Mistake(
+        path,
+        "is an address that other hosts could reach, and there is no login",
+        "Listen at 127.0.0.1; or if that is meant, set metrics.any_interface: true.",
+    )
 
 
 def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:

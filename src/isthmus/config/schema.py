@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from isthmus.config.beside import AccessSection, ConfigsSection
+from isthmus.config.beside import AccessSection, ConfigsSection, MetricsSection
 from isthmus.config.document import Path
 from isthmus.config.fields import (
     Address,
@@ -329,6 +329,7 @@ class FabricSection(Section):
     links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
+    metrics: MetricsSection = Field(MetricsSection(), description="Where a run tells how it does (docs/metrics.md).")
 
 
 def section_of(annotation: Any) -> type[Section] | None:

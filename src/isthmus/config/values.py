@@ -26,7 +26,7 @@ from isthmus.config.start import start_of
 from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
 from isthmus.model.cluster import Cluster, OAuth, Secret, SecretOrigin, Security, Tls
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
-from isthmus.model.configuration import LedgerSettings, SparkSettings
+from isthmus.model.configuration import LedgerSettings, MetricsSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
@@ -76,6 +76,12 @@ def spark_of(fabric: FabricSection) -> SparkSettings:
 def ledger_of(fabric: FabricSection) -> LedgerSettings:
     """How the ledger is kept."""
     return LedgerSettings(replication_factor=fabric.ledger.replication_factor)
+
+
+def metrics_of(fabric: FabricSection) -> MetricsSettings:
+    """Where a run tells how it does."""
+    section = fabric.metrics
+    return MetricsSettings(listen=section.listen, any_interface=section.any_interface, partitions=section.partitions)
 
 
 def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins) -> Cluster:

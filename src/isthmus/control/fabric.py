@@ -23,6 +23,7 @@ from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
+from isthmus.control.links.telling import telling
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.foresight import foresee
@@ -31,7 +32,7 @@ from isthmus.control.topics.observation import treated
 from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration
+from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import problem_of
 from isthmus.model.progress import LinkProgress
@@ -144,6 +145,7 @@ class Fabric:
         standby: bool = False,
         reread: Reread | None = None,
         follow_config: bool = False,
+        metrics: MetricsSettings | None = None,
     ) -> RunOutcome:
         """Create what is missing and copy, until everything is copied or for ever.
 
@@ -162,8 +164,12 @@ class Fabric:
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
 
+        Where the configuration, or `metrics` in its place, says so it listens for whoever asks how it does: see
+        docs/metrics.md.
+
         :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
             take over and to stand by at once.
+        :raises PortBusy: Something listens already where metrics are to be told.
         """
         is_declared = self.configuration.declared is not None
         written = self.configuration.written if is_declared and link is None else None
@@ -173,8 +179,9 @@ class Fabric:
         def takes(one: Link) -> bool:
             return link in (None, one.name) and (not chosen or one.target.alias in chosen)
 
-        running = self._run(links, until, on_progress, following, takes, take_over=take_over, standby=standby)
-        return in_loop(running)
+        with telling(metrics or self.configuration.metrics, on_progress) as tell:
+            running = self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
+            return in_loop(running)
 
     def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
         """Those of the links that go into these clusters, all of them where none is named."""

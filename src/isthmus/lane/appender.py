@@ -47,6 +47,7 @@ class Writing(Protocol):
     producer: ProducerIdentity
     faults: Faults
     target_distances: Distances
+    throttled_target_s: float
 
     def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
@@ -186,6 +187,7 @@ class TargetAppender:
                 self._engine.appended(told, time.time() * 1000)
                 if throttle_ms:
                     self._throttled_at = time.monotonic()
+                    self._engine.throttled_target_s += throttle_ms / 1000
                     await asyncio.sleep(throttle_ms / 1000)
         except ClusterError as error:
             runs = {parcel.run: None for flight in flying for parcel in flight.request.parcels}

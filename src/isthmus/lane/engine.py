@@ -73,6 +73,7 @@ class Engine:
         self.producer = producer
         self.link = link
         self.latency = [0] * BUCKETS
+        self.throttled_source_s = self.throttled_target_s = 0.0
         self.room = Room(limits)
         self._granted = Granted(is_given=writable)
         self.may_send, self.may_write = self._granted.may_send, self._granted.may_write

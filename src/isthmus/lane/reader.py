@@ -38,6 +38,7 @@ class Reading(Protocol):
     faults: Faults
     room: Room
     source_distances: Distances
+    throttled_source_s: float
 
     def received(self, run: LaneRun, size_bytes: int) -> None: ...
 
@@ -145,6 +146,7 @@ class SourceReader:
         answer = await connection.call(request, timeout_s=_ANSWER_S)
         answered_at = time.monotonic()
         if answer.throttle_time_ms:
+            self._engine.throttled_source_s += answer.throttle_time_ms / 1000
             await asyncio.sleep(answer.throttle_time_ms / 1000)
         if self._session.answered(answer) != codes.NONE:
             for run in list(self._lanes.values()):

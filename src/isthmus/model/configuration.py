@@ -29,6 +29,18 @@ class LedgerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Where a run tells how it does, `None` for nowhere; and whether it tells that of every partition.
+
+    What does not listen at loopback needs `any_interface`.
+    """
+
+    listen: str | None = None
+    any_interface: bool = False
+    partitions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The clusters, the links between them and the settings.
 
@@ -41,6 +53,7 @@ class Configuration:
     links: tuple[Link, ...]
     spark: SparkSettings = SparkSettings()
     ledger: LedgerSettings = LedgerSettings()
+    metrics: MetricsSettings = MetricsSettings()
     warnings: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.model.instant import written_instant
@@ -13,6 +13,7 @@ from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
 from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.receipt import LeaseTotals
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.transactions import AbortedPolicy
 
@@ -26,8 +27,8 @@ class PartitionProgress:
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
     then the target ends there.
 
-    `records` is what the present run has copied. `gaps` are offsets the source deleted before they were copied. The
-    ages (s) are how long ago the state and the ends were seen.
+    `records` and `size_bytes` are what the present run has copied. `gaps` are offsets the source deleted before they
+    were copied. The ages (s) are how long ago the state and the ends were seen.
     """
 
     topic: TargetTopic
@@ -38,6 +39,7 @@ class PartitionProgress:
     source_start: int = 0
     copied_end: int | None = None
     records: int = 0
+    size_bytes: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
@@ -125,6 +127,11 @@ class TopicProgress:
         return sum(partition.records for partition in self.partitions)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of record batches copied by the present run."""
+        return sum(partition.size_bytes for partition in self.partitions)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
         return self.state not in _CALM or self.problem is not None or any(p.is_unfinished for p in self.partitions)
@@ -156,11 +163,16 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """One consumer group that the link carries, and how it stood at the target `age_s` seconds ago."""
+    """One consumer group that the link carries, and how it stood at the target `age_s` seconds ago.
+
+    `behind_records` is by how much its positions there are short of those at the source, `None` where that is not
+    looked at.
+    """
 
     group: str
     standing: str
     age_s: float = 0.0
+    behind_records: int | None = None
     problem: Problem | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -202,7 +214,8 @@ class ControllerProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProgress:
-    """One link. `records` and `size_bytes` are what the present run has copied.
+    """One link. `records` and `size_bytes` are what the present run has copied, `latency` (a histogram as in
+    `model.latency`) how long that took, and `leases` what its leases were.
 
     `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `namespaces` are the
     pairs of namespaces of a declared link.
@@ -218,6 +231,8 @@ class LinkProgress:
     loops: tuple[LoopProgress, ...] = ()
     records: int = 0
     size_bytes: int = 0
+    latency: tuple[int, ...] = ()
+    leases: LeaseTotals = field(default_factory=LeaseTotals)
     aborted: AbortedPolicy | None = None
     problem: Problem | None = None
     namespaces: tuple[NamespaceMap, ...] = ()

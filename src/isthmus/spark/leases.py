@@ -253,6 +253,7 @@ class LeaseScheduler:
             is_clean = receipt.is_clean if receipt.has_written else None
             reports, latency = receipt.reports, receipt.latency
         self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
+        self._progress.ended(receipt)
         self._distribution.ended(group, lease.generation, is_clean=is_clean)
         self._park(reports)
 

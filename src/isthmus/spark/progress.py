@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, merge
+from isthmus.model.receipt import LeaseTotals, Receipt
 
 _MEASURED_FROM_S: Final = 2.0
 
@@ -40,7 +41,7 @@ class RunProgress:
 
     The leases of a session are told apart by slot and generation; `begin` when there is another session. `beats` are
     the newest of the controller that tasks had heard when they made the newest report of a lane, where that is known.
-    `places` outlive reports that know none, and sessions.
+    `places` outlive reports that know none, and sessions. `leases` is what all of them were.
     """
 
     def __init__(self) -> None:
@@ -48,17 +49,19 @@ class RunProgress:
         self._heard: dict[LaneKey, float] = {}
         self.beats: dict[LaneKey, int] = {}
         self.places: dict[LaneKey, LanePlace] = {}
+        self.leases = LeaseTotals()
         self._forgotten: set[LaneKey] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._totals: dict[LaneKey, Count] = {}
         self._loads: dict[LaneKey, float] = {}
         self._latency = [0] * BUCKETS
+        self._merged: list[int] | None = None
         self._told: list[LaneReport] | None = None
         self._counts: dict[LaneKey, Count] | None = None
 
     def begin(self) -> None:
         """Another session begins: how its lanes stand is not known, and what earlier ones copied counts."""
-        self._told = self._counts = None
+        self._told = self._counts = self._merged = None
         for lease in self._leases.values():
             self._add(lease)
         self._leases.clear()
@@ -106,7 +109,10 @@ class RunProgress:
     @property
     def latency(self) -> list[int]:
         """The histogram of all leases together."""
-        return merge([self._latency, *(lease.latency for lease in self._leases.values())])
+        # As with the reports: asked far more often than there is anything new.
+        if self._merged is None:
+            self._merged = merge([self._latency, *(lease.latency for lease in self._leases.values())])
+        return list(self._merged)
 
     def load(self, key: LaneKey) -> float:
         """What the lane moved lately, in bytes/s."""
@@ -123,7 +129,7 @@ class RunProgress:
         beat: int = -1,
     ) -> None:
         """What a running lease reports: its counts since it began."""
-        self._told = self._counts = None
+        self._told = self._counts = self._merged = None
         lease = self._leases.setdefault((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
@@ -136,7 +142,7 @@ class RunProgress:
         self, slot: int, generation: int, reports: Iterable[LaneReport], latency: Sequence[int], now: float
     ) -> None:
         """The lease has ended; without reports what it said last counts."""
-        self._told = self._counts = None
+        self._told = self._counts = self._merged = None
         lease = self._leases.pop((slot, generation), _Lease(now))
         for report in reports:
             lease.counts[report.key] = Count(report.records, report.size_bytes)
@@ -145,6 +151,10 @@ class RunProgress:
         self._measure(lease, now)
         lease.latency = latency or lease.latency
         self._add(lease)
+
+    def ended(self, receipt: Receipt | None) -> None:
+        """A lease has ended, with or without a receipt."""
+        self.leases = self.leases.ended(receipt)
 
     def _add(self, lease: _Lease) -> None:
         _accumulate(self._totals, lease.counts)

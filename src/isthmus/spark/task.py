@@ -151,6 +151,8 @@ class LeaseTask:
             cpu_s=cpu_s / self._spec.company,
             memory_bytes=memory_bytes(),
             duration_s=duration_s,
+            throttled_source_s=self._engine.throttled_source_s,
+            throttled_target_s=self._engine.throttled_target_s,
             problem=self._problem(),
         )
 

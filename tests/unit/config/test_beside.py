@@ -10,6 +10,7 @@ from isthmus.cli.config import resolved
 from isthmus.errors import ConfigError
 from isthmus.model.access import AccessPolicy, AccessSettings
 from isthmus.model.configsettings import ConfigSettings
+from isthmus.model.configuration import MetricsSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic
 from tests.unit.config.test_rules import linked
@@ -86,3 +87,22 @@ def test_what_cannot_be_meant_is_refused(settings: str) -> None:
     """With the place in the file."""
     with pytest.raises(ConfigError, match=r"links\[0\]"):
         link(settings)
+
+
+def told(metrics: str) -> MetricsSettings:
+    """What a file says that has this section."""
+    return config.parse(f"{text('groups: {}')}\nmetrics: {metrics}\n", environment={}).metrics
+
+
+def test_metrics_are_told_where_the_file_says() -> None:
+    """Nowhere by default; at an address of this host only, unless more is asked for."""
+    assert config.parse(text("groups: {}"), environment={}).metrics == MetricsSettings()
+    assert told("{listen: '127.0.0.1:9464', partitions: true}") == MetricsSettings(
+        listen="127.0.0.1:9464", partitions=True
+    )
+    assert told("{listen: '0.0.0.0:9464', any_interface: true}").any_interface
+    with pytest.raises(ConfigError, match=r"metrics\.listen .*other hosts") as refused:
+        told("{listen: '0.0.0.0:9464'}")
+    assert "any_interface: true" in refused.value.hint
+    with pytest.raises(ConfigError, match=r"metrics\.listen must be host:port"):
+        told("{listen: '9464'}")

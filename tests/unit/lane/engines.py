@@ -46,6 +46,7 @@ class Part:
         self.faults: Any = Heard()
         self.room: Any = Endless()
         self.target_distances = Distances(Routes(Client(NOWHERE)), with_replicas=True)
+        self.throttled_target_s = 0.0
         self.told: list[tuple[LaneRun, AppendVerdict]] = []
         self.handed_over: list[LaneRun] = []
         self._allowed = list(allowed)

@@ -34,7 +34,9 @@ def test_counts_add_up_over_leases() -> None:
     """A lease counts from its own beginning; of one that died its last word counts."""
     progress = RunProgress()
     progress.take(0, 1, [report(10, 10)], histogram(10), 0.0)
+    assert sum(progress.latency) == 10
     progress.close(0, 1, [report(15, 15, state=LaneState.STOPPED)], histogram(15), 1.0)
+    assert sum(progress.latency) == 15
     progress.take(0, 2, [report(40, 25)], histogram(25), 2.0)
     progress.close(0, 2, [], [], 3.0)
     progress.take(0, 3, [report(50, 7)], histogram(7), 4.0)

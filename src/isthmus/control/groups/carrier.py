@@ -48,7 +48,12 @@ class GroupCarrier:
     def progress(self) -> tuple[GroupProgress, ...]:
         """How the groups stand."""
         plans = () if self._loop is None else self._loop.plan.groups
-        return tuple(GroupProgress(group=p.group, standing=str(p.standing), problem=p.problem) for p in plans)
+        return tuple(
+            GroupProgress(
+                group=plan.group, standing=str(plan.standing), behind_records=plan.behind_records, problem=plan.problem
+            )
+            for plan in plans
+        )
 
     async def run(self) -> None:
         """Carry groups until cancelled."""

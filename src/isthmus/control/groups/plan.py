@@ -86,6 +86,15 @@ class GroupPlan:
         """Whether anything would be written at the target."""
         return self.delete or any(position.commit is not None for position in self.positions)
 
+    @property
+    def behind_records(self) -> int:
+        """By how much its positions at the target are short of those at the source, as far as both are known."""
+        return sum(
+            max(p.translated - ((p.log_start or 0) if p.committed is None else p.committed.offset), 0)
+            for p in self.positions
+            if p.translated is not None
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {

@@ -67,6 +67,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         source_end = view.places[key].source_end if source_end < 0 else source_end
     if source_end < 0 and source is not None:
         source_end = source.stable_end
+    count = view.counts.get(key, Count(0, 0))
     return PartitionProgress(
         topic=topic.topic,
         partition=decision.partition,
@@ -75,7 +76,8 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         copied_end=_copied_end(decision, position) if topic.is_mapped else None,
         source_end=source_end,
         source_start=0 if source is None else source.start,
-        records=view.counts[key].records if key in view.counts else 0,
+        records=count.records,
+        size_bytes=count.size_bytes,
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

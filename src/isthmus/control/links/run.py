@@ -273,6 +273,8 @@ class LinkRun:
             namespaces=self.link.namespaces,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
+            latency=tuple(self._progress.latency),
+            leases=self._progress.leases,
             aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,
             problem=self._problem or (None if at_work is None else at_work.problem),
         )

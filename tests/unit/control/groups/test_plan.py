@@ -67,6 +67,13 @@ def test_a_plan_says_what_to_write_and_on_what_it_is_based() -> None:
     assert commit_of(plan) == GroupCommit(positions={KEY: Committed(7, metadata="noted")}, based_on={KEY: Committed(5)})
 
 
+def test_how_far_a_group_is_behind_is_the_sum_of_its_positions() -> None:
+    """Of what is short only: one that is ahead makes up for none, and where nothing was committed all is short."""
+    plan = planned(view({KEY: 7, ("orders", 1): 9, ("orders", 2): 4}, {KEY: 5, ("orders", 1): 30}))
+    assert plan.behind_records == 2 + 0 + 4
+    assert planned(view({("other", 0): 1}, {})).behind_records == 0
+
+
 def test_what_is_not_mirrored_is_passed_over() -> None:
     """A topic the link does not mirror keeps no other from being carried; alone it is the group's problem."""
     both = planned(view({KEY: 7, ("other", 0): 1}, {}))

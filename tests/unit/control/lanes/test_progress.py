@@ -55,6 +55,7 @@ def test_what_was_copied_counts_before_the_lane_has_reported_anew() -> None:
     """A session that was built anew knows nothing of its lanes yet; what the run copied before is told all the same."""
     topic = topic_after(decision(0), decision(1))
     assert [p.records for p in topic.partitions] == [7, 0]
+    assert (topic.records, topic.size_bytes) == (7, 70)
 
 
 def test_lag_before_the_first_report_is_the_plans() -> None:

@@ -1,0 +1,39 @@
+"""The options of commands that tell metrics while they run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from isthmus.control.fabric import Fabric
+from isthmus.model.configuration import MetricsSettings
+
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Tell metrics and health over HTTP there, such as 127.0.0.1:9464 (docs/metrics.md).",
+    ),
+]
+MetricsPartitionsOption = Annotated[
+    bool, typer.Option("--metrics-partitions", help="Tell metrics of single partitions too.")
+]
+MetricsAnyInterfaceOption = Annotated[
+    bool,
+    typer.Option("--metrics-any-interface", help="Let --metrics name an address that other hosts reach."),
+]
+
+
+def told_metrics(fabric: Fabric, listen: str | None, *, partitions: bool, any_interface: bool) -> MetricsSettings:
+    """The settings of the file, with what the command line says in their place."""
+    settings = fabric.configuration.metrics
+    return replace(
+        settings,
+        listen=listen or settings.listen,
+        partitions=partitions or settings.partitions,
+        # Consent to one address is none to another.
+        any_interface=any_interface or (settings.any_interface and listen is None),
+    )

@@ -1,0 +1,291 @@
+"""From what was observed of links to families of metrics. Their number is bounded, whatever there is of topics."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from isthmus import __version__
+from isthmus.metrics import catalogue
+from isthmus.metrics.catalogue import METRICS, MetricDescription, MetricKind
+from isthmus.metrics.observation import (
+    SOURCE_KINDS,
+    TARGET_KINDS,
+    LinkGroup,
+    LinkKind,
+    LinkLane,
+    LinkTopic,
+    Observation,
+)
+from isthmus.model.lane import LaneState
+from isthmus.model.latency import FLOOR_MS, RATIO
+from isthmus.model.loop import LoopState
+from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress, TopicProgress
+from isthmus.model.receipt import LOST, Ending
+from isthmus.model.state import LinkState
+
+TOPICS_MAX: Final = 2_000
+"""So many topics of all links together have series of their own, link by link and by name. What tells of a link has all
+of them.
+"""
+GROUPS_MAX: Final = 2_000
+PARTITIONS_MAX: Final = 10_000
+_LABEL_MAX: Final = 200
+_MS_PER_S: Final = 1000
+_BUCKETS_PER_LE: Final = 8
+"""Latencies are counted in buckets an eighth of a doubling wide; eight of them are told as one."""
+_LE_FIRST, _LE_LAST = 6, 24
+_DELETED: Final = "deleted_at_source"
+_OTHER: Final = "OTHER"
+_CALM: Final = (str(LaneState.ACTIVE), str(LaneState.STARTING))
+_UP: Final = (LinkState.ACTIVE, LinkState.PAUSED)
+
+
+class LinkCollector:
+    """A collector for a registry of prometheus_client: asks for the newest observation and tells it.
+
+    With `has_partitions` there are series of single partitions.
+    """
+
+    def __init__(
+        self,
+        newest: Callable[[], Observation | None],
+        *,
+        has_partitions: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._newest = newest
+        self._has_partitions = has_partitions
+        self._clock = clock
+
+    def describe(self) -> Iterator[Metric]:
+        """The families, empty: a registry that is given this collector need not ask it what there is."""
+        return iter(_Families().all)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families as they stand."""
+        families = _Families()
+        families.add(catalogue.BUILD, 1, __version__, platform.python_version())
+        seen = self._newest()
+        if seen is not None:
+            families.add(catalogue.PROGRESS_AGE, max(self._clock() - seen.at_s, 0.0))
+            room = _Room(has_partitions=self._has_partitions)
+            for link in seen.links:
+                told = _LinkTelling(families, link, seen)
+                told.link(room)
+                told.tasks()
+                told.groups(room.groups)
+                told.topics(room.topics)
+                told.partitions(room.partitions)
+                room.take(link)
+        return iter(families.all)
+
+
+class _Room:
+    """For how many series of their own there is room still."""
+
+    def __init__(self, *, has_partitions: bool) -> None:
+        self.topics, self.groups = TOPICS_MAX, GROUPS_MAX
+        self.partitions = PARTITIONS_MAX if has_partitions else 0
+        self._has_partitions = has_partitions
+
+    def left_out(self, link: LinkProgress) -> dict[str, int]:
+        """What of a link has no series of its own though it should."""
+        left = {
+            "topics": len(link.topics) - self.topics,
+            "groups": len(link.groups) - self.groups,
+            "partitions": _partition_count(link) - self.partitions if self._has_partitions else 0,
+        }
+        return {kind: max(count, 0) for kind, count in left.items()}
+
+    def take(self, link: LinkProgress) -> None:
+        self.topics = max(self.topics - len(link.topics), 0)
+        self.groups = max(self.groups - len(link.groups), 0)
+        self.partitions = max(self.partitions - _partition_count(link), 0)
+
+
+class _Families:
+    """All families of the catalogue, being filled."""
+
+    def __init__(self) -> None:
+        self._by_name = {metric.name: _family(metric) for metric in METRICS}
+
+    @property
+    def all(self) -> Iterable[Metric]:
+        return self._by_name.values()
+
+    def add(self, metric: MetricDescription, number: float, *labels: str) -> None:
+        family = self._by_name[metric.name]
+        name = metric.name
+        family.add_sample(name, dict(zip(metric.labels, labels, strict=True)), number)
+
+    def add_histogram(self, metric: MetricDescription, latency: Sequence[int], *labels: str) -> None:
+        family = self._by_name[metric.name]
+        assert isinstance(family, HistogramMetricFamily)  # noqa: S101 - the catalogue says so
+        family.add_metric(labels, buckets=list(_cumulated(latency)), sum_value=_sum_s(latency))
+
+
+def _family(metric: MetricDescription) -> Metric:
+    match metric.kind:
+        case MetricKind.GAUGE:
+            return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        case MetricKind.COUNTER:
+            return CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+        case MetricKind.HISTOGRAM:
+            return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+
+
+def _cumulated(latency: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """The histogram in fewer buckets, each with all that is in those before it, as Prometheus wants them."""
+    for power in range(_LE_FIRST, _LE_LAST + 1):
+        upper_s = FLOOR_MS * 2**power / _MS_PER_S
+        yield f"{upper_s:.6g}", sum(latency[: power * _BUCKETS_PER_LE + 1])
+    yield "+Inf", sum(latency)
+
+
+def _sum_s(latency: Sequence[int]) -> float:
+    """The latencies added up: each is at most 5 % from the middle of its bucket."""
+    middle_ms: float = FLOOR_MS / RATIO**0.5
+    return sum(count * middle_ms * RATIO**bucket for bucket, count in enumerate(latency) if count) / _MS_PER_S
+
+
+def label_of(text: str) -> str:
+    """A text of somebody else's as the value of a label: short, and UTF-8 whatever it was.
+
+    What is cut off is told by a digest, so that two of them stay two.
+    """
+    # Also undoes surrogates, which stand for bytes that are no UTF-8.
+    sound = text.encode("utf-8", "backslashreplace").decode()
+    if len(sound) <= _LABEL_MAX:
+        return sound
+    digest = hashlib.sha256(sound.encode()).hexdigest()[:8]
+    return f"{sound[:_LABEL_MAX]}...{digest}"
+
+
+class _LinkTelling:
+    """What is told of one link."""
+
+    def __init__(self, families: _Families, link: LinkProgress, seen: Observation) -> None:
+        self._add = families.add
+        self._families = families
+        self._link, self._seen = link, seen
+        self._labels = (link.link, link.source, link.target)
+
+    def link(self, room: _Room) -> None:
+        link, seen, labels = self._link, self._seen, self._labels
+        self._add(catalogue.UP, link.state in _UP, *labels)
+        self._one_of(catalogue.LINK_STATE, LinkState, link.state, *labels)
+        self._add(catalogue.LINK_RECORDS, link.records, *labels)
+        self._add(catalogue.LINK_BYTES, link.size_bytes, *labels)
+        # A link that was not looked at yet, or is run elsewhere, is not to be taken for one that has nothing to copy.
+        is_looked_at = bool(link.topics) or link.state in _UP
+        if link.lag_records >= 0 and is_looked_at:
+            self._add(catalogue.LINK_LAG, link.lag_records, *labels)
+        lags = [lag for lag in map(self._lag_s, link.topics) if lag is not None]
+        if lags or (is_looked_at and not link.topics):
+            self._add(catalogue.LINK_LAG_S, max(lags, default=0.0), *labels)
+        self._each(catalogue.LINK_TOPICS, Counter(str(topic.state) for topic in link.topics))
+        states = Counter(str(p.state) for topic in link.topics for p in topic.partitions)
+        self._each(catalogue.LINK_PARTITIONS, states)
+        self._each(catalogue.LINK_LEFT_OUT, room.left_out(link))
+        self._families.add_histogram(catalogue.LATENCY, link.latency or (0,), *labels)
+        self._each(catalogue.PROBLEMS, Counter(_codes(link)))
+        for metric, kinds in ((catalogue.SOURCE_ERRORS, SOURCE_KINDS), (catalogue.TARGET_ERRORS, TARGET_KINDS)):
+            self._each(metric, {str(kind): seen.errors.get(LinkKind(link.link, kind), 0) for kind in kinds})
+        endings = link.leases.endings
+        self._each(catalogue.LEASES, {ending: endings.get(ending, 0) for ending in (*map(str, Ending), LOST)})
+        self._add(catalogue.WORKER_CPU, link.leases.cpu_s, *labels)
+        self._add(catalogue.WORKER_MEMORY, link.leases.memory_bytes_max, *labels)
+        self._add(catalogue.THROTTLED, link.leases.throttled_source_s, *labels, "source")
+        self._add(catalogue.THROTTLED, link.leases.throttled_target_s, *labels, "target")
+
+    def tasks(self) -> None:
+        for loop in self._link.loops:
+            self._one_of(catalogue.TASK_STATE, LoopState, loop.state, *self._labels, loop.loop)
+
+    def groups(self, count_max: int) -> None:
+        link = self._link
+        self._each(catalogue.GROUPS, Counter(group.standing for group in link.groups))
+        for group in islice(sorted(link.groups, key=lambda group: group.group), count_max):
+            labels = (*self._labels, label_of(group.group))
+            late_s = self._seen.out_of_step_s.get(LinkGroup(link.link, group.group), 0.0)
+            self._add(catalogue.GROUP_AGE, late_s, *labels)
+            if group.behind_records is not None:
+                self._add(catalogue.GROUP_UNDERSHOOT, group.behind_records, *labels)
+
+    def topics(self, count_max: int) -> None:
+        for topic in islice(sorted(self._link.topics, key=lambda topic: topic.topic), count_max):
+            self._topic(topic)
+
+    def _topic(self, topic: TopicProgress) -> None:
+        seen, key = self._seen, LinkTopic(self._link.link, topic.topic)
+        labels = (*self._labels, label_of(topic.topic))
+        self._add(catalogue.RECORDS, topic.records, *labels)
+        self._add(catalogue.BYTES, topic.size_bytes, *labels)
+        if topic.lag_records >= 0:
+            self._add(catalogue.LAG, topic.lag_records, *labels)
+        lags = [partition.lag_records for partition in topic.partitions if partition.lag_records >= 0]
+        if lags:
+            self._add(catalogue.LAG_MAX, max(lags), *labels)
+        lag_s = self._lag_s(topic)
+        if lag_s is not None:
+            self._add(catalogue.LAG_S, lag_s, *labels)
+        self._add(catalogue.STATE, 1, *labels, str(topic.state))
+        self._add(catalogue.PARTITIONS, len(topic.partitions), *labels)
+        self._add(catalogue.REPORT_AGE, topic.age_s, *labels)
+        self._add(catalogue.GAP_RECORDS, seen.gap_records.get(key, 0), *labels, _DELETED)
+        self._add(catalogue.AUTH_ERRORS, seen.denials.get(key, 0), *labels)
+
+    def partitions(self, count_max: int) -> None:
+        found = ((topic, partition) for topic in self._link.topics for partition in topic.partitions)
+        for topic, partition in islice(found, count_max):
+            labels = (*self._labels, label_of(topic.topic), str(partition.partition))
+            self._add(catalogue.PARTITION_RECORDS, partition.records, *labels)
+            if partition.lag_records >= 0:
+                self._add(catalogue.PARTITION_LAG, partition.lag_records, *labels)
+            lag_s = self._seen.lag_s.get(LinkLane(self._link.link, partition.key))
+            if lag_s is not None:
+                self._add(catalogue.PARTITION_LAG_S, lag_s, *labels)
+            position = partition.target_end if partition.copied_end is None else partition.copied_end
+            if position >= 0:
+                self._add(catalogue.PARTITION_POSITION, position, *labels)
+            if partition.source_end >= 0:
+                self._add(catalogue.PARTITION_SOURCE_END, partition.source_end, *labels)
+
+    def _lag_s(self, topic: TopicProgress) -> float | None:
+        """The largest of all partitions that is known."""
+        keys = (LinkLane(self._link.link, partition.key) for partition in topic.partitions)
+        lags = [self._seen.lag_s[key] for key in keys if key in self._seen.lag_s]
+        return max(lags, default=None)
+
+    def _each(self, metric: MetricDescription, numbers: Mapping[str, int]) -> None:
+        for value, number in sorted(numbers.items()):
+            self._add(metric, number, *self._labels, value)
+
+    def _one_of(self, metric: MetricDescription, states: Iterable[str], now: str, *labels: str) -> None:
+        for state in states:
+            self._add(metric, state == now, *labels, str(state))
+
+
+def _partition_count(link: LinkProgress) -> int:
+    return sum(len(topic.partitions) for topic in link.topics)
+
+
+def _codes(link: LinkProgress) -> Iterator[str]:
+    """What ails the link, its tasks, topics and groups: each once, by the code of its problem or else by its state."""
+    stands: list[tuple[Problem | None, str]] = [(link.problem, str(link.state))]
+    stands += [(loop.problem, str(loop.state)) for loop in link.loops]
+    stands += [(topic.problem, str(topic.state)) for topic in link.topics]
+    stands += [(group.problem, group.standing) for group in link.groups]
+    for problem, state in stands:
+        if problem is not None:
+            yield problem.code or (_OTHER if state in _CALM else state)

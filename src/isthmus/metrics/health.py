@@ -1,0 +1,81 @@
+"""What orchestrators are told: whether the process lives, whether it is ready, and how its links do. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from isthmus import __version__
+from isthmus.metrics.observation import Observation
+from isthmus.model.problem import problem_dict
+from isthmus.model.progress import LinkProgress
+from isthmus.model.state import LinkState
+
+STUCK_S: Final = 60.0
+"""A controller that said nothing for so long is stuck: it does twice a second, whatever its clusters do."""
+_READY: Final = (LinkState.ACTIVE, LinkState.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthAnswer:
+    """An answer to one question, and what to say."""
+
+    status: HTTPStatus
+    body: dict[str, Any]
+
+
+def livez(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
+    """Whether the process does anything at all. Trouble of a link does not count: starting anew mends none."""
+    silent_s = now - (begun_at if seen is None else seen.at_s)
+    if silent_s > STUCK_S:
+        return _unavailable([f"the controller has said nothing for {silent_s:.0f} s"])
+    return HealthAnswer(HTTPStatus.OK, {"status": "ok"})
+
+
+def readyz(seen: Observation | None) -> HealthAnswer:
+    """Whether every link is run by this process, and its lanes are heard or there is nothing for them to do."""
+    if seen is None:
+        return _unavailable(["the run is just starting"])
+    reasons = [_reason(link) for link in seen.links if link.state not in _READY]
+    return _unavailable(reasons) if reasons else HealthAnswer(HTTPStatus.OK, {"status": "ok"})
+
+
+def health(seen: Observation | None, now: float, begun_at: float) -> HealthAnswer:
+    """Both in one, with how each link stands; `status` and `message` as workers of Kafka Connect say it (KIP-1017)."""
+    alive, ready = livez(seen, now, begun_at), readyz(seen)
+    if alive.status is not HTTPStatus.OK:
+        status, word, message = HTTPStatus.INTERNAL_SERVER_ERROR, "unhealthy", alive.body["reasons"][0]
+    elif ready.status is not HTTPStatus.OK:
+        links = () if seen is None else seen.links
+        is_starting = all(link.state in (LinkState.STARTING, LinkState.STANDBY, *_READY) for link in links)
+        status, word = HTTPStatus.SERVICE_UNAVAILABLE, "starting" if is_starting else "unhealthy"
+        message = "; ".join(ready.body["reasons"])
+    else:
+        status, word, message = HTTPStatus.OK, "healthy", "All links run."
+    links = () if seen is None else seen.links
+    body = {"status": word, "message": message, "version": __version__, "links": [_link(link) for link in links]}
+    return HealthAnswer(status, body)
+
+
+def _unavailable(reasons: list[str]) -> HealthAnswer:
+    return HealthAnswer(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reasons": reasons})
+
+
+def _reason(link: LinkProgress) -> str:
+    why = "" if link.problem is None else f": {link.problem.message}"
+    return f"link {link.link} is {link.state}{why}"
+
+
+def _link(link: LinkProgress) -> dict[str, Any]:
+    return {
+        "link": link.link,
+        "source": link.source,
+        "target": link.target,
+        "state": str(link.state),
+        "lag_records": None if link.lag_records < 0 else link.lag_records,
+        "topics": len(link.topics),
+        "topics_in_trouble": sum(topic.is_unfinished for topic in link.topics),
+        "tasks": {loop.loop: str(loop.state) for loop in link.loops},
+        "problem": None if link.problem is None else problem_dict(link.problem),
+    }

@@ -1,0 +1,318 @@
+"""What a run of the command tells over HTTP, held against what librdkafka wrote, and read by Prometheus' own parser."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from isthmus.local import LocalCluster
+from isthmus.local.probe import ask
+from tests.integration.cli.test_run import COMMAND, TERM_S, Shell
+from tests.integration.groups import consumers
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.topics import Given
+from tests.unit.metrics.promql import Scrapes, Vector
+from tests.unit.metrics.standing import OPEN_METRICS, free_port
+from tests.unit.metrics.test_monitoring import ALERTS, PANEL_QUERIES, filled_in
+
+pytestmark = pytest.mark.integration
+
+HOSTILE = 'g"r\\oup\n<b>{}'
+SPARK = {"master": "local[2]", "lease_term_s": 3}
+COUNTS = {0: 100, 1: 7, 2: 0}
+"""Records of the first topic by partition."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A run that is asked how it does, and what it ever said."""
+
+    shell: Shell
+    port: int
+    command: subprocess.Popen[str]
+    scrapes: Scrapes = field(default_factory=Scrapes)
+
+    def get(self, path: str, accept: str = "") -> tuple[int, str]:
+        """The status and the body that are answered."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Accept": accept})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def scrape(self) -> None:
+        """Ask for all metrics once more."""
+        self.scrapes.add(time.monotonic(), self.get("/metrics")[1])
+
+    def afresh(self) -> Asked:
+        """The same, as if it had never been asked."""
+        return Asked(self.shell, self.port, self.command)
+
+    def ask(self, query: str) -> Vector:
+        """What a query finds in all that was scraped."""
+        found = self.scrapes.ask(query)
+        assert isinstance(found, dict)
+        return found
+
+    def value(self, query: str) -> float | None:
+        """The one number that a query finds, `None` where there is none."""
+        found = list(self.ask(query).values())
+        assert len(found) <= 1, query
+        return found[0] if found else None
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Scrape until something is true."""
+        deadline = time.monotonic() + TERM_S
+        while True:
+            assert self.command.poll() is None, self.command.communicate()
+            assert time.monotonic() < deadline, self.get("/health")
+            with contextlib.suppress(ConnectionRefusedError):
+                self.scrape()
+                if condition():
+                    return
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: LocalCluster) -> Iterator[Asked]:
+    """A run, asked by all tests of this module: two topics, of which one belongs to somebody else, and a group.
+
+    Its leases are short, so that many follow one another.
+    """
+    shell = Shell(tmp_path_factory.mktemp("metrics"), east, west, f"metrics-{secrets.token_hex(4)}")
+    stem = shell.stem
+    topics.create(east, f"{stem}.a", partitions=len(COUNTS))
+    for partition, count in COUNTS.items():
+        topics.produce(east, f"{stem}.a", [now()] * count, partition=partition)
+    for cluster, value in ((east, b"ours"), (west, b"theirs")):
+        topics.create(cluster, f"{stem}.foreign")
+        topics.produce(cluster, f"{stem}.foreign", [Given(b"k", value, [], topics.SEPTEMBER)])
+    group = f"{stem}{HOSTILE}"
+    consumers.commit(east, {group: {(f"{stem}.a", 0): 60}})
+    (link,) = shell.links
+    shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}}
+    shell.configure(links=shell.links, spark=SPARK)
+    port = free_port()
+    listen = f"127.0.0.1:{port}"
+    with shell.start("run", "--metrics", listen, "--metrics-partitions", "-o", "json") as command:
+        yield Asked(shell, port, command)
+        command.send_signal(signal.SIGTERM)
+        command.communicate(timeout=TERM_S)
+
+
+def now() -> Given:
+    """A record of this moment."""
+    return Given(b"k", b"v" * 100, [], int(time.time() * 1000))
+
+
+def caught_up(run: Asked, records: int) -> Callable[[], bool]:
+    """Whether so many records of the first topic were copied, and none is left."""
+    topic = f'topic="{run.shell.stem}.a"'
+    return lambda: (
+        run.value(f"isthmus_records_replicated_total{{{topic}}}") == records
+        and run.value(f"isthmus_replication_lag_records{{{topic}}}") == 0
+    )
+
+
+def test_counts_are_those_of_the_records_written(run: Asked, east: LocalCluster, west: LocalCluster) -> None:
+    """Records, positions and lag by topic and by partition are what librdkafka produced and what the logs hold; tags
+    of MirrorMaker 2's are labels here.
+    """
+    stem, total = run.shell.stem, sum(COUNTS.values())
+    run.until(caught_up(run, total))
+    labels = f'link="{stem}", source="east", target="west", topic="{stem}.a"'
+    for partition, count in COUNTS.items():
+        of = f'{labels}, partition="{partition}"'
+        assert run.value(f"isthmus_partition_records_replicated_total{{{of}}}") == count
+        assert run.value(f"isthmus_partition_position{{{of}}}") == count
+        assert oracle.ends(west.bootstrap_servers, f"{stem}.a", partition).high == count
+    assert (run.value(f"isthmus_bytes_replicated_total{{{labels}}}") or 0) > total * 10
+    assert run.value("isthmus_link_records_replicated_total") == total
+    assert run.value("isthmus_replication_latency_seconds_count") == total
+    since = run.afresh()
+    since.scrape()
+    topics.produce(east, f"{stem}.a", [now()] * 43, partition=2)
+    since.until(caught_up(since, total + 43))
+    assert since.value(f"increase(isthmus_records_replicated_total{{{labels}}}[1h])") == 43
+    run.until(lambda: run.value(f"isthmus_replication_lag_seconds{{{labels}}}") == 0)
+
+
+def test_health_is_told(run: Asked) -> None:
+    """Alive from the beginning, ready when the lanes are heard, though a topic of somebody else's is not copied."""
+    run.until(lambda: run.get("/readyz")[0] == 200)
+    assert run.get("/livez")[0] == 200
+    status, body = run.get("/health")
+    (link,) = json.loads(body)["links"]
+    assert (status, link["link"], link["state"], link["tasks"]["topics"]) == (200, run.shell.stem, "ACTIVE", "ACTIVE")
+    assert run.value("isthmus_up") == 1
+
+
+def test_every_query_of_the_dashboard_finds_what_a_run_tells(run: Asked) -> None:
+    """Each selector finds a series, and the whole gives an answer, once a lease has ended."""
+    run.until(lambda: (run.value("isthmus_worker_cpu_seconds_total") or 0) > 0)
+    for title, query in PANEL_QUERIES:
+        for selector, found in run.scrapes.series(filled_in(query)).items():
+            assert found or "isthmus_mirror_state" in selector, (title, selector)
+        run.scrapes.ask(filled_in(query))
+    assert (run.value("isthmus_worker_memory_peak_bytes") or 0) > 1 << 20
+    assert text_string_to_metric_families(run.get("/metrics", OPEN_METRICS)[1])
+
+
+def test_a_group_of_a_hostile_name_is_told_by_it(run: Asked, east: LocalCluster) -> None:
+    """It comes back as it is, in step, and how far it is short while its records are not there."""
+    group = f"{run.shell.stem}{HOSTILE}"
+
+    def told(metric: str) -> float | None:
+        return next((value for key, value in run.ask(metric).items() if dict(key)["group"] == group), None)
+
+    run.until(lambda: told("isthmus_group_offset_undershoot_records") == 0)
+    run.until(lambda: run.value('isthmus_groups{standing="IN_STEP"}') == 1)
+    assert told("isthmus_group_offset_sync_age_seconds") == 0
+
+
+def test_a_topic_of_somebody_else_raises_an_alert(run: Asked) -> None:
+    """It is counted by its state; the other topic goes on."""
+    alert = ALERTS["IsthmusTopicInError"]["expr"]
+    run.until(lambda: bool(run.ask(alert)))
+    (found,) = run.ask(alert)
+    assert (dict(found)["topic"], dict(found)["state"]) == (f"{run.shell.stem}.foreign", "FOREIGN_WRITE")
+    run.until(lambda: (run.value('isthmus_problems{code="FOREIGN_WRITE"}') or 0) >= 1)
+
+
+def test_a_paused_link_raises_alerts_until_it_is_resumed(run: Asked, east: LocalCluster) -> None:
+    """Of the pause, of lag that grows old, and of records that nobody copies; all end when it goes on."""
+    stem = run.shell.stem
+    run.until(lambda: (run.value(f'isthmus_replication_lag_records{{topic="{stem}.a"}}') or 0) == 0)
+    before = run.value("isthmus_link_records_replicated_total") or 0
+    run.shell.run("pause", stem)
+    paused, stalled = ALERTS["IsthmusLinkPaused"]["expr"], ALERTS["IsthmusStalled"]["expr"]
+    # Five minutes are awaited by tests that have no brokers.
+    late = ALERTS["IsthmusLagTooOld"]["expr"].replace("> 300", "> 1")
+    assert late != ALERTS["IsthmusLagTooOld"]["expr"]
+    topics.produce(east, f"{stem}.a", [now()] * 10)
+    run.until(lambda: bool(run.ask(paused)) and bool(run.ask(late)))
+    assert {dict(key)["topic"] for key in run.ask(late)} == {f"{stem}.a"}
+    assert run.value(f'isthmus_replication_lag_records{{topic="{stem}.a"}}') == 10
+    since = run.afresh()
+    since.until(lambda: len(since.scrapes.taken) > 2)
+    assert since.ask(stalled)
+    assert run.get("/readyz")[0] == 200
+    run.shell.run("resume", stem)
+    run.until(lambda: run.value("isthmus_link_records_replicated_total") == before + 10 and not run.ask(paused))
+    run.until(lambda: not run.ask(late))
+
+
+def test_quotas_that_hold_the_link_up_are_told(run: Asked, east: LocalCluster, west: LocalCluster) -> None:
+    """For how long, by side; without a quota it was not at all."""
+    throttled = {side: f'isthmus_throttle_seconds_total{{side="{side}"}}' for side in ("source", "target")}
+    run.until(lambda: True)
+    assert run.value(throttled["target"]) == 0
+    before = run.value("isthmus_link_records_replicated_total") or 0
+    with quota(west, 20_000.0):
+        filling = Given(b"k", secrets.token_bytes(20_000), [], int(time.time() * 1000))
+        topics.produce(east, f"{run.shell.stem}.a", [filling] * 20)
+        run.until(lambda: (run.value(throttled["target"]) or 0) > 0)
+    assert run.value(throttled["source"]) == 0
+    run.until(lambda: run.value("isthmus_link_records_replicated_total") == before + 20)
+
+
+@contextlib.contextmanager
+def quota(cluster: LocalCluster, bytes_per_s: float) -> Iterator[None]:
+    """For as long as the block runs, so much is all that Isthmus may write."""
+    _limit(cluster, bytes_per_s, remove=False)
+    try:
+        yield
+    finally:
+        _limit(cluster, bytes_per_s, remove=True)
+
+
+def _limit(cluster: LocalCluster, bytes_per_s: float, *, remove: bool) -> None:
+    entry = AlterClientQuotasRequest.EntryData
+    ours = entry(
+        entity=[entry.EntityData(entity_type="client-id", entity_name="isthmus")],
+        ops=[entry.OpData(key="producer_byte_rate", value=bytes_per_s, remove=remove)],
+    )
+    port = int(cluster.admin_bootstrap_servers.rpartition(":")[2])
+    answer = ask(port, AlterClientQuotasRequest(entries=[ours], validate_only=False), cluster="west")
+    assert [each.error_code for each in answer.entries] == [0]
+
+
+def test_counters_never_go_back_over_leases(run: Asked) -> None:
+    """Whatever was scraped by any test so far, while one lease followed another."""
+    ended = 'sum by (link) (isthmus_leases_ended_total{ending!="LOST"})'
+    begun = run.value(ended) if run.scrapes.taken else 0
+    run.until(lambda: (run.value(ended) or 0) >= (begun or 0) + 2)
+    known: Vector = {}
+    for _, found in run.scrapes.taken:
+        for key, value in found.items():
+            if str(dict(key)["__name__"]).endswith(("_total", "_count", "_bucket")):
+                assert value >= known.get(key, 0.0), key
+                known[key] = value
+    assert len(known) > 20
+
+
+def test_a_cluster_that_is_away_makes_the_run_not_ready(run: Asked, east: LocalCluster, west: LocalCluster) -> None:
+    """A link that comes by the file into a cluster that is not there: alive, not ready, and an alert names it."""
+    shell = run.shell
+    (link,) = shell.links
+    gone = {**link, "name": f"{shell.stem}-gone", "target": "nowhere", "groups": {}}
+    shell.configure(
+        links=[link, gone],
+        spark=SPARK,
+        clusters={
+            "east": {"bootstrap_servers": east.bootstrap_servers},
+            "west": {"bootstrap_servers": west.bootstrap_servers},
+            "nowhere": {"bootstrap_servers": "127.0.0.1:1"},
+        },
+    )
+    run.command.send_signal(signal.SIGHUP)
+    alert = ALERTS["IsthmusLinkUnavailable"]["expr"]
+    run.until(lambda: bool(run.ask(alert)))
+    (found,) = run.ask(alert)
+    assert dict(found)["link"] == gone["name"]
+    assert [dict(key)["link"] for key in run.ask(ALERTS["IsthmusLinkNotRun"]["expr"])] == [gone["name"]]
+    status, body = run.get("/readyz")
+    (reason,) = json.loads(body)["reasons"]
+    assert (status, reason.startswith(f"link {gone['name']} is UNAVAILABLE: ")) == (503, True)
+    assert run.get("/livez")[0] == 200
+    assert run.get("/health")[0] == 503
+
+
+def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No cluster is asked and no Spark is started: the address is told, with what to do."""
+    folder = tmp_path_factory.mktemp("taken")
+    path = folder / "isthmus.yaml"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        path.write_text(
+            "clusters: {a: {bootstrap_servers: 127.0.0.1:1}, b: {bootstrap_servers: 127.0.0.1:2}}\n"
+            f"links: [{{name: l, source: a, target: b}}]\nmetrics: {{listen: '{listen}'}}\n"
+        )
+        told = refused(path.as_posix(), code=21)
+    assert f"ISTH-PORT: cannot tell metrics at {listen}" in told
+    assert "ISTH-CONFIG" in refused(path.as_posix(), "--metrics", "0.0.0.0:9464", code=2)
+
+
+def refused(path: str, *arguments: str, code: int) -> str:
+    """What a run says on stderr that ends with this code, and copies nothing."""
+    begun = time.monotonic()
+    done = subprocess.run(
+        [*COMMAND, "run", "-c", path, *arguments], capture_output=True, text=True, timeout=TERM_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert time.monotonic() - begun < 30
+    return " ".join(done.stderr.split())
