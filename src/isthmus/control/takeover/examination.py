@@ -140,27 +140,15 @@ class Examiner:
         The first record of the target with such a timestamp is a copy of the first one of the source: first copies
         are in the order of the source, and they keep their timestamps.
         """
-        stamp = await self._timestamp(pair, offset)
-        if stamp is None:
-            return None
         here, there = (pair.source_topic, pair.partition), (pair.target_topic, pair.partition)
-        begin = (await offsets_by_time(self._source, {here: stamp}))[here]
+        stamps = await record_timestamps(self._source, {here: offset}, {here: pair.source})
+        if here not in stamps:
+            return None
+        begin = (await offsets_by_time(self._source, stamps))[here]
         if not pair.source.start <= begin < pair.committed:
             return None
-        found = (await offsets_by_time(self._target, {there: stamp}))[there]
+        found = (await offsets_by_time(self._target, {there: stamps[here]}))[there]
         return begin, pair.target.end if found < 0 else found
-
-    async def _timestamp(self, pair: BothLogs, offset: int) -> int | None:
-        """The latest timestamp of the batch that holds an offset of the source, or comes next; `None` for none."""
-        while offset < pair.source.stable_end:
-            span = OffsetRange(pair.source_topic, pair.partition, offset, pair.source.stable_end)
-            batch = await self._readers[0].first_batch(span)
-            if batch is None:
-                return None
-            if not batch.is_control and batch.max_timestamp >= 0:
-                return batch.max_timestamp
-            offset = batch.offset_end
-        return None
 
     async def _aligned(self, pair: BothLogs, source_begin: int, target_begin: int) -> Aligned:
         source, target = pair.source, pair.target
