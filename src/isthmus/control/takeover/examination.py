@@ -212,10 +212,11 @@ async def _records(reader: LogReader, span: OffsetRange, alias: str) -> AsyncGen
 def digest(record: Record) -> bytes:
     """All that a record holds but its offset, in few bytes."""
     hashed = blake2b(b"%d" % record.timestamp, digest_size=_DIGEST_BYTES)
-    parts: list[bytes | None] = [record.key, record.value]
+    parts = [record.key, record.value]
     for name, value in record.headers:
         parts += [name.encode("utf-8", "surrogateescape"), value]
     for part in parts:
+        # With the length before each no two records have the same parts in one row.
         hashed.update(b"-" if part is None else b"|%d|" % len(part))
         hashed.update(part or b"")
     return hashed.digest()
