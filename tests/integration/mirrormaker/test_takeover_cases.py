@@ -120,6 +120,8 @@ def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) ->
     with isthmus.open(configuration_of(link), spark=spark) as fabric:
         assert fabric.run(until="caught-up").exit_code == 0
         assert all(verdict.equal for verdict in fabric.verify().values())
+        drills = [fabric.groups.drill(group) for group in groups]
+    assert [(drill.skipped, drill.problem) for drill in drills] == [(0, None)] * 3
 
     there = {name: values(flow.target, flow.remote(f"{flow.stem}-{name}"), partitions=1)[0] for name in parts}
     numbers = {name: [int(value or b"") for value in found] for name, found in there.items()}
