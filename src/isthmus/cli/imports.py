@@ -1,4 +1,4 @@
-"""`isthmus import`: turn a configuration of MirrorMaker 2 into one of Isthmus, and say what has no equivalent."""
+"""`isthmus import`: a configuration of MirrorMaker 2 turned into one of Isthmus, and what it has copied taken over."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ import typer
 from rich.text import Text
 
 from isthmus import config
+from isthmus.cli import takeover
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.takeover import (
+    AllowForeignOption,
+    OffsetsTopicOption,
+    QuietOption,
+    TakeOverOption,
+    TimeoutOption,
+    WholeOption,
+)
 from isthmus.config.places import DEFAULT_NAME
 from isthmus.control.clusters.certificates import require_certificates
+from isthmus.control.takeover.execution import TakeoverSettings
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Impact, Notice
 from isthmus.interop.drafting import Draft, draft_of
 from isthmus.interop.files import ThisMachine, read_input, write_all
 from isthmus.interop.links import OffsetsChoice
 from isthmus.interop.reading import read_deployment
+from isthmus.model.duration import parse_duration
 from isthmus.model.wording import counted
 
 NOTICE_COLUMNS: Final = (
@@ -61,23 +72,54 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, also with --to.")] = False,
     offsets: Annotated[
-        OffsetsChoice, typer.Option("--offsets", help="The offsets that records get at the target.")
-    ] = OffsetsChoice.AUTO,
+        OffsetsChoice | None,
+        typer.Option(
+            "--offsets",
+            help="The offsets that records get at the target: auto, or mapped with --take-over.",
+            show_default=False,
+        ),
+    ] = None,
+    take_over: TakeOverOption = False,
+    quiet: QuietOption = "10s",
+    timeout: TimeoutOption = "90s",
+    whole: WholeOption = False,
+    allow_foreign: AllowForeignOption = False,
+    offsets_topic: OffsetsTopicOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = False,
 ) -> None:
     """Turn a configuration of MirrorMaker 2 into one of Isthmus, and report what has no equivalent.
 
     With --to the report is the result; without, it goes to stderr. Exits with 1 if something has to be done before the
-    configuration can be run. No cluster is contacted, and the file itself stays as it is.
+    configuration can be run. The file itself stays as it is, and no cluster is contacted, but with --take-over: then
+    what MirrorMaker 2 has copied beyond its last position is found by content, and where each partition goes on is
+    written into the ledger of the target.
     """
+    choice = offsets or (OffsetsChoice.MAPPED if take_over else OffsetsChoice.AUTO)
+    _check(take_over=take_over, choice=choice, to=to, dry_run=dry_run)
     if to is not None and to.exists() and file.exists() and to.samefile(file):
         raise ConfigError(f"{to} is what is imported", hint="Name another file, such as --to isthmus.yaml.")
     deployment = read_deployment(read_input(file), str(file))
     target = to or Path(DEFAULT_NAME)
     folder = f"{target.stem or 'isthmus'}.secrets"
     machine = ThisMachine(file.absolute().parent, os.environ)
-    draft = draft_of(deployment, machine, folder=folder, offsets=offsets)
+    draft = draft_of(deployment, machine, folder=folder, offsets=choice, takes_over=take_over)
+    if take_over:
+        settings = TakeoverSettings(
+            quiet_s=parse_duration(quiet),
+            patience_s=parse_duration(timeout),
+            is_whole=whole,
+            allows_foreign=allow_foreign,
+            is_dry_run=dry_run,
+        )
+        _take_over(deployment, draft, to, settings, offsets_topic, output, force=force)
+        return
+    _import(deployment, draft, to, output, force=force, dry_run=dry_run)
+
+
+def _import(
+    deployment: Deployment, draft: Draft, to: Path | None, output: OutputFormat, *, force: bool, dry_run: bool
+) -> None:
     notices = list(draft.notices)
     written: Sequence[Path] = ()
     if to is None or dry_run:
@@ -95,6 +137,54 @@ def import_(
         raise typer.Exit(1)
 
 
+def _check(*, take_over: bool, choice: OffsetsChoice, to: Path | None, dry_run: bool) -> None:
+    if not take_over:
+        return
+    if choice is OffsetsChoice.SAME:
+        raise ConfigError(
+            "what MirrorMaker 2 has copied does not have the offsets of the source",
+            hint="Leave --offsets away, or give mapped or auto.",
+        )
+    if to is None and not dry_run:
+        raise ConfigError(
+            "--take-over needs the configuration that goes on with it",
+            hint="Name the file by --to isthmus.yaml; --dry-run shows what would be taken over.",
+        )
+
+
+def _take_over(
+    deployment: Deployment,
+    draft: Draft,
+    to: Path | None,
+    settings: TakeoverSettings,
+    offsets_topic: str | None,
+    output: OutputFormat,
+    *,
+    force: bool,
+) -> None:
+    """Write the configuration unless it is there, and take over what its links go on with."""
+    is_there = to is not None and to.exists() and not force
+    notices = [] if is_there else list(draft.notices)
+    written: Sequence[Path] = ()
+    if to is not None and not is_there and not settings.is_dry_run:
+        written = write_all(draft.text, draft.companions, to, force=force)
+        notices = [*(_unusable(to) if draft.is_complete else ()), *notices]
+    if any(notice.impact is Impact.NEEDED for notice in notices):
+        _report(deployment, draft, notices, written, output)
+        console.print(Text("Nothing was taken over yet: complete the configuration and give the same command again."))
+        raise typer.Exit(1)
+    used = to if is_there or written else None
+    found = takeover.take_over_all(deployment, takeover.loaded(draft, used), settings, offsets_topic)
+    if output.is_table:
+        with contextlib.redirect_stdout(sys.stderr):
+            _report(deployment, draft, notices, written, output)
+        takeover.show(found)
+    else:
+        render({**_fields(deployment, draft, notices, written), "take_over": takeover.as_dicts(found)}, output)
+    if not all(each.is_complete for each in found):
+        raise typer.Exit(1)
+
+
 def _unusable(path: Path) -> list[Notice]:
     """What keeps the file from being used on this machine, if anything does."""
     try:
@@ -108,18 +198,7 @@ def _report(
     deployment: Deployment, draft: Draft, notices: Sequence[Notice], written: Sequence[Path], output: OutputFormat
 ) -> None:
     if not output.is_table:
-        render(
-            {
-                "file": deployment.name,
-                "form": deployment.form,
-                "clusters": draft.clusters,
-                "links": draft.links,
-                "written": [str(path) for path in written],
-                "notices": [notice.as_dict() for notice in notices],
-            },
-            output,
-            names=[str(path) for path in written],
-        )
+        render(_fields(deployment, draft, notices, written), output, names=[str(path) for path in written])
         return
     if notices:
         render([_row(notice) for notice in notices], output, columns=NOTICE_COLUMNS)
@@ -132,6 +211,19 @@ def _report(
         else "isthmus plan shows what it would do"
     )
     console.print(Text(printable(f"{deployment.form}: {counted(len(draft.links), 'link')}; {end}")))
+
+
+def _fields(
+    deployment: Deployment, draft: Draft, notices: Sequence[Notice], written: Sequence[Path]
+) -> dict[str, object]:
+    return {
+        "file": deployment.name,
+        "form": deployment.form,
+        "clusters": draft.clusters,
+        "links": draft.links,
+        "written": [str(path) for path in written],
+        "notices": [notice.as_dict() for notice in notices],
+    }
 
 
 def _row(notice: Notice) -> dict[str, object]:

@@ -15,8 +15,8 @@ from isthmus.interop.writing import KeyPath, written
 
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _COPIED_BEFORE: Final = (
-    "Isthmus does not take over what MirrorMaker 2 has copied: into a topic of the target that holds records already, "
-    "all of the source's are written once more, behind them"
+    "without --take-over nothing is known of what MirrorMaker 2 has copied: into a topic of the target that holds "
+    "records already, all of the source's are written once more, behind them"
 )
 
 
@@ -37,9 +37,15 @@ class Draft:
 
 
 def draft_of(
-    deployment: Deployment, surroundings: Surroundings, *, folder: str, offsets: OffsetsChoice = OffsetsChoice.AUTO
+    deployment: Deployment,
+    surroundings: Surroundings,
+    *,
+    folder: str,
+    offsets: OffsetsChoice = OffsetsChoice.AUTO,
+    takes_over: bool = False,
 ) -> Draft:
-    """The configuration that does what a deployment does. `folder` is for secrets and PEM files.
+    """The configuration that does what a deployment does. `folder` is for secrets and PEM files. It `takes_over` what
+    MirrorMaker 2 has copied where that is done beside it.
 
     :raises ConfigError: The deployment has values nobody could use; with the key and the line.
     """
@@ -52,8 +58,8 @@ def draft_of(
         for pair, flow in flows.items()
     ]
     _tell_circles(flows, links, gathering)
-    if offsets is not OffsetsChoice.SAME:
-        todo = "Stop MirrorMaker 2; then delete its copies, or set topics.start to when it stopped, or another naming."
+    if offsets is not OffsetsChoice.SAME and not takes_over:
+        todo = "Stop MirrorMaker 2, and import with --take-over; or delete its copies, or give topics another naming."
         gathering.tell(Impact.CHANGED, "offsets", _COPIED_BEFORE, todo)
     order = list(Impact)
     return Draft(

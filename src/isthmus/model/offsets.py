@@ -35,7 +35,8 @@ class Cursor:
     sequence follows. The lane counts from `first_ordinal` on: where the target's leader remembers the link's producer
     from an earlier life of the lane, that is where it left off. The last record of the lane lies right before
     `target_offset`, unless there is none yet: then none of it lies before it or behind. `source_epoch` is a leader
-    epoch of the source not below that of the last record read, -1 while unknown.
+    epoch of the source not below that of the last record read, -1 while unknown. A lane that `continues_another` was
+    begun where another program had stopped copying (`isthmus import --take-over`).
     """
 
     source_offset: int
@@ -43,8 +44,14 @@ class Cursor:
     target_offset: int
     source_epoch: int = -1
     first_ordinal: int = 0
+    continues_another: bool = False
 
     @property
     def has_appended(self) -> bool:
         """Whether the lane has a record at the target."""
         return self.ordinal > self.first_ordinal
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether anything was copied at all, by the lane or before it: what is deleted then is missing."""
+        return self.has_appended or self.continues_another

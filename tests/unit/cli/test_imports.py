@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -14,6 +15,7 @@ from isthmus import config
 from isthmus.cli.imports import import_
 from isthmus.cli.output import OutputFormat
 from isthmus.errors import ConfigError
+from isthmus.interop.links import OffsetsChoice
 from tests.unit.interop.samples import SHIPPED, pair
 
 Capture = pytest.CaptureFixture[str]
@@ -72,6 +74,31 @@ def test_the_report_has_stable_keys(given: Path, capsys: Capture) -> None:
     assert (report["form"], report["clusters"], report["links"]) == ("mm2.properties", ["a", "b"], ["a-b"])
     assert report["written"] == [str(given.parent / "made.secrets" / "a.password"), str(made)]
     assert set(report["notices"][0]) == {"impact", "key", "value", "line", "why", "todo"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "--take-over needs the configuration that goes on with it"),
+        ({"dry_run": True, "offsets": OffsetsChoice.SAME}, "does not have the offsets of the source"),
+    ],
+)
+def test_a_take_over_that_cannot_be_is_refused(given: Path, options: dict[str, Any], message: str) -> None:
+    """Before any cluster is asked, and before anything is written."""
+    with pytest.raises(ConfigError, match=message):
+        import_(given, take_over=True, **options)
+    assert [path.name for path in given.parent.iterdir()] == ["mm2.properties"]
+
+
+def test_what_is_incomplete_is_not_taken_over(tmp_path: Path, capsys: Capture) -> None:
+    """The configuration is written, and what has to be done is told; no cluster is asked."""
+    path, made = tmp_path / "mm2.properties", tmp_path / "made.yaml"
+    path.write_text(pair("a->b.replication.policy.class = com.example.Own"))
+    with pytest.raises(typer.Exit):
+        import_(path, to=made, take_over=True)
+    out, err = capsys.readouterr()
+    assert "offsets: mapped" in made.read_text()
+    assert "Nothing was taken over yet" in " ".join((out + err).split())
 
 
 def test_what_is_there_is_replaced_only_with_force(given: Path) -> None:

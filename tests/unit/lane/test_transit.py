@@ -14,7 +14,7 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode, records_of
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
-from isthmus.wire.batch import CONTROL, SEQUENCE_MASK, Batch
+from isthmus.wire.batch import CONTROL, SEQUENCE_MASK, Batch, spans
 
 BYTES_MAX = 1 << 20
 
@@ -56,6 +56,18 @@ def test_pieces_follow_one_another_whatever_is_left_out() -> None:
         35,
         36,
     ]
+
+
+def test_a_run_of_tiny_batches_may_begin_before_the_lane() -> None:
+    """Its batches have a checksum each; only records from the lane's place on are taken."""
+    stored = [batch(8, 2), batch(10, 3), batch(13, 2)]
+    whole = b"".join(one.base_offset.to_bytes(8) + bytes(one.view[8:]) for one in stored)
+    ((run, count),) = spans(whole, tiny_bytes=1 << 20, span_bytes=1 << 20)
+    transit = Transit(Cursor(11, 100, 7))
+    (piece,) = read(transit, Piece(run, True, False, count))
+    assert (count, piece.stored, piece.batch.base_offset) == (3, 1, 100)
+    assert [record.value for record in records_of(piece.batch)] == [b"11", b"12", b"13", b"14"]
+    assert [transit.source_offset(ordinal) for ordinal in (100, 103, 104)] == [11, 14, 15]
 
 
 def test_what_has_arrived_is_in_the_map() -> None:

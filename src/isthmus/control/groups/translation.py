@@ -49,7 +49,13 @@ async def translation(
     """
     if settings.way == "timestamp":
         return Translation(await _by_time(settings, wanted, mirrored, source, target))
-    return by_offset(settings, wanted, maps)
+    asked = set(wanted)
+    # Another program copied what lies there: the times of its records say where to.
+    before = {at for at in asked if settings.way == "mapped" and maps.is_before(*at)}
+    found = by_offset(settings, asked - before, maps)
+    if before:
+        found.offsets.update(await _by_time(settings, before, mirrored, source, target))
+    return found
 
 
 def by_offset(settings: GroupSettings, wanted: Iterable[TargetPosition], maps: LinkMaps) -> Translation:

@@ -33,14 +33,24 @@ def mapped_position(lane: LaneMap, position: int) -> MappedPosition | None:
     It is never above where the first record at or behind the position lies at the target, or will lie.
     """
     cursor = lane.cursor
+    if is_before(lane, position):
+        return None
     offset = lane.offsets.lookup(position)
-    if offset is None:
+    if cursor.continues_another and not cursor.has_appended and position >= cursor.source_offset:
+        # What the other program repeated lies between its last record and the first of the lane.
+        offset = cursor.target_offset
+    elif offset is None:
         # What comes first will lie at or behind the place where the lane begins.
         offset = None if cursor.has_appended else cursor.target_offset
     elif position < gapless_from(lane.segments) and not _is_inside(lane.offsets, position):
         # What was copied of it may be in a segment that is lost.
         offset = None
     return None if offset is None else MappedPosition(offset, position <= cursor.source_offset)
+
+
+def is_before(lane: LaneMap, position: int) -> bool:
+    """Whether another program copied what lies at a position, and where to is not known."""
+    return lane.cursor.continues_another and position < lane.begin
 
 
 def lane_cursors(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, Cursor]:
@@ -88,6 +98,11 @@ class LinkMaps:
     def is_mapped(self, topic: str) -> bool:
         """Whether the records of a target topic have other offsets than at the source."""
         return topic in self._topics
+
+    def is_before(self, key: PartitionKey, position: int) -> bool:
+        """Whether a position of a target partition is one that another program copied, and its map does not know."""
+        lane = self.of(key)
+        return lane is not None and is_before(lane, position)
 
     def of(self, key: PartitionKey) -> LaneMap | None:
         """The map of a target partition; `None` while there is none, or none that can be true."""

@@ -15,7 +15,7 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
         return Outlook()
     if source.stable_end < cursor.source_offset:
         return Outlook(state=LaneState.DIVERGED, problem=_lost(lane, cursor, source))
-    has_copied = lane.start != EARLIEST or cursor.has_appended
+    has_copied = lane.start != EARLIEST or cursor.has_copies
     if source.start <= cursor.source_offset or not has_copied:
         return Outlook()
     gap = Gap(cursor.source_offset, source.start)

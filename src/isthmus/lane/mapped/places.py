@@ -229,7 +229,7 @@ class Places:
         if cursor.source_offset >= limit.start:
             return True
         gap = Gap(cursor.source_offset, limit.start)
-        is_beginning = run.lane.start == EARLIEST and not cursor.has_appended
+        is_beginning = run.lane.start == EARLIEST and not cursor.has_copies
         if not is_beginning and not run.lane.continues_after_gap:
             run.fail(
                 LaneState.DATA_GAP,

@@ -16,6 +16,7 @@ from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.rebatch import encode, records_of
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
+from isthmus.wire.batch import scan
 
 SEGMENT_RANGES: Final = 4_000
 """So many ranges are written down together, again and again while they grow; about 30 KB."""
@@ -87,7 +88,9 @@ class Transit:
             ordinal = self._read(batch.base_offset, batch.record_count)
             return piece._replace(batch=batch._replace(base_offset=ordinal, offset_end=ordinal + batch.record_count))
         # The cleaner has taken records out of it, or some of it were copied before.
-        records = [record for record in records_of(batch) if record.offset >= begin]
+        # Those of a run have a checksum each.
+        stored = [batch] if piece.stored == 1 else scan(batch.view)
+        records = [record for one in stored for record in records_of(one) if record.offset >= begin]
         if not records:
             return None
         ordinal = self._read_ordinal

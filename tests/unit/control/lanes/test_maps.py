@@ -110,6 +110,27 @@ def test_a_map_whose_ranges_are_all_gone_tells_nothing() -> None:
     assert mapped_position(LaneMap(OffsetMap(), Cursor(7, 7, 40)), 3) is None
 
 
+def test_what_another_program_copied_is_not_guessed() -> None:
+    """A lane that goes on where another program stopped knows where the end of that went, and nothing before; there
+    and back. What was doubled behind it is not read again.
+    """
+    taken = Cursor(source_offset=20, ordinal=0, target_offset=50, continues_another=True)
+    known = replace(document("taken-over.0", 0, [MappedRange(15, 25, 5)], taken), begin=15)
+    lane = lane_map([known])
+    assert [mapped_position(lane, at) for at in (14, 15, 19, 20, 21)] == [
+        None,
+        (25, True),
+        (29, True),
+        (50, True),
+        (50, False),
+    ]
+    assert [home_position(lane, at) for at in (24, 25, 30, 50)] == [None, 15, 20, 20]
+    gone_on = replace(taken, source_offset=23, ordinal=3, target_offset=53)
+    lane = lane_map([known, replace(document("1.0.0", 0, [MappedRange(20, 50, 3)], gone_on), begin=15)])
+    assert [mapped_position(lane, at) for at in (14, 19, 20, 23)] == [None, (29, True), (50, True), (53, True)]
+    assert [home_position(lane, at) for at in (24, 49, 51)] == [None, 20, 21]
+
+
 def test_from_where_on_a_map_is_whole() -> None:
     """Behind the last segment that is missing; segments may say the same twice."""
     first = document("1", 0, [MappedRange(0, 0, 5)], Cursor(5, 5, 5))

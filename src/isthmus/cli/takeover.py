@@ -1,0 +1,189 @@
+"""The part of `isthmus import` that takes over what MirrorMaker 2 has copied: asked for, shown while it lasts, told."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Final, Self
+
+import typer
+from rich.text import Text
+
+from isthmus import config
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
+from isthmus.control.takeover.execution import TakeoverSettings, take_over
+from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
+from isthmus.errors import ConfigError
+from isthmus.interop.deployment import Deployment
+from isthmus.interop.drafting import Draft
+from isthmus.interop.files import write_all
+from isthmus.interop.predecessors import copying_flows, predecessor_of
+from isthmus.model.configuration import Configuration
+from isthmus.model.wording import counted
+
+TakeOverOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Have the links go on where MirrorMaker 2 has stopped: nothing is copied twice, nothing is lost. "
+        "If the file named by --to is there, it is used as it is.",
+    ),
+]
+QuietOption = Annotated[
+    str, typer.Option("--quiet", help="For how long nothing may move before MirrorMaker 2 counts as stopped.")
+]
+TimeoutOption = Annotated[
+    str, typer.Option("--timeout", help="How long its workers and open transactions are waited for to end.")
+]
+WholeOption = Annotated[
+    bool, typer.Option("--whole", help="Compare all that the target holds, not only what was written last.")
+]
+AllowForeignOption = Annotated[
+    bool, typer.Option("--allow-foreign", help="Pass over records at the target that the source does not have.")
+]
+OffsetsTopicOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offsets-topic",
+        metavar="TOPIC",
+        help="Where MirrorMaker 2 keeps its positions, unless the file says it.",
+        show_default=False,
+    ),
+]
+COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("outcome"),
+    Column("committed", Cells.NUMBER),
+    Column("compared_from", Cells.NUMBER, gives_way=1),
+    Column("beyond", Cells.NUMBER),
+    Column("doubled", Cells.NUMBER),
+    Column("begin", Cells.NUMBER),
+    Column("why", Cells.PROSE),
+)
+
+
+def take_over_all(
+    deployment: Deployment,
+    configuration: Configuration,
+    settings: TakeoverSettings,
+    offsets_topic: str | None,
+) -> list[LinkTakeover]:
+    """Take over every flow of a deployment that the configuration has a link for.
+
+    :raises ConfigError: It has none for any, or the file does not say where positions are kept.
+    :raises GateNotMet: MirrorMaker 2 has not stopped.
+    :raises PlanRefused: A link is run, or there are no positions.
+    :raises ClusterError: A cluster did not answer.
+    """
+    flows = copying_flows(deployment)
+    links = {(link.source.alias, link.target.alias): link for link in configuration.links}
+    chosen = [(links[flow.source, flow.target], flow) for flow in flows if (flow.source, flow.target) in links]
+    if not chosen:
+        raise ConfigError(
+            f"the configuration has no link for any flow of {deployment.name}",
+            hint="A link takes the flow over that has the same source and target, by their aliases.",
+        )
+    predecessors = [(link, predecessor_of(deployment, flow, offsets_topic)) for link, flow in chosen]
+    found = []
+    for link, predecessor in predecessors:
+        with TakeoverLine(link.name) as line:
+            found.append(asyncio.run(take_over(link, predecessor, settings, configuration.ledger, line.show)))
+    return found
+
+
+def loaded(draft: Draft, written: Path | None) -> Configuration:
+    """The configuration that was written, or the draft of it.
+
+    :raises ConfigError: It cannot be used.
+    """
+    if written is not None:
+        return config.load(written)
+    # Secrets are in files beside it, which shall be gone again.
+    with tempfile.TemporaryDirectory(prefix="isthmus-") as folder:
+        path = Path(folder) / "isthmus.yaml"
+        write_all(draft.text, draft.companions, path, force=False)
+        return config.load(path)
+
+
+class TakeoverLine:
+    """Shows what is being done while it is entered: in place on a terminal, else a line for each step. On stderr."""
+
+    def __init__(self, link: str) -> None:
+        self._link = link
+        self._status = console.status(f"{link}: looking") if console.is_terminal else None
+        self._told = ""
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, what: str, records: int) -> None:
+        """Show a step, and how many records of the target were compared so far."""
+        if self._status is not None:
+            compared = f", {counted(records, 'record')} compared" if records else ""
+            self._status.update(Text(printable(f"{self._link}: {what}{compared}")))
+        elif (step := what.split()[0]) != self._told:
+            self._told = step
+            console.print(Text(printable(f"{self._link}: {what}")))
+
+
+def as_dicts(found: Sequence[LinkTakeover]) -> list[dict[str, Any]]:
+    """What was found, for programs."""
+    return [each.as_dict() for each in found]
+
+
+def show(found: Sequence[LinkTakeover]) -> None:
+    """What was found as a table, with a line for each link."""
+    rows = [row for each in found for topic in each.topics for row in _rows(each, topic)]
+    if rows:
+        render(rows, OutputFormat.TABLE, columns=COLUMNS)
+    for each in found:
+        console.print(Text(printable(_summary(each))))
+
+
+def _rows(link: LinkTakeover, topic: TopicTakeover) -> list[Row]:
+    name = renamed(topic.source_topic, topic.topic)
+    base: Row = {"link": link.link, "topic": name}
+    if not topic.partitions:
+        rest: Row = dict.fromkeys([column.name for column in COLUMNS[2:]], "-")
+        why = "-" if topic.problem is None else f"{topic.problem.message}. {topic.problem.hint}"
+        return [{**base, **rest, "outcome": str(topic.outcome), "why": why}]
+    return [{**base, **_row(each)} for each in topic.partitions]
+
+
+def _row(each: PartitionTakeover) -> Row:
+    fields = each.as_dict()
+    shown = {column.name: fields[column.name] for column in COLUMNS[2:-1]}
+    why = [f"{each.problem.message}. {each.problem.hint}"] if each.problem is not None else []
+    if each.gap is not None:
+        why.append(f"the source deleted [{each.gap.offset_begin}, {each.gap.offset_end}) before it was copied")
+    if each.found is not None and each.found.aborted:
+        why.append(f"{counted(each.found.aborted, 'record')} of aborted transactions copied")
+    if each.problem is None and each.found is not None and each.found.foreign:
+        why.append(f"{counted(each.found.foreign, 'record')} of others passed over")
+    return {**{key: "-" if value is None else value for key, value in shown.items()}, "why": "; ".join(why) or "-"}
+
+
+def _summary(each: LinkTakeover) -> str:
+    counts = {outcome: sum(topic.outcome is outcome for topic in each.topics) for outcome in Outcome}
+    told = [f"{counted(count, 'topic')} {outcome}" for outcome, count in counts.items() if count]
+    found = (
+        f"{counted(each.count('beyond'), 'record')} behind the positions of {each.offsets_topic} found at the target, "
+        f"{counted(each.count('doubled'), 'record')} there once more"
+    )
+    written = "" if each.is_written else "; nothing was written"
+    left = f"; not selected by the link: {', '.join(each.unselected)}" if each.unselected else ""
+    return f"{each.link}: {', '.join(told) or 'no topic to take over'}; {found}{left}{written}"

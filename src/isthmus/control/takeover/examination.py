@@ -1,0 +1,249 @@
+"""One partition examined: what of it MirrorMaker 2 has copied, by its position and by what the target's log holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.timestamps import offsets_by_time, record_timestamps
+from isthmus.control.takeover.plan import Outcome, PartitionTakeover
+from isthmus.errors import ClusterError
+from isthmus.lane.rebatch import Record, records_of
+from isthmus.model.alignment import Aligned, Alignment, Circumstances, SourceRecord
+from isthmus.model.lane import Gap
+from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
+from isthmus.model.wording import counted
+from isthmus.wire.client import Client
+
+LOOK_BACK: Final = 1_000
+"""How many offsets before MirrorMaker 2's position are compared at first; more where that does not explain all."""
+_WIDER: Final = 16
+_DIGEST_BYTES: Final = 16
+_EXCLUDE: Final = (
+    "The topic stays paused. If those are not wanted, delete the target topic and call this again: then all is copied "
+    "anew. Or name it to topics.exclude."
+)
+_NOT_THERE: Final = -1
+OnRead = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BothLogs:
+    """A partition at both sides, with its logs as they stand still at the target. `committed` is the next offset by
+    MirrorMaker 2's positions, -1 for none.
+    """
+
+    source_topic: SourceTopic
+    target_topic: TargetTopic
+    partition: int
+    source: LogRange
+    target: LogRange
+    committed: int = _NOT_THERE
+    is_source_compacted: bool = False
+    is_target_compacted: bool = False
+
+
+class Examiner:
+    """Examines partitions. With `is_whole` all that the target holds is compared, else its end."""
+
+    def __init__(
+        self, source: Client, target: Client, *, is_whole: bool, allows_foreign: bool, on_read: OnRead
+    ) -> None:
+        self._source, self._target = source, target
+        self._readers = LogReader(source), LogReader(target)
+        self._is_whole, self._allows_foreign = is_whole, allows_foreign
+        self._on_read = on_read
+
+    async def examine(self, pair: BothLogs) -> PartitionTakeover:
+        """What becomes of the partition.
+
+        :raises ClusterError: One of its logs cannot be read.
+        """
+        source, target, committed = pair.source, pair.target, pair.committed
+        if target.end == 0 or (committed < 0 and target.start == target.end):
+            # Nothing was ever written there, whatever was committed for a topic that was there before.
+            return PartitionTakeover(partition=pair.partition, outcome=Outcome.NEW, committed=committed)
+        if committed > source.end:
+            return _refused(pair, _shorter(pair))
+        if committed > source.stable_end:
+            return _refused(pair, _open_at_source(source))
+        found = await self._compared(pair)
+        problem = self._problem(pair, found)
+        if problem is not None:
+            return _refused(pair, problem, found)
+        begin, gap = found.begin, None
+        if 0 <= committed < source.start and not found.ranges:
+            gap, begin = Gap(committed, source.start), source.start
+        return PartitionTakeover(
+            partition=pair.partition,
+            outcome=Outcome.TAKEN_OVER,
+            committed=committed,
+            begin=max(begin, source.start),
+            target_end=target.end,
+            found=found,
+            gap=gap,
+        )
+
+    def _problem(self, pair: BothLogs, found: Aligned) -> Problem | None:
+        if found.missing:
+            return Problem(
+                f"the target lacks {counted(found.missing, 'record')} that MirrorMaker 2 says it has copied, the first "
+                f"from source offset {found.first_missing}: it filtered or changed them, or the target lost them",
+                _EXCLUDE,
+            )
+        if found.foreign and pair.source.stable_end < pair.source.end:
+            return _open_at_source(pair.source)
+        if found.foreign and not self._allows_foreign:
+            at = ", ".join(map(str, found.foreign_at))
+            return Problem(
+                f"{counted(found.foreign, 'record')} at the end of the target come from no record of the source, the "
+                f"first at target offset {at}: somebody else writes there, or MirrorMaker 2 changed them",
+                "If others write there, --allow-foreign passes these over. Else the copy cannot be gone on with: "
+                + _EXCLUDE,
+            )
+        return None
+
+    async def _compared(self, pair: BothLogs) -> Aligned:
+        """Compare from a little before the position on, and from earlier while that does not explain everything."""
+        look_back = LOOK_BACK
+        while True:
+            is_all = self._is_whole or pair.committed - look_back <= pair.source.start
+            begins = await self._all(pair) if is_all else await self._by_time(pair, pair.committed - look_back)
+            if begins is not None:
+                found = await self._aligned(pair, *begins)
+                if found.is_sound or is_all:
+                    return found
+            look_back *= _WIDER
+
+    async def _all(self, pair: BothLogs) -> tuple[int, int]:
+        """From where to compare where all that the source has is."""
+        if self._is_whole or pair.source.start == 0:
+            return pair.source.start, pair.target.start
+        # What lies before the first copy of the first record that is left was deleted at the source.
+        here, there = (pair.source_topic, pair.partition), (pair.target_topic, pair.partition)
+        stamps = await record_timestamps(self._source, {here: pair.source.start}, {here: pair.source})
+        if here not in stamps:
+            return pair.source.start, pair.target.end if pair.source.start == pair.source.end else pair.target.start
+        found = (await offsets_by_time(self._target, {there: stamps[here]}))[there]
+        return pair.source.start, pair.target.end if found < 0 else found
+
+    async def _by_time(self, pair: BothLogs, offset: int) -> tuple[int, int] | None:
+        """Where records begin at both sides that are as young as that of a source offset; `None` where that is behind
+        the position.
+
+        The first record of the target with such a timestamp is a copy of the first one of the source: first copies
+        are in the order of the source, and they keep their timestamps.
+        """
+        here, there = (pair.source_topic, pair.partition), (pair.target_topic, pair.partition)
+        stamps = await record_timestamps(self._source, {here: offset}, {here: pair.source})
+        if here not in stamps:
+            return None
+        begin = (await offsets_by_time(self._source, stamps))[here]
+        if not pair.source.start <= begin < pair.committed:
+            return None
+        found = (await offsets_by_time(self._target, {there: stamps[here]}))[there]
+        return begin, pair.target.end if found < 0 else found
+
+    async def _aligned(self, pair: BothLogs, source_begin: int, target_begin: int) -> Aligned:
+        source, target = pair.source, pair.target
+        alignment = Alignment(
+            Circumstances(
+                claimed=max(pair.committed, 0),
+                source_begin=source_begin,
+                target_lost_beginning=target.start > 0 and target_begin <= target.start,
+                source_lost_beginning=source.start > 0 and source_begin == source.start,
+                is_source_compacted=pair.is_source_compacted,
+                is_target_compacted=pair.is_target_compacted,
+            )
+        )
+        at_source = OffsetRange(pair.source_topic, pair.partition, source_begin, source.stable_end)
+        at_target = OffsetRange(pair.target_topic, pair.partition, target_begin, target.stable_end)
+        async with (
+            aclosing(_records(self._readers[0], at_source, self._source.cluster.alias)) as there,
+            aclosing(_records(self._readers[1], at_target, self._target.cluster.alias)) as here,
+        ):
+
+            async def feed() -> None:
+                async for records, is_aborted in there:
+                    alignment.feed(SourceRecord(one.offset, digest(one), is_aborted) for one in records)
+                    return
+                alignment.source_ended()
+
+            async for records, is_aborted in here:
+                for one in () if is_aborted else records:
+                    while alignment.is_hungry:
+                        await feed()
+                    alignment.take(one.offset, digest(one))
+                self._on_read(len(records))
+            while alignment.lacks_claimed:
+                await feed()
+        return alignment.result()
+
+
+async def _records(reader: LogReader, span: OffsetRange, alias: str) -> AsyncGenerator[tuple[list[Record], bool], None]:
+    """The records of a range, batch by batch, and whether they were aborted.
+
+    :raises ClusterError: They cannot be read or decoded.
+    """
+    if span.is_empty:
+        return
+    async with aclosing(reader.read(span)) as answers:
+        async for stored in answers:
+            for batch, is_aborted in stored:
+                if batch.is_control:
+                    continue
+                try:
+                    found = records_of(batch)
+                except ValueError as error:
+                    raise ClusterError(
+                        f"{alias}: {span} cannot be compared: {error}",
+                        cluster=alias,
+                        hint="Check the broker's disk: kafka-dump-log --deep-iteration names the batch.",
+                    ) from error
+                yield [one for one in found if span.offset_begin <= one.offset < span.offset_end], is_aborted
+
+
+def digest(record: Record) -> bytes:
+    """All that a record holds but its offset, in few bytes."""
+    hashed = blake2b(b"%d" % record.timestamp, digest_size=_DIGEST_BYTES)
+    parts = [record.key, record.value]
+    for name, value in record.headers:
+        parts += [name.encode("utf-8", "surrogateescape"), value]
+    for part in parts:
+        # With the length before each no two records have the same parts in one row.
+        hashed.update(b"-" if part is None else b"|%d|" % len(part))
+        hashed.update(part or b"")
+    return hashed.digest()
+
+
+def _refused(pair: BothLogs, problem: Problem, found: Aligned | None = None) -> PartitionTakeover:
+    return PartitionTakeover(
+        partition=pair.partition,
+        outcome=Outcome.REFUSED,
+        committed=pair.committed,
+        target_end=pair.target.end,
+        found=found,
+        problem=problem,
+    )
+
+
+def _shorter(pair: BothLogs) -> Problem:
+    return Problem(
+        f"the source ends at {pair.source.end}, before MirrorMaker 2's position {pair.committed}: it lost records, or "
+        "the topic was deleted and created again",
+        _EXCLUDE,
+    )
+
+
+def _open_at_source(source: LogRange) -> Problem:
+    return Problem(
+        f"a transaction is open at the source from offset {source.stable_end} on, and MirrorMaker 2 may have copied "
+        "records of it",
+        "Call this again when it has ended; isthmus cluster describe shows who holds it open.",
+    )

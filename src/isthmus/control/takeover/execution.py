@@ -1,0 +1,344 @@
+"""A link taken over from MirrorMaker 2: looked at, compared, and written into the ledger, documents last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from isthmus.cluster.offsets import leaders_of
+from isthmus.cluster.producers import active_producers
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.identity import cluster_ids
+from isthmus.control.links.memory import LinkMemory, now_ms, recollect
+from isthmus.control.takeover.examination import BothLogs, Examiner
+from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
+from isthmus.control.takeover.standstill import Standstill, ranges_of, require_unmoved
+from isthmus.control.topics.observation import observe
+from isthmus.control.topics.preflight import TopicPair, is_compacted
+from isthmus.control.topics.recording import begun
+from isthmus.errors import PlanRefused
+from isthmus.lane.mapped.transit import SEGMENT_RANGES
+from isthmus.lane.rebatch import records_of
+from isthmus.ledger.documents import GapDocument, LinkDocument, MapDocument, PauseDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.maps import map_segments
+from isthmus.ledger.records import Change, in_batches
+from isthmus.ledger.topic import on_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.lane import LaneKey
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.naming import TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.predecessor import Predecessor, progress_of
+from isthmus.model.problem import Problem
+from isthmus.model.rights import on_topic as topic_right
+from isthmus.model.state import ControllerState
+from isthmus.model.topic import TopicIds
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.offsets import PartitionKey
+
+SEGMENT: Final = "taken-over"
+_AT_ONCE: Final = 4
+_BEGUN: Final = Problem(
+    "the link has begun this topic already, without what MirrorMaker 2 knew",
+    "It goes on as it is. To have all of it copied anew, delete the target topic while no controller runs.",
+)
+_REMEMBERED: Final = Problem(
+    "the link has written this topic in an earlier life, and the target's brokers still know it as a producer",
+    "Give the link another name in the configuration, and call this again.",
+)
+OnProgress = Callable[[str, int], None]
+Logs = Mapping[PartitionKey, LogRange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverSettings:
+    """How a take-over goes about it. Nothing may have moved for `quiet_s`; workers and transactions that are left are
+    waited for up to `patience_s`. With `is_whole` all that the target holds is compared.
+    """
+
+    quiet_s: float = 10.0
+    patience_s: float = 90.0
+    is_whole: bool = False
+    allows_foreign: bool = False
+    is_dry_run: bool = False
+
+
+async def take_over(
+    link: Link,
+    predecessor: Predecessor,
+    settings: TakeoverSettings,
+    ledger: LedgerSettings,
+    on_progress: OnProgress,
+) -> LinkTakeover:
+    """Have a link go on where a flow of MirrorMaker 2 stopped. `on_progress` is told what is done, and how many records
+    of the target were compared.
+
+    Called again it does what is left: topics that were taken over stay as they are.
+
+    :raises GateNotMet: MirrorMaker 2 has not stopped.
+    :raises PlanRefused: A controller runs the link, or MirrorMaker 2 keeps no positions there.
+    :raises ClusterError: A cluster or a log cannot be read, or the ledger not be written.
+    """
+    async with Client(link.source) as source, Client(link.target) as target:
+        return await _Takeover(link, predecessor, settings, ledger, source, target, on_progress).run()
+
+
+class _Takeover:
+    def __init__(
+        self,
+        link: Link,
+        predecessor: Predecessor,
+        settings: TakeoverSettings,
+        ledger: LedgerSettings,
+        source: Client,
+        target: Client,
+        on_progress: OnProgress,
+    ) -> None:
+        self._link, self._predecessor, self._settings, self._ledger = link, predecessor, settings, ledger
+        self._source, self._target = source, target
+        self._on_progress = on_progress
+        self._compared = 0
+
+    async def run(self) -> LinkTakeover:
+        await cluster_ids(self._link, self._source, self._target)
+        known = await recollect(self._link.name, self._target)
+        if known.controller_state(now_ms()) is ControllerState.ALIVE:
+            raise PlanRefused(f"a controller runs link {self._link.name}", hint="End that isthmus run first.")
+        self._link = filters_of(self._link.name, known.documents).of(self._link)
+        observed = await observe(self._link, self._source, self._target)
+        pairs = dict(observed.pairs)
+        watched = [*await self._offset_partitions(), *_partitions(pairs)]
+        standstill = Standstill(
+            partitions=watched,
+            worker_group=self._predecessor.worker_group,
+            quiet_s=self._settings.quiet_s,
+            patience_s=self._settings.patience_s,
+        )
+        at_target = await standstill.shown(self._target, lambda what: self._on_progress(what, self._compared))
+        committed = await self._committed(at_target)
+        at_source = await ranges_of(self._source, _source_partitions(pairs))
+        topics = await self._topics(pairs, committed, at_source, at_target, known)
+        require_unmoved(at_target, await ranges_of(self._target, watched))
+        refused = {name for name, problem in (*observed.names.refused.items(), *observed.problems.items()) if problem}
+        selected = {pair.source_name for pair in pairs.values()} | {observed.names.sources[name] for name in refused}
+        found = LinkTakeover(
+            link=self._link.name,
+            offsets_topic=self._predecessor.offsets_topic,
+            topics=topics,
+            unselected=tuple(sorted({topic for topic, _ in committed} - selected)),
+            is_written=not self._settings.is_dry_run,
+        )
+        if not self._settings.is_dry_run:
+            await self._write(found)
+        return found
+
+    # What MirrorMaker 2 says
+
+    async def _offset_partitions(self) -> list[PartitionKey]:
+        topic = self._predecessor.offsets_topic
+        described = (await self._target.metadata([topic])).topics[topic]
+        if described.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+            raise PlanRefused(
+                f"{self._link.target.alias} has no topic {topic}, in which MirrorMaker 2 keeps its positions",
+                hint="Name the topic that is offset.storage.topic of its workers: --offsets-topic.",
+            )
+        codes.raise_for_code(
+            described.error_code, f"reading {topic}", topic_right("READ", topic), cluster=self._link.target.alias
+        )
+        return [(topic, partition.partition) for partition in described.partitions]
+
+    async def _committed(self, logs: Logs) -> dict[PartitionKey, int]:
+        """The next offset of each partition of the source by MirrorMaker 2's positions."""
+        found: dict[PartitionKey, int] = {}
+        reader = LogReader(self._target)
+        keys = [key for key in logs if key[0] == self._predecessor.offsets_topic]
+        for key in keys:
+            self._on_progress(f"reading {key[0]}-{key[1]}", self._compared)
+            span = OffsetRange(*key, logs[key].start, logs[key].stable_end)
+            if span.is_empty:
+                continue
+            async with aclosing(reader.read(span)) as answers:
+                async for stored in answers:
+                    for batch, is_aborted in stored:
+                        for record in () if is_aborted or batch.is_control else records_of(batch):
+                            progress = progress_of(record.key, record.value, self._predecessor.source_alias)
+                            if progress is None:
+                                continue
+                            if progress.next_offset is None:
+                                found.pop(progress.key, None)
+                            else:
+                                found[progress.key] = progress.next_offset
+        return found
+
+    # What is there
+
+    async def _topics(
+        self,
+        pairs: Mapping[TargetTopic, TopicPair],
+        committed: Mapping[PartitionKey, int],
+        at_source: Logs,
+        at_target: Logs,
+        known: LinkMemory,
+    ) -> tuple[TopicTakeover, ...]:
+        begun_before = map_segments(self._link.name, known.documents)
+        remembered = await self._remembered(pairs, known)
+        examiner = Examiner(
+            self._source,
+            self._target,
+            is_whole=self._settings.is_whole,
+            allows_foreign=self._settings.allows_foreign,
+            on_read=self._count,
+        )
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def examined(pair: BothLogs) -> PartitionTakeover:
+            async with room:
+                self._on_progress(f"comparing {pair.target_topic}-{pair.partition}", self._compared)
+                return await examiner.examine(pair)
+
+        topics = []
+        for name, pair in sorted(pairs.items()):
+            topic = _unexamined(name, pair)
+            before = _before(topic, known, begun_before)
+            if before is not None:
+                topics.append(replace(topic, before=before, problem=_BEGUN if before is Outcome.BEGUN else None))
+            elif name in remembered:
+                topics.append(replace(topic, problem=_REMEMBERED))
+            elif pair.target is None:
+                topics.append(topic)
+            else:
+                parts = _pairs(name, pair, committed, at_source, at_target)
+                topics.append(replace(topic, partitions=tuple(await asyncio.gather(*map(examined, parts)))))
+        return tuple(topics)
+
+    def _count(self, records: int) -> None:
+        self._compared += records
+        self._on_progress("comparing", self._compared)
+
+    async def _remembered(self, pairs: Mapping[TargetTopic, TopicPair], known: LinkMemory) -> frozenset[TargetTopic]:
+        """The topics that the link wrote in an earlier life, as far as brokers remember: its numbers would go on."""
+        document = known.documents.get(f"{LinkDocument.KIND}/{self._link.name}")
+        if not isinstance(document, LinkDocument):
+            return frozenset()
+        keys = _partitions(pairs)
+        leaders, _ = leaders_of(await self._target.metadata(sorted({topic for topic, _ in keys})), keys)
+        asked = {key: node for node, epochs in leaders.items() for key in epochs}
+        producers = await active_producers(self._target, asked)
+        return frozenset(
+            TargetTopic(topic)
+            for (topic, _), found in producers.values.items()
+            if any(each.producer_id == document.producer_id for each in found)
+        )
+
+    # What is written
+
+    async def _write(self, found: LinkTakeover) -> None:
+        changes = [list(self._changes(topic)) for topic in found.topics]
+        if not any(changes):
+            return
+        writer = FencedWriter(self._target, self._link.name)
+        try:
+            await writer.take_over()
+            for topic in changes:
+                # What says that a topic was begun comes last.
+                for batch in in_batches(topic):
+                    append = partial(writer.append, batch)
+                    await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
+        finally:
+            writer.close()
+
+    def _changes(self, topic: TopicTakeover) -> Iterator[Change]:
+        if topic.outcome is Outcome.REFUSED:
+            yield PauseDocument(link=self._link.name, topic=topic.topic, since_ms=now_ms())
+        if topic.outcome is not Outcome.TAKEN_OVER:
+            return
+        for each in topic.partitions:
+            if each.outcome is Outcome.TAKEN_OVER:
+                yield from _segments(self._link.name, topic, each)
+            if each.gap is not None:
+                yield GapDocument(
+                    link=self._link.name,
+                    topic=topic.topic,
+                    partition=each.partition,
+                    offset_begin=each.gap.offset_begin,
+                    offset_end=each.gap.offset_end,
+                )
+        yield begun(self._link.name, topic.topic, topic.ids)
+
+
+def _segments(link: str, topic: TopicTakeover, each: PartitionTakeover) -> Iterator[MapDocument]:
+    """The map of a lane up to the place where it begins."""
+    ranges = () if each.found is None else each.found.ranges
+    cursor = Cursor(each.begin, 0, each.target_end, continues_another=True)
+    for number, begin in enumerate(range(0, max(len(ranges), 1), SEGMENT_RANGES // 2)):
+        yield MapDocument(
+            link=link,
+            topic=topic.topic,
+            partition=each.partition,
+            segment=f"{SEGMENT}.{number}",
+            ordinal_begin=0,
+            ranges=ranges[begin : begin + SEGMENT_RANGES // 2],
+            cursor=cursor,
+            begin=ranges[0].source_begin if ranges else each.begin,
+            source_topic_id=topic.ids.source,
+            target_topic_id=topic.ids.target,
+        )
+
+
+def _unexamined(name: TargetTopic, pair: TopicPair) -> TopicTakeover:
+    target_id = NO_TOPIC_ID if pair.target is None else pair.target.topic_id
+    ids = TopicIds(source_topic=pair.source_name, source=pair.source.topic_id, target=target_id, is_mapped=True)
+    return TopicTakeover(topic=name, source_topic=pair.source_name, ids=ids)
+
+
+def _before(topic: TopicTakeover, known: LinkMemory, segments: Mapping[LaneKey, list[MapDocument]]) -> Outcome | None:
+    """What became of a topic in an earlier call or run."""
+    document = known.topics.get(topic.topic)
+    if document is None or document.target_topic_id != topic.ids.target:
+        return None
+    own = [segment for key, found in segments.items() if key.topic == topic.topic for segment in found]
+    return Outcome.DONE_BEFORE if any(segment.cursor.continues_another for segment in own) else Outcome.BEGUN
+
+
+def _pairs(
+    name: TargetTopic,
+    pair: TopicPair,
+    committed: Mapping[PartitionKey, int],
+    at_source: Logs,
+    at_target: Logs,
+) -> list[BothLogs]:
+    """The partitions of a topic that both sides have; MirrorMaker 2 makes as many as the source has."""
+    target = pair.target
+    if target is None:
+        return []
+    compacted = is_compacted(pair.source), is_compacted(target)
+    return [
+        BothLogs(
+            source_topic=pair.source_name,
+            target_topic=name,
+            partition=number,
+            source=at_source[pair.source_name, number],
+            target=at_target[name, number],
+            committed=committed.get((pair.source_name, number), -1),
+            is_source_compacted=compacted[0],
+            is_target_compacted=compacted[1],
+        )
+        for number in range(min(pair.source.partition_count, target.partition_count))
+    ]
+
+
+def _partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
+    return [(name, n) for name, pair in pairs.items() if pair.target for n in range(pair.target.partition_count)]
+
+
+def _source_partitions(pairs: Mapping[TargetTopic, TopicPair]) -> list[PartitionKey]:
+    return [(pair.source_name, n) for pair in pairs.values() for n in range(pair.source.partition_count)]

@@ -1,0 +1,105 @@
+"""Whether MirrorMaker 2 has stopped: nothing moves where it writes, its group has no workers, nothing is open."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.cluster.groups import describe_groups
+from isthmus.cluster.offsets import log_ranges
+from isthmus.errors import GateNotMet
+from isthmus.model.log import LogRange
+from isthmus.model.wording import counted
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_LOOK_S: Final = 0.5
+_NAMED_MAX: Final = 5
+_STOP: Final = "Stop every worker of MirrorMaker 2 and see that nothing starts it again, then call this again."
+OnWait = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """Where MirrorMaker 2 would write: partitions of the target, and the group of its workers ("" for unknown).
+
+    It has stopped when nothing has moved for `quiet_s`. What is open or has not left yet is waited for, up to
+    `patience_s`: workers and transactions of a process that was killed are given up by brokers only after a while.
+    """
+
+    partitions: Collection[PartitionKey]
+    worker_group: str
+    quiet_s: float
+    patience_s: float
+
+    async def shown(self, target: Client, on_wait: OnWait) -> Mapping[PartitionKey, LogRange]:
+        """The logs as they stand, when they do.
+
+        :raises GateNotMet: Something moves, or is open for too long.
+        :raises ClusterError: The target does not answer.
+        """
+        deadline = time.monotonic() + max(self.patience_s, self.quiet_s)
+        ranges = await ranges_of(target, self.partitions)
+        since = time.monotonic()
+        while True:
+            reason = await self._unfinished(target, ranges)
+            if reason is None and time.monotonic() - since >= self.quiet_s:
+                return ranges
+            if reason is not None and time.monotonic() > deadline:
+                raise GateNotMet(f"MirrorMaker 2 has not stopped: {reason}", hint=_STOP)
+            on_wait(reason or f"nothing has moved for {time.monotonic() - since:.0f} s of {self.quiet_s:g}")
+            await asyncio.sleep(_LOOK_S)
+            now = await ranges_of(target, self.partitions)
+            require_unmoved(ranges, now)
+            # Where a transaction ends its marker moves the end.
+            ranges = now
+
+    async def _unfinished(self, target: Client, ranges: Mapping[PartitionKey, LogRange]) -> str | None:
+        pending = [key for key, log in ranges.items() if log.stable_end < log.end]
+        if pending:
+            return f"a transaction is open in {_named(pending)} of {target.cluster.alias}"
+        if not self.worker_group:
+            return None
+        outcomes = await describe_groups(target, [self.worker_group])
+        for error in outcomes.errors.values():
+            raise error
+        members = len(outcomes.values[self.worker_group].members)
+        return f"group {self.worker_group} has {counted(members, 'worker')}" if members else None
+
+
+async def ranges_of(client: Client, keys: Collection[PartitionKey]) -> dict[PartitionKey, LogRange]:
+    """The logs of partitions, all of them.
+
+    :raises ClusterError: One of them does not answer.
+    """
+    outcomes = await log_ranges(client, keys)
+    for error in outcomes.errors.values():
+        raise error
+    return dict(outcomes.values)
+
+
+def require_unmoved(before: Mapping[PartitionKey, LogRange], after: Mapping[PartitionKey, LogRange]) -> None:
+    """See that nothing was written in between.
+
+    :raises GateNotMet: Something was; what, is told.
+    """
+    # An open transaction that ends adds nothing but its marker.
+    moved = [
+        key for key, log in after.items() if log.end > before[key].end + (before[key].stable_end < before[key].end)
+    ]
+    if moved:
+        grown = sum(after[key].end - before[key].end for key in moved)
+        raise GateNotMet(
+            f"MirrorMaker 2 is still running, or somebody else writes: {_named(moved)} grew by "
+            f"{counted(grown, 'offset')} while it was looked at",
+            hint=_STOP,
+        )
+
+
+def _named(keys: Collection[PartitionKey]) -> str:
+    names = [f"{topic}-{partition}" for topic, partition in sorted(keys)]
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return f"{', '.join(names[:_NAMED_MAX])}{more}"

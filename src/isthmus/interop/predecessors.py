@@ -1,0 +1,39 @@
+"""Where a deployment of MirrorMaker 2 keeps the positions of its flows, and which group its workers are in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from isthmus.errors import ConfigError
+from isthmus.interop.deployment import Deployment, Flow, MirrorConnector
+from isthmus.interop.properties import FORM as DEDICATED
+from isthmus.model.predecessor import Predecessor
+
+_OFFSETS_TOPIC: Final = "offset.storage.topic"
+_WORKER_GROUP: Final = "group.id"
+
+
+def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None = None) -> Predecessor:
+    """What a link has to know of the flow that it is to take over.
+
+    :raises ConfigError: The file does not say where positions are kept.
+    """
+    workers = deployment.clusters[flow.target]
+    topic = offsets_topic or (workers[_OFFSETS_TOPIC].value if _OFFSETS_TOPIC in workers else "")
+    group = workers[_WORKER_GROUP].value if _WORKER_GROUP in workers else ""
+    if deployment.form == DEDICATED:
+        # As MirrorMakerConfig.workerConfig has it.
+        topic, group = topic or f"mm2-offsets.{flow.source}.internal", group or f"{flow.source}-mm2"
+    if not topic:
+        raise ConfigError(
+            f"{deployment.name} does not say in which topic the workers keep the positions of {flow.name}",
+            field=_OFFSETS_TOPIC,
+            hint="Name it by --offsets-topic: it is offset.storage.topic of the workers, "
+            "mirrormaker2-cluster-offsets where Strimzi chose it.",
+        )
+    return Predecessor(source_alias=flow.source, offsets_topic=topic, worker_group=group)
+
+
+def copying_flows(deployment: Deployment) -> tuple[Flow, ...]:
+    """The flows that copy records."""
+    return tuple(flow for flow in deployment.flows if MirrorConnector.SOURCE in flow.connectors)

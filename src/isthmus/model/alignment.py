@@ -1,0 +1,213 @@
+"""What another program copied of a partition, found by content: the end of the target's log held against the source.
+
+MirrorMaker 2 copies records in the order of the source and passes each on as it is. When it is started again it goes
+back to the last position it had committed and copies from there once more. So the first copies lie at the target in
+the order of the source, and whatever else is there repeats one of them. `Alignment` walks both logs at once: a record
+of the target that is the next one of the source is its first copy; another one that was seen before is a repetition;
+anything else does not come from the source as it is now. Records that are alike to the byte, timestamp included, are
+taken as one another: of those it never matters which one was copied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from isthmus.model.translation import MappedRange
+
+_NAMED_MAX: Final = 3
+
+
+class SourceRecord(NamedTuple):
+    """A record of the source: its offset and a digest of all it holds. Aborted ones may have been copied, or not."""
+
+    offset: int
+    content: bytes
+    is_aborted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the logs went through. `claimed` is the source offset up to which the other program says it has copied.
+
+    `target_lost_beginning`: the target's log was read from its start, and something was deleted before that.
+    `source_lost_beginning`: the same of the source. Of a compacted log anything may be missing.
+    """
+
+    claimed: int
+    source_begin: int
+    target_lost_beginning: bool = False
+    source_lost_beginning: bool = False
+    is_source_compacted: bool = False
+    is_target_compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligned:
+    """What was found. The copy goes on at the source offset `begin`: every committed record before it, from the first
+    range on, lies where `ranges` say.
+
+    `beyond` counts copies at or behind what was claimed, `repeated` those that are there once more, `aborted` those of
+    records that were aborted, `cleaned` what compaction has taken from the source since. `earlier` lie before the first
+    one that is known. `missing` counts what was claimed and is not there, the first at `first_missing`. Of `foreign`
+    records, which are none of the source's, `foreign_at` has the first offsets.
+    """
+
+    begin: int
+    ranges: tuple[MappedRange, ...]
+    beyond: int = 0
+    repeated: int = 0
+    aborted: int = 0
+    cleaned: int = 0
+    earlier: int = 0
+    missing: int = 0
+    first_missing: int = -1
+    foreign: int = 0
+    foreign_at: tuple[int, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all that is at the target is explained, and all is there that was claimed."""
+        return not self.missing and not self.foreign
+
+
+class Alignment:
+    """Both logs side by side. Give it records of the source while it `is_hungry`, then the next one of the target.
+
+    `source_ended` says that the source has no more. `result` is asked once, when the target has no more.
+    """
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        self._given = circumstances
+        self._ahead: deque[SourceRecord] = deque()
+        self._committed_ahead = 0
+        self._last_read = circumstances.source_begin - 1
+        self._has_ended = False
+        self._known: set[bytes] = set()
+        self._aborted: set[bytes] = set()
+        self._position = circumstances.source_begin
+        self._ranges: list[MappedRange] = []
+        self._room_used = 0
+        self._beyond = self._repeated = self._were_aborted = self._cleaned = self._earlier = self._foreign = 0
+        self._foreign_at: list[int] = []
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether records of the source are needed to go on."""
+        if self._has_ended:
+            return False
+        given = self._given
+        needs_claimed = given.target_lost_beginning and not self._ranges and self._last_read < given.claimed - 1
+        return given.is_target_compacted or needs_claimed or not self._committed_ahead
+
+    @property
+    def lacks_claimed(self) -> bool:
+        """Whether the source has to be read on to tell what is missing of what was claimed."""
+        return not self._has_ended and self._last_read < self._given.claimed - 1
+
+    def feed(self, records: Iterable[SourceRecord]) -> None:
+        """The next records of the source, in order."""
+        for record in records:
+            self._ahead.append(record)
+            self._committed_ahead += not record.is_aborted
+            self._last_read = record.offset
+
+    def source_ended(self) -> None:
+        """There are no more records at the source."""
+        self._has_ended = True
+
+    def take(self, offset: int, content: bytes) -> None:
+        """The next record of the target."""
+        self._pass_aborted()
+        if self._ahead and self._ahead[0].content == content:
+            self._match(offset)
+        elif content in self._aborted:
+            self._aborted.discard(content)
+            self._were_aborted += 1
+        elif content in self._known:
+            self._repeated += 1
+        elif not self._skip_to(offset, content):
+            self._explain(offset, content)
+
+    def result(self) -> Aligned:
+        """What was found, when all records of the target were taken."""
+        given = self._given
+        self._pass_aborted()
+        lost_all = given.target_lost_beginning and not self._ranges
+        missing = [one.offset for one in self._ahead if one.offset < given.claimed and not one.is_aborted]
+        if lost_all or given.is_target_compacted:
+            missing = []
+        return Aligned(
+            begin=max(self._position, given.claimed),
+            ranges=tuple(self._ranges),
+            beyond=self._beyond,
+            repeated=self._repeated,
+            aborted=self._were_aborted,
+            cleaned=self._cleaned,
+            earlier=self._earlier,
+            missing=len(missing),
+            first_missing=missing[0] if missing else -1,
+            foreign=self._foreign,
+            foreign_at=tuple(self._foreign_at),
+        )
+
+    def _pass_aborted(self) -> None:
+        """What was aborted may be missing at the target, so it is never waited for."""
+        while self._ahead and self._ahead[0].is_aborted:
+            record = self._ahead.popleft()
+            self._known.add(record.content)
+            self._aborted.add(record.content)
+
+    def _match(self, offset: int) -> None:
+        record = self._ahead.popleft()
+        self._committed_ahead -= 1
+        self._known.add(record.content)
+        self._position = record.offset + 1
+        self._room_used = 0
+        self._beyond += record.offset >= self._given.claimed
+        last = self._ranges[-1] if self._ranges else None
+        if last is not None and (last.source_end, last.target_end) == (record.offset, offset):
+            self._ranges[-1] = last._replace(length=last.length + 1)
+        else:
+            self._ranges.append(MappedRange(record.offset, offset, 1))
+
+    def _skip_to(self, offset: int, content: bytes) -> bool:
+        """Whether the record is a later one of the source, and those between may be missing at the target."""
+        given = self._given
+        lost = given.target_lost_beginning and not self._ranges
+        if not lost and not given.is_target_compacted:
+            return False
+        passed_over = 0
+        for record in self._ahead:
+            if record.content == content and not record.is_aborted:
+                break
+            if lost and not given.is_target_compacted and record.offset >= given.claimed:
+                return False
+            passed_over += 1
+        else:
+            return False
+        for _ in range(passed_over):
+            passed = self._ahead.popleft()
+            self._committed_ahead -= not passed.is_aborted
+            self._known.add(passed.content)
+        self._match(offset)
+        return True
+
+    def _explain(self, offset: int, content: bytes) -> None:
+        given = self._given
+        if given.source_lost_beginning and not self._ranges:
+            self._earlier += 1
+        elif given.is_source_compacted and (given.is_target_compacted or self._room_used < self._hole()):
+            self._room_used += 1
+            self._cleaned += 1
+            self._known.add(content)
+        else:
+            self._foreign += 1
+            if len(self._foreign_at) < _NAMED_MAX:
+                self._foreign_at.append(offset)
+
+    def _hole(self) -> int:
+        """How many offsets before the next record of the source hold none."""
+        return self._ahead[0].offset - self._position if self._ahead else 0

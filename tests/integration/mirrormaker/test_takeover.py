@@ -1,0 +1,123 @@
+"""MirrorMaker 2, killed under load, is taken over: every record is there, and none twice but those it had doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+import isthmus
+from isthmus.cli.imports import import_
+from isthmus.cli.output import OutputFormat
+from isthmus.errors import GateNotMet
+from tests.integration.control.running import ends
+from tests.integration.lane import oracle
+from tests.integration.mirrormaker.flows import PARTITIONS, Flow, Side, contents, create
+from tests.integration.mirrormaker.java import JavaMirror
+
+pytestmark = pytest.mark.integration
+
+_TERM_S = 60.0
+_PAUSE_S = 0.01
+_AT_ONCE = 20
+
+
+@contextmanager
+def load(side: Side, topic: str) -> Iterator[None]:
+    """Records that are written all the while, each with a value of its own."""
+    ended = threading.Event()
+    producer = Producer({"bootstrap.servers": side.servers, "linger.ms": 5})
+
+    def write() -> None:
+        number = 0
+        while not ended.wait(_PAUSE_S):
+            for _ in range(_AT_ONCE):
+                partition = number % PARTITIONS
+                producer.produce(topic, b"%d" % number, b"k%d" % (number % 7), partition, headers=[("n", b"x")])
+                number += 1
+            producer.poll(0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        producer.flush()
+
+
+def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + _TERM_S
+    while not condition():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.1)
+
+
+def copied(flow: Flow) -> int:
+    """How much the target holds."""
+    return sum(max(end, 0) for end in asyncio.run(ends(flow.target.cluster, flow.remote(flow.stem), partitions=3)))
+
+
+def taken_over(capsys: pytest.CaptureFixture[str], file: Path, to: Path, **options: Any) -> dict[str, Any]:
+    """What the command says in JSON."""
+    capsys.readouterr()
+    import_(file, to=to, take_over=True, quiet="1s", output=OutputFormat.JSON, **options)
+    (found,) = json.loads(capsys.readouterr().out)["take_over"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("is_exactly_once", [False, True])
+def test_killed_under_load(
+    flow: Flow, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_exactly_once: bool
+) -> None:
+    """It is killed with -9, started again, killed again. While it runs it is not taken over. Then Isthmus goes on: all
+    records are there in their order, and as many more as it says MirrorMaker 2 had doubled. Again, it is done before.
+    """
+    create(flow.source, flow.stem)
+    to = tmp_path / "isthmus.yaml"
+    with JavaMirror(flow, tmp_path, is_exactly_once=is_exactly_once) as theirs:
+        with load(flow.source, flow.stem):
+            theirs.start()
+            until(lambda: copied(flow) > 6_000, lambda: theirs.log)
+            with pytest.raises(GateNotMet, match="still running"):
+                taken_over(capsys, theirs.file, to)
+            assert to.exists()
+            theirs.kill()
+            if not is_exactly_once:
+                before = copied(flow)
+                theirs.start()
+                until(lambda: copied(flow) > before + 3_000, lambda: theirs.log)
+                theirs.kill()
+            found = taken_over(capsys, theirs.file, to, whole=True)
+        assert {topic["outcome"] for topic in found["topics"]} == {"taken over"}
+
+        with isthmus.open(to, spark=spark) as fabric:
+            (planned,) = fabric.plan().links
+            assert {topic.mode for topic in planned.topics} == {"mapped"}
+            assert fabric.run(until="caught-up").exit_code == 0
+            assert all(verdict.equal for verdict in fabric.verify().values())
+
+    doubled = 0
+    written, there = contents(flow.source, flow.stem), contents(flow.target, flow.remote(flow.stem))
+    for ours, theirs_ in zip(written, there, strict=True):
+        firsts: dict[bytes | None, oracle.Seen] = {}
+        for seen in theirs_:
+            firsts.setdefault(seen.value, seen)
+        assert list(firsts.values()) == ours
+        doubled += len(theirs_) - len(firsts)
+    assert found["doubled"] == doubled
+    assert (found["beyond"] > 0, doubled > 0) == (not is_exactly_once, not is_exactly_once)
+
+    again = taken_over(capsys, theirs.file, to)
+    assert {topic["outcome"] for topic in again["topics"]} == {"done before"}

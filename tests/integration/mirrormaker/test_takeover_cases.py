@@ -1,0 +1,198 @@
+"""What MirrorMaker 2 may leave behind, made by hand: a partition goes on in its place, or is refused and told why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import isthmus
+from isthmus.control.takeover.execution import TakeoverSettings, take_over
+from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover
+from isthmus.errors import GateNotMet, PlanRefused
+from isthmus.model.lane import Gap
+from isthmus.model.link import Link
+from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.predecessor import Predecessor
+from isthmus.model.state import LinkState
+from isthmus.model.translation import MappedRange
+from tests.integration.control.running import configuration_of
+from tests.integration.groups import consumers
+from tests.integration.lane import topics
+from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.integration.mirrormaker.flows import Flow, create, numbered, positions, values
+
+pytestmark = pytest.mark.integration
+
+
+class LeftBehind:
+    """A flow with what MirrorMaker 2 left of it at the target: copies, and its positions."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.offsets_topic = f"mm2-offsets.{flow.source.alias}.internal"
+        topics.create(flow.target.cluster, self.offsets_topic, partitions=2, cleanup_policy="compact")
+
+    def topic(self, name: str, *, written: list[Given], copied: list[Given], committed: int | None = None) -> str:
+        """A topic of one partition, of which MirrorMaker 2 has acknowledged the record at an offset."""
+        topic = f"{self.flow.stem}-{name}"
+        create(self.flow.source, topic, partitions=1)
+        create(self.flow.target, self.flow.remote(topic), partitions=1)
+        topics.produce(self.flow.source.cluster, topic, written)
+        topics.produce(self.flow.target.cluster, self.flow.remote(topic), copied)
+        if committed is not None:
+            self.commit(topic, {"offset": committed})
+        return topic
+
+    def commit(self, topic: str, value: Mapping[str, Any] | None, *, cluster: str | None = None) -> None:
+        """A record of Kafka Connect's."""
+        partition = {"cluster": cluster or self.flow.source.alias, "partition": 0, "topic": topic}
+        key = json.dumps(["MirrorSourceConnector", partition], separators=(",", ":")).encode()
+        given = Given(key, None if value is None else json.dumps(value).encode(), [], SEPTEMBER)
+        topics.produce(self.flow.target.cluster, self.offsets_topic, [given], partition=len(topic) % 2)
+
+    def take_over(self, link: Link, **settings: Any) -> LinkTakeover:
+        """What becomes of it."""
+        predecessor = Predecessor(
+            source_alias=self.flow.source.alias,
+            offsets_topic=self.offsets_topic,
+            worker_group=f"{self.flow.source.alias}-mm2",
+        )
+        chosen = TakeoverSettings(**{"quiet_s": 0.2, "patience_s": 0.5, **settings})
+        return asyncio.run(take_over(link, predecessor, chosen, configuration_of(link).ledger, lambda *_: None))
+
+
+def stretched(count: int) -> list[Given]:
+    """Records a second apart."""
+    return [each._replace(timestamp=SEPTEMBER + 1000 * n) for n, each in enumerate(numbered(count))]
+
+
+def partitions_of(found: LinkTakeover, flow: Flow) -> dict[str, PartitionTakeover]:
+    """The only partitions of topics, by what follows the stem in their names."""
+    return {
+        topic.source_topic.removeprefix(f"{flow.stem}-"): topic.partitions[0]
+        for topic in found.topics
+        if topic.partitions
+    }
+
+
+def test_each_partition_goes_on_in_its_place(flow: Flow, spark: SparkSession) -> None:
+    """Doubled records, a position that is missing, one whose records are gone at the source, a topic that was never
+    seen; groups go to their records by the map, and by time where that begins later. Nothing comes twice.
+    """
+    flow = flow.carrying("mapped")
+    left = LeftBehind(flow)
+    written = stretched(3_000)
+    behind = left.topic("behind", written=written, copied=[*written[:2_000], *written[1_400:1_700]], committed=1_399)
+    left.commit(behind, {"offset": 2_999}, cluster="another")
+    left.topic("uncommitted", written=numbered(50), copied=numbered(30))
+    gone = left.topic("gone", written=numbered(90), copied=numbered(20), committed=19)
+    topics.delete_records(flow.source.cluster, gone, 60)
+    unseen = f"{flow.stem}-unseen"
+    left.topic("empty", written=numbered(7), copied=[], committed=3)
+    create(flow.source, unseen, partitions=1)
+    topics.produce(flow.source.cluster, unseen, numbered(5))
+    groups = {f"{flow.stem}-{position}": position for position in (200, 1_500, 2_500)}
+    consumers.commit(flow.source.cluster, {group: {(behind, 0): at} for group, at in groups.items()})
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+
+    shown = left.take_over(link, is_dry_run=True)
+    found = left.take_over(link)
+    assert (replace(shown, is_written=True), shown.is_written, found.is_complete) == (found, False, True)
+    parts = partitions_of(found, flow)
+    assert parts["behind"].found is not None
+    assert parts["behind"].found.ranges == (MappedRange(400, 400, 1_600),)
+    counted = {name: (p.committed, p.begin, p.as_dict()["beyond"], p.as_dict()["doubled"]) for name, p in parts.items()}
+    assert counted == {
+        "behind": (1_400, 2_000, 600, 300),
+        "uncommitted": (-1, 30, 30, 0),
+        "gone": (20, 60, 0, 0),
+        "empty": (4, -1, 0, 0),
+    }
+    assert parts["gone"].gap == Gap(20, 60)
+    assert {topic.outcome for topic in found.topics} == {Outcome.TAKEN_OVER, Outcome.NEW}
+
+    with isthmus.open(configuration_of(link), spark=spark) as fabric:
+        assert fabric.run(until="caught-up").exit_code == 0
+        assert all(verdict.equal for verdict in fabric.verify().values())
+        drills = [fabric.groups.drill(group) for group in groups]
+    assert [(drill.skipped, drill.problem) for drill in drills] == [(0, None)] * 3
+
+    there = {name: values(flow.target, flow.remote(f"{flow.stem}-{name}"), partitions=1)[0] for name in parts}
+    numbers = {name: [int(value or b"") for value in found] for name, found in there.items()}
+    assert numbers["behind"] == [*range(2_000), *range(1_400, 1_700), *range(2_000, 3_000)]
+    assert numbers["uncommitted"] == [*range(50)]
+    assert numbers["gone"] == [*range(20), *range(60, 90)]
+    assert numbers["empty"] == [*range(7)]
+    assert len(values(flow.target, flow.remote(unseen), partitions=1)[0]) == 5
+    carried = {at: positions(flow.target, group)[flow.remote(behind), 0] for group, at in groups.items()}
+    # By time it is a minute earlier; by the map it is exact, and behind the place where the lane begins as well.
+    assert carried == {200: 140, 1_500: 1_500, 2_500: 2_800}
+
+
+def test_what_cannot_be_gone_on_with_is_paused(flow: Flow, spark: SparkSession) -> None:
+    """Where the target lacks what was claimed, holds what is none of the source's, or the source is shorter than the
+    position, nothing is copied until somebody decides. What Isthmus has begun by itself stays as it is.
+    """
+    left = LeftBehind(flow)
+    written = numbered(100)
+    left.topic("lacking", written=written, copied=[*written[:40], *written[41:80]], committed=79)
+    foreign = [*written[:85], Given(None, b"of others", [], SEPTEMBER + 90), *written[85:90]]
+    left.topic("foreign", written=written, copied=foreign, committed=79)
+    left.topic("shorter", written=written[:50], copied=written[:60], committed=59)
+    begun = left.topic("begun", written=written, copied=[])
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    only = replace(link.topics, include=(type(link.topics.include[0]).parse(begun),))
+    isthmus.open(configuration_of(replace(link, topics=only)), spark=spark).run(until="caught-up")
+
+    found = left.take_over(link)
+    assert not found.is_complete
+    assert {topic.source_topic.rpartition("-")[2]: topic.outcome for topic in found.topics} == {
+        "lacking": Outcome.REFUSED,
+        "foreign": Outcome.REFUSED,
+        "shorter": Outcome.REFUSED,
+        "begun": Outcome.BEGUN,
+    }
+    told = {name: each.problem.message for name, each in partitions_of(found, flow).items() if each.problem}
+    assert "the first from source offset 40" in told["lacking"]
+    assert "the first at target offset 85" in told["foreign"]
+    assert "before MirrorMaker 2's position 60" in told["shorter"]
+
+    (again,) = [t for t in left.take_over(link, allows_foreign=True).topics if t.source_topic.endswith("foreign")]
+    assert (again.outcome, again.partitions[0].begin) == (Outcome.TAKEN_OVER, 90)
+    with isthmus.open(configuration_of(link), spark=spark) as fabric:
+        fabric.run(until="caught-up")
+        (progress,) = fabric.status()
+    assert progress.state is not LinkState.ACTIVE
+    for name, count in (("lacking", 79), ("foreign", 91), ("shorter", 60), ("begun", 100)):
+        assert len(values(flow.target, flow.remote(f"{flow.stem}-{name}"), partitions=1)[0]) == count
+
+
+def test_who_has_not_stopped_is_left_alone(flow: Flow) -> None:
+    """Workers in the group, an open transaction, no positions at all: nothing is written, and the reason is told."""
+    left = LeftBehind(flow)
+    topic = left.topic("moving", written=numbered(10), copied=numbered(5), committed=4)
+    link = flow.link(offsets=OffsetPolicy.MAPPED)
+    with (
+        consumers.joined(flow.target.cluster, f"{flow.source.alias}-mm2", left.offsets_topic),
+        pytest.raises(GateNotMet, match="has 1 worker"),
+    ):
+        left.take_over(link)
+
+    writing = consumers.transactional(flow.target.cluster, topic)
+    writing.begin_transaction()
+    writing.produce(flow.remote(topic), b"open", partition=0)
+    writing.flush()
+    with pytest.raises(GateNotMet, match="a transaction is open in"):
+        left.take_over(link)
+    writing.abort_transaction()
+    assert left.take_over(link, patience_s=30.0).topics[0].partitions[0].begin == 5
+
+    topics.delete(flow.target.cluster, left.offsets_topic)
+    with pytest.raises(PlanRefused, match="has no topic mm2-offsets"):
+        left.take_over(link)

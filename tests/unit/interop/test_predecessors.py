@@ -1,0 +1,43 @@
+"""Where MirrorMaker 2 keeps its positions, as far as its file says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from isthmus.errors import ConfigError
+from isthmus.interop.predecessors import copying_flows, predecessor_of
+from isthmus.interop.reading import read_deployment
+from isthmus.model.predecessor import Predecessor
+from tests.unit.interop.samples import pair
+
+
+@pytest.mark.parametrize(
+    ("lines", "topic", "group"),
+    [
+        ((), "mm2-offsets.a.internal", "a-mm2"),
+        (("b.offset.storage.topic = elsewhere", "b.group.id = workers"), "elsewhere", "workers"),
+    ],
+)
+def test_a_process_of_its_own(lines: tuple[str, ...], topic: str, group: str) -> None:
+    """It has a topic and a group for each source, unless the cluster of its workers has others."""
+    deployment = read_deployment(pair(*lines).encode(), "mm2.properties")
+    (flow,) = copying_flows(deployment)
+    assert predecessor_of(deployment, flow) == Predecessor(source_alias="a", offsets_topic=topic, worker_group=group)
+
+
+def test_connectors_do_not_say_it() -> None:
+    """The topic is one of the workers, of which a connector knows nothing: it has to be named."""
+    connector = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "a",
+        "target.cluster.alias": "b",
+        "source.cluster.bootstrap.servers": "a:9092",
+        "target.cluster.bootstrap.servers": "b:9092",
+    }
+    deployment = read_deployment(json.dumps({"name": "mirror", "config": connector}).encode(), "connectors.json")
+    (flow,) = copying_flows(deployment)
+    with pytest.raises(ConfigError, match="does not say in which topic"):
+        predecessor_of(deployment, flow)
+    assert predecessor_of(deployment, flow, "connect-offsets").offsets_topic == "connect-offsets"
