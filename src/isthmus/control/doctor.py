@@ -26,6 +26,7 @@ from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.access import access_findings
 from isthmus.control.clusters.certificates import certificate_findings
+from isthmus.control.clusters.network import network_findings
 from isthmus.control.clusters.placement import placement_finding, round_trip_ms
 from isthmus.control.groups.examination import group_findings
 from isthmus.control.links.claims import Claims
@@ -122,6 +123,7 @@ async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Find
     known = [releases for releases in versions if isinstance(releases, Releases)]
     if known:
         findings.append(_ok(alias, "version", f"the brokers offer what Kafka {hull(known)} offers"))
+    findings.extend(network_findings(client.cluster, brokers))
     findings.extend(_security(client.cluster))
     findings.append(await _clock(client))
     findings.extend(await standing.cluster_findings(client, description))
