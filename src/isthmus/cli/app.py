@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "filters": Command("isthmus.cli.filters", "Show or change what a link selects, while it runs."),
     "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
+    "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
