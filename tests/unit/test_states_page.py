@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.model.carrying import Standing
 from isthmus.model.lane import LaneState
+from isthmus.model.pair import PairState
 from isthmus.model.state import ControllerState, LinkState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="utf-8")
@@ -20,10 +21,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="ut
     [
         ("Links", "state", LinkState),
         ("Links", "controller", ControllerState),
+        ("Links", "pair", PairState),
         ("Lanes: partitions and topics", "state", LaneState),
         ("Groups", "standing", Standing),
     ],
-    ids=["links", "controllers", "lanes", "groups"],
+    ids=["links", "controllers", "pairs", "lanes", "groups"],
 )
 def test_every_state_has_a_line(heading: str, column: str, states: type[enum.Enum]) -> None:
     """Each table lists every state there is, once, and no other."""

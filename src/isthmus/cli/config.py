@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import re
 from collections.abc import Iterator, Mapping
@@ -85,6 +86,24 @@ def configured(path: Path | None) -> Configuration:
     configuration = config.load(path)
     for warning in configuration.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
+    return configuration
+
+
+def linked(path: Path | None, link: str | None = None) -> Configuration:
+    """The configuration with the links that are declared on its clusters. They are not asked for a `link` of the file.
+
+    :raises ConfigError: There is none, or it cannot be used.
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
+    """
+    from isthmus.control.links.declared import with_declared
+
+    configuration = configured(path)
+    if any(each.name == link for each in configuration.links):
+        return configuration
+    configuration = asyncio.run(with_declared(configuration))
+    if not configuration.links:
+        told = "there are no links: write them into the file, or declare them (isthmus link create)"
+        console.print(Text(f"Warning: {told}", style="yellow"))
     return configuration
 
 

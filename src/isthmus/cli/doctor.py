@@ -8,7 +8,7 @@ from typing import Final
 import typer
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
 from isthmus.control.doctor import examine
@@ -32,7 +32,7 @@ def doctor(
     _verbose: VerboseOption = False,
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
-    findings = asyncio.run(examine(configured(path)))
+    findings = asyncio.run(examine(linked(path)))
     names = [finding.subject for finding in findings]
     render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS, names=names)
     if any(finding.level is Level.ERROR for finding in findings):

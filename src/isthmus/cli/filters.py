@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
@@ -45,7 +45,7 @@ def filters(
     )
     if reset and not given.is_as_written:
         raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
-    fabric = Fabric(configured(path))
+    fabric = Fabric(linked(path, link))
     if reset or not given.is_as_written:
         found = fabric.filter(link, Filters() if reset else given, dry_run=dry_run)
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
@@ -45,14 +45,14 @@ def forget(
     if at is not None:
         if topics:
             raise ConfigError("--at forgets a link as a whole", hint="Leave out the topics.")
-        keys = Fabric(configured(path)).forget_link(link, cluster=at, dry_run=dry_run)
+        keys = Fabric(linked(path, link)).forget_link(link, cluster=at, dry_run=dry_run)
         if output.is_table:
             would = "would be forgotten" if dry_run else "is forgotten"
             console.print(Text(printable(f"{link} {would}: {counted(len(keys), 'document')} in the ledger of {at}")))
         else:
             render({"link": link, "cluster": at, "documents": list(keys)}, output)
         return
-    found = Fabric(configured(path)).forget(link, topics or (), dry_run=dry_run)
+    found = Fabric(linked(path, link)).forget(link, topics or (), dry_run=dry_run)
     if not output.is_table:
         render([each.as_dict() for each in found], output, names=[f"{each.link}/{each.topic}" for each in found])
         return

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.fabric import Fabric
@@ -95,7 +95,7 @@ def list_groups(
 
     While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
     """
-    found = Fabric(configured(path)).groups.plan(link=link)
+    found = Fabric(linked(path, link)).groups.plan(link=link)
     _show(found, output)
     _end(found)
 
@@ -112,7 +112,7 @@ def describe(
 
     While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
     """
-    found = Fabric(configured(path)).groups.plan(link=link, group=name)
+    found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
     if output.is_table:
         rows = _position_rows(found)
         is_old = any(row["source_position_as_of"] != _NOW for row in rows)
@@ -134,7 +134,7 @@ def translate(
     _verbose: VerboseOption = False,
 ) -> None:
     """Show what each position of one group is at the target, whether it is written there or not."""
-    found = Fabric(configured(path)).groups.plan(link=link, group=name)
+    found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
     rows = [{column.name: row[column.name] for column in _TRANSLATION_COLUMNS} for row in _position_rows(found)]
     shown = [applicable(row) for row in rows] if output.is_table else rows
     render(shown, output, columns=_TRANSLATION_COLUMNS, names=_positions(rows))
@@ -155,7 +155,7 @@ def sync(
 
     Exits with 1 if a group could not be carried for another reason than its own members or position at the target.
     """
-    groups = Fabric(configured(path)).groups
+    groups = Fabric(linked(path, link)).groups
     found = groups.plan(link=link, group=name) if dry_run else groups.sync(link=link, group=name)
     _show(found, output)
     _end(found)
@@ -175,7 +175,7 @@ def drill(
     A scratch group gets its positions and is deleted afterwards; the group itself is not touched. Exits with 4 if
     records would be skipped.
     """
-    found = Fabric(configured(path)).groups.drill(name, link=link, records=records)
+    found = Fabric(linked(path, link)).groups.drill(name, link=link, records=records)
     if output.is_table:
         render([position.as_dict() for position in found.positions], output, columns=_DRILL_COLUMNS)
         _tell_drill(found)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.cli.output import console
 from isthmus.control.links import pausing
@@ -24,6 +24,6 @@ def pause(
     _verbose: VerboseOption = False,
 ) -> None:
     """Stop copying until `isthmus resume`; nothing is lost, the lag grows."""
-    configuration = configured(path)
+    configuration = linked(path, link)
     asyncio.run(pausing.pause(configuration.link(link), topic, configuration.ledger))
     console.print(Text(f"{link if topic is None else f'{link}/{topic}'} is paused"))

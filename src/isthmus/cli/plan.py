@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.fabric import Fabric
@@ -58,7 +58,7 @@ def plan(
 
     Exits with 1 when a link cannot be run, or some topics or partitions cannot be copied.
     """
-    found = Fabric(configured(path)).plan(link=link)
+    found = Fabric(linked(path, link)).plan(link=link)
     show_plan(found, output)
     if found.exit_code:
         raise typer.Exit(found.exit_code)

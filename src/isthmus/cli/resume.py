@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.cli.output import console
 from isthmus.control.links import pausing
@@ -24,7 +24,7 @@ def resume(
     _verbose: VerboseOption = False,
 ) -> None:
     """Go on copying where it was paused. The pause of a topic and that of its link are taken back apart."""
-    configuration = configured(path)
+    configuration = linked(path, link)
     resumed = asyncio.run(pausing.resume(configuration.link(link), topic, configuration.ledger))
     named = link if topic is None else f"{link}/{topic}"
     console.print(Text(f"{named} is resumed" if resumed.was_paused else f"{named} was not paused"))

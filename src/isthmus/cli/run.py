@@ -11,7 +11,7 @@ from rich.text import Text
 
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.live import LiveProgress
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
@@ -88,7 +88,7 @@ def run(
     Exits with 0 when all is well, with 1 when some topics or partitions cannot be copied, and with 5 when it was to end
     caught up and something is paused.
     """
-    fabric = Fabric(configured(path))
+    fabric = Fabric(linked(path, link))
     if dry_run:
         found = fabric.plan(link=link, clusters=clusters or ())
         show_plan(found, output)

@@ -14,7 +14,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.grid import Grid
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
@@ -62,7 +62,7 @@ def status(
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
     interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
     is_lines = watch and _is_lines(output)
-    fabric = Fabric(configured(path))
+    fabric = Fabric(linked(path, link))
     if watch:
         reader = StatusReader(fabric.links(link))
         if is_lines:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.fabric import Fabric
@@ -76,7 +76,7 @@ def verify(
             f"--since {since} is not before --until {until}",
             hint="Name the earlier time with --since; 10m is earlier than 5m, being minutes ago.",
         )
-    with Fabric(configured(path)) as fabric, Watcher() as watcher:
+    with Fabric(linked(path, link)) as fabric, Watcher() as watcher:
         verdicts = fabric.verify(
             link=link,
             topics=topic or (),

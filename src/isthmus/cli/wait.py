@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.links.waiting import Waiting, wait_until
@@ -54,7 +54,7 @@ def wait(
     link, _, topic = name.partition("/")
     wanted = [WaitCondition.parse(text, of_topic=bool(topic)) for text in conditions]
     timeout_s = parse_duration(timeout)
-    chosen = configured(path).link(link)
+    chosen = linked(path, link).link(link)
     with WaitingLine() as line:
         outcome = asyncio.run(wait_until(chosen, topic or None, wanted, timeout_s=timeout_s, on_look=line.show))
     render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)

@@ -29,13 +29,18 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     yield from _names(fabric.links)
     for position, link in enumerate(fabric.links):
         yield from _ends(("links", position), link, fabric)
-        yield from _reserved(("links", position, "topics", "include"), link.topics.include)
         try:
             naming_of(link.topics.naming, link.source, link.target, folder)
         except ConfigError as error:
             yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
-        yield from _start(("links", position, "topics", "start"), link.topics)
+        yield from section_problems(("links", position), link)
         yield from _aliases(("links", position, "mm2"), link)
+
+
+def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
+    """Contradictions within one link, wherever it is written."""
+    yield from _reserved((*path, "topics", "include"), link.topics.include)
+    yield from _start((*path, "topics", "start"), link.topics)
 
 
 def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
@@ -95,8 +100,6 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
         if path not in referenced:
             where = f"{document.name}:{document.line(path)}: {dotted(path)}"
             yield f"{where} is a secret written out. {_BY_REFERENCE}"
-    if not fabric.links:
-        yield f"{document.name}: there are no links, so nothing is mirrored."
     for position, link in enumerate(fabric.links):
         if not link.topics.include and not link.mm2.heartbeats:
             line = document.line(("links", position))

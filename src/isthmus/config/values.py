@@ -59,7 +59,7 @@ def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...], folder: Path) -> tuple[Link, ...]:
     """All links, holding the clusters at their ends."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    links = [_link(section, by_alias[section.source], by_alias[section.target], folder) for section in fabric.links]
+    links = [link_of(section, by_alias[section.source], by_alias[section.target], folder) for section in fabric.links]
     return tuple(_with_mirror_maker(link, links[:position]) for position, link in enumerate(links))
 
 
@@ -136,7 +136,8 @@ def _oauth(section: OAuthSection) -> OAuth:
     )
 
 
-def _link(section: LinkSection, source: Cluster, target: Cluster, folder: Path) -> Link:
+def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path) -> Link:
+    """One link between its clusters; its naming may be a class that lies in `folder`."""
     client_id = section.client_id or f"{CLIENT_ID}-{section.name}"
     return Link(
         name=section.name,

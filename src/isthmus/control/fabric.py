@@ -16,6 +16,8 @@ from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.declared import with_declared
+from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
@@ -92,7 +94,12 @@ class Fabric:
 
         :raises ConfigError: There is none of that alias.
         """
-        return Administration(self.configuration.cluster(alias))
+        return Administration(self.configuration.cluster(alias), self.configuration.ledger)
+
+    @property
+    def declarations(self) -> DeclaredLinks:
+        """The links that are declared on the clusters, to be created, changed and deleted."""
+        return DeclaredLinks(self.configuration.written)
 
     @property
     def groups(self) -> Groups:
@@ -150,13 +157,17 @@ class Fabric:
 
         With `clusters` only links into these are run, those that come later too: one process beside each cluster.
 
+        Links that were declared are followed as well, if the configuration was opened with them.
+
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
         seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
 
         :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
             take over and to stand by at once.
         """
-        following = Following(reread, is_constant=follow_config)
+        is_declared = self.configuration.declared is not None
+        written = self.configuration.written if is_declared and link is None else None
+        following = Following(reread, is_constant=follow_config, written=written)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
 
         def takes(one: Link) -> bool:
@@ -298,14 +309,22 @@ class Fabric:
 
 
 def open_fabric(
-    configuration: str | Path | Configuration | None = None, *, spark: SparkSession | None = None
+    configuration: str | Path | Configuration | None = None,
+    *,
+    spark: SparkSession | None = None,
+    declared: bool = False,
 ) -> Fabric:
     """The fabric a configuration file describes; without a path the file is looked for.
 
+    With `declared` its links are those of the file and those that were declared on its clusters.
+
     :raises ConfigError: There is no such file, or it cannot be used.
+    :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
     if not isinstance(configuration, Configuration):
         configuration = config.load(None if configuration is None else Path(configuration))
+    if declared:
+        configuration = in_loop(with_declared(configuration))
     return Fabric(configuration, spark=spark)
 
 

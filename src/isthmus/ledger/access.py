@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isthmus.ledger.document import Document
+from isthmus.ledger.document import DocumentOfLink
 from isthmus.model.access import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessDocument(Document):
+class AccessDocument(DocumentOfLink):
     """A rule at the target that the link created, for what was called `origin` at the source.
 
     Without `is_certain` it was about to be created or deleted, and what came of it is not known. Without a document

@@ -8,15 +8,24 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What all documents share: they belong to a link, and `key` names them within the ledger."""
+    """What all documents share: a kind, and a `key` that names them within the ledger."""
 
     KIND: ClassVar[str] = ""
+
+    @property
+    def key(self) -> str:
+        return "/".join([self.KIND, *self._path()])
+
+    def _path(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentOfLink(Document):
+    """What documents of a link share: its name follows the kind in their keys."""
 
     link: str
 
     @property
     def key(self) -> str:
         return "/".join([self.KIND, self.link, *self._path()])
-
-    def _path(self) -> tuple[str, ...]:
-        return ()

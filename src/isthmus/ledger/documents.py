@@ -6,7 +6,10 @@
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
     access/east-west/9f86d081     an access rule that the link made at the target
+    declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
+    namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
     filters/east-west             what an operator has the link select, in place of the file
+    provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
@@ -27,9 +30,15 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.declared import DeclarationDocument as DeclarationDocument
+from isthmus.ledger.declared import FiltersDocument as FiltersDocument
+from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
+from isthmus.ledger.declared import PauseDocument as PauseDocument
 from isthmus.ledger.document import Document as Document
+from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
+from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -45,7 +54,7 @@ _VERSION_FIELD: Final = "schema_version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkDocument(Document):
+class LinkDocument(DocumentOfLink):
     """The identity of a link. Producer ids belong to the target cluster named here and to no other."""
 
     KIND: ClassVar[str] = "link"
@@ -66,7 +75,7 @@ class EndedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDocument(Document):
+class TopicDocument(DocumentOfLink):
     """One target topic and the source topic it was begun from. Topic ids are nil where a broker has none.
 
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
@@ -89,7 +98,7 @@ class TopicDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GapDocument(Document):
+class GapDocument(DocumentOfLink):
     """Source offsets `[offset_begin, offset_end)` that were gone before they were copied."""
 
     KIND: ClassVar[str] = "gap"
@@ -113,7 +122,7 @@ class GroupPosition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDocument(Document):
+class GroupDocument(DocumentOfLink):
     """One consumer group that the link carries. Without it no position is ever moved back."""
 
     KIND: ClassVar[str] = "group"
@@ -128,7 +137,7 @@ class GroupDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopDocument(Document):
+class LoopDocument(DocumentOfLink):
     """How one of the loops of a link stands (`model.loop`), and its last error."""
 
     KIND: ClassVar[str] = "loop"
@@ -142,33 +151,7 @@ class LoopDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FiltersDocument(Document):
-    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay."""
-
-    KIND: ClassVar[str] = "filters"
-
-    topics_include: tuple[str, ...] | None = None
-    topics_exclude: tuple[str, ...] | None = None
-    groups_include: tuple[str, ...] | None = None
-    groups_exclude: tuple[str, ...] | None = None
-    since_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseDocument(Document):
-    """Copying is paused by an operator: the whole link, or one target topic. Deleting the document resumes."""
-
-    KIND: ClassVar[str] = "pause"
-
-    topic: TargetTopic | None = None
-    since_ms: int
-
-    def _path(self) -> tuple[str, ...]:
-        return () if self.topic is None else (self.topic,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerDocument(Document):
+class ControllerDocument(DocumentOfLink):
     """The controller of a link, written every few seconds with another `beat`.
 
     `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is a wall clock
@@ -200,7 +183,7 @@ class ControllerDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseDocument(Document):
+class LeaseDocument(DocumentOfLink):
     """The controller's word on a slot, whose tasks follow one another as `generation` 1, 2, 3 ...
 
     `generation` is the newest that was started and `revision` grows with every change. `lanes` are what the tasks of
@@ -224,7 +207,7 @@ class LeaseDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDocument(Document):
+class TaskDocument(DocumentOfLink):
     """A task's word on itself. First it says that it is there and waits; with `ended_through` its own generation it
     says that it, and so every task of the slot before it, will never write again, and by `marks` how it left the lanes.
     """
@@ -247,7 +230,7 @@ class TaskDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptDocument(Document):
+class ReceiptDocument(DocumentOfLink):
     """What became of a task whose worker goes on with those of other links: Spark tells it only when all have ended."""
 
     KIND: ClassVar[str] = "receipt"
@@ -260,7 +243,7 @@ class ReceiptDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapDocument(Document):
+class MapDocument(DocumentOfLink):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
     The lane began at the source offset `begin`, -1 where that is not known.
 
@@ -290,7 +273,7 @@ class MapDocument(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressDocument(Document):
+class ProgressDocument(DocumentOfLink):
     """Where the lanes of a lease stand: those that moved since its last document, now and then all (`is_full`).
 
     `latency` holds the pairs (bucket, count) of the lease's histogram so far, without the empty buckets. `beat` is the
@@ -322,6 +305,9 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GroupDocument,
         LoopDocument,
         AccessDocument,
+        DeclarationDocument,
+        NamespaceDocument,
+        ProvenanceDocument,
         FiltersDocument,
         PauseDocument,
         ControllerDocument,
@@ -373,7 +359,16 @@ def _fields(key: str, value: bytes) -> Any:
     return fields
 
 
-_OTHERS = (FiltersDocument, PauseDocument, TaskDocument, ReceiptDocument, MapDocument, ProgressDocument)
+_OTHERS = (
+    DeclarationDocument,
+    ProvenanceDocument,
+    FiltersDocument,
+    PauseDocument,
+    TaskDocument,
+    ReceiptDocument,
+    MapDocument,
+    ProgressDocument,
+)
 OTHERS: Final = frozenset(kind.KIND for kind in _OTHERS)
 """The kinds that tasks and operators write; all others belong to the controller."""
 
@@ -385,4 +380,5 @@ def kind_of(key: str) -> str:
 
 def link_of(key: str) -> str:
     """The link a key belongs to, "" where it names none."""
-    return key.partition("/")[2].partition("/")[0]
+    kind, _, rest = key.partition("/")
+    return "" if kind == NamespaceDocument.KIND else rest.partition("/")[0]

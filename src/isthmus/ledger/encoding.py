@@ -1,6 +1,7 @@
 """Values to JSON and back, led by their type hints: what pydantic would do, without its weight in every executor.
 
-Known are what documents are made of: text, numbers, UUIDs, enums, tuples, named tuples, dataclasses and `X | None`.
+Known are what documents are made of: text, numbers, UUIDs, enums, literals, tuples, named tuples, dataclasses and
+`X | None`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def revived(hint: Any, value: Any) -> Any:
         if value is None and types.NoneType in arguments:
             return None
         return revived(next(argument for argument in arguments if argument is not types.NoneType), value)
+    if typing.get_origin(hint) is typing.Literal:
+        return _revived_literal(arguments, value)
     if typing.get_origin(hint) is tuple:
         items = _array(value)
         if arguments[-1] is Ellipsis:
@@ -53,6 +56,13 @@ def revived(hint: Any, value: Any) -> Any:
         named = typing.get_type_hints(hint).values()
         return hint(*(revived(argument, item) for argument, item in zip(named, _array(value), strict=True)))
     return _revived_leaf(hint, value)
+
+
+def _revived_literal(allowed: tuple[Any, ...], value: Any) -> Any:
+    # In a list, not a set: what is no text may not be hashable.
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
+    return value
 
 
 def _revived_leaf(hint: Any, value: Any) -> Any:

@@ -30,15 +30,18 @@ _DOUBTFUL: Final = _FENCED | {codes.INVALID_TXN_STATE, codes.OUT_OF_ORDER_SEQUEN
 
 
 class FencedWriter:
-    """The transactional writer of one controller. `generation` is larger than that of every controller before."""
+    """The transactional writer of one controller, or of another `role` of which there is one at a time.
 
-    def __init__(self, client: Client, link: str) -> None:
+    `generation` is larger than that of every one before.
+    """
+
+    def __init__(self, client: Client, link: str, *, role: str = "controller") -> None:
         self.link = link
         self.generation = -1
         self._leader = LedgerLeader(client)
         self._transaction = Transaction(
             client,
-            f"isthmus.{link}.controller",
+            f"isthmus.{link}.{role}",
             timeout_ms=_TIMEOUT_MS,
             patience_s=_PATIENCE_S,
             # That there is no ledger any more is for its owner to hear.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from isthmus.errors import ConfigError
@@ -33,7 +33,8 @@ class Configuration:
     """The clusters, the links between them and the settings.
 
     Aliases and link names are unique, in the order written. `warnings` are sentences for the
-    operator about what is allowed but unwise.
+    operator about what is allowed but unwise. `declared` are the names of links that the clusters' ledgers
+    have and the file has not; `None` where nobody looked.
     """
 
     clusters: tuple[Cluster, ...]
@@ -41,6 +42,13 @@ class Configuration:
     spark: SparkSettings = SparkSettings()
     ledger: LedgerSettings = LedgerSettings()
     warnings: tuple[str, ...] = ()
+    declared: frozenset[str] | None = None
+
+    @property
+    def written(self) -> Configuration:
+        """What the file says."""
+        declared = self.declared or frozenset()
+        return replace(self, links=tuple(link for link in self.links if link.name not in declared), declared=None)
 
     def cluster(self, alias: str) -> Cluster:
         """The cluster of that alias.
@@ -66,5 +74,5 @@ class Configuration:
 def _unknown(what: str, name: str, known: Iterable[str]) -> ConfigError:
     names = list(known)
     nearest = get_close_matches(name, names, n=1)
-    hint = f"Did you mean {nearest[0]}?" if nearest else f"Configured are: {', '.join(names)}."
+    hint = f"Did you mean {nearest[0]}?" if nearest else f"Configured are: {', '.join(names) or 'none'}."
     return ConfigError(f"there is no {what} named {name}", hint=hint)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from isthmus.errors import ConfigError
-from isthmus.model.naming import PrefixNaming
+from isthmus.model.naming import Naming, PrefixNaming
 from isthmus.model.patterns import NamePattern
 from isthmus.model.translation import Way
 
@@ -44,7 +44,7 @@ class GroupSettings:
     exclude: tuple[GroupPattern, ...] = ()
     way: Way = "identity"
     margin_s: float = 60.0
-    naming: PrefixNaming = field(default_factory=PrefixNaming)
+    naming: Naming = field(default_factory=PrefixNaming)
     delete_at_target: bool = False
 
     @property

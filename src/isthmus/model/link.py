@@ -10,6 +10,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming
 from isthmus.model.selection import TopicSettings
 from isthmus.model.transactions import AbortedPolicy
@@ -58,6 +59,12 @@ class Link:
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0
     mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)
+
+    @property
+    def namespaces(self) -> tuple[NamespaceMap, ...]:
+        """The pairs of namespaces of a declared link."""
+        naming = self.topics.naming
+        return naming.maps if isinstance(naming, NamespaceNaming) else ()
 
     @property
     def mm2_names(self) -> MirrorMakerNames:

@@ -9,7 +9,9 @@ from typing import Any
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.loop import LoopProgress
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.pair import PairState, pair_state
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.transactions import AbortedPolicy
@@ -202,7 +204,8 @@ class ControllerProgress:
 class LinkProgress:
     """One link. `records` and `size_bytes` are what the present run has copied.
 
-    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown.
+    `aborted` is what becomes of records of aborted transactions, `None` while that is unknown. `namespaces` are the
+    pairs of namespaces of a declared link.
     """
 
     link: str
@@ -217,6 +220,17 @@ class LinkProgress:
     size_bytes: int = 0
     aborted: AbortedPolicy | None = None
     problem: Problem | None = None
+    namespaces: tuple[NamespaceMap, ...] = ()
+
+    @property
+    def pair_state(self) -> PairState:
+        """Where the link stands as a whole, in the words of KIP-986."""
+        return pair_state(self.state, (each for topic in self.topics for each in topic.partitions))
+
+    def state_of(self, pair: NamespaceMap) -> PairState:
+        """Where one of its pairs of namespaces stands."""
+        found = (topic for topic in self.topics if pair.target.holds(topic.topic))
+        return pair_state(self.state, (each for topic in found for each in topic.partitions))
 
     @property
     def lag_records(self) -> int:
@@ -249,6 +263,11 @@ class LinkProgress:
             "source": self.source,
             "target": self.target,
             "state": str(self.state),
+            "pair_state": str(self.pair_state),
+            "pairs": [
+                {"source": str(pair.source), "target": str(pair.target), "state": str(self.state_of(pair))}
+                for pair in self.namespaces
+            ],
             "controller": self.controller.as_dict(),
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,

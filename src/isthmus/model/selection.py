@@ -18,6 +18,7 @@ from typing import Self
 
 from isthmus.errors import ConfigError
 from isthmus.model.mirrormaker import MirrorMakerTopics
+from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import (
     IDENTITY,
     NAME_CHARACTERS,
@@ -104,7 +105,7 @@ class TopicSettings:
         return (
             self.matches(SourceTopic(found))
             if found is not None
-            else not isinstance(self.naming, PrefixNaming | MirrorMakerNaming)
+            else not isinstance(self.naming, PrefixNaming | MirrorMakerNaming | NamespaceNaming)
         )
 
     def source_of(self, name: TargetTopic) -> SourceTopic | None:

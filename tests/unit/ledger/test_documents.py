@@ -16,11 +16,13 @@ from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.documents import (
     SCHEMA_VERSION,
     ControllerDocument,
+    DeclarationDocument,
     Document,
     GapDocument,
     LeaseDocument,
     LinkDocument,
     MapDocument,
+    NamespaceDocument,
     PauseDocument,
     ProgressDocument,
     TaskDocument,
@@ -36,6 +38,7 @@ from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneSta
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.registers import Register
 from isthmus.model.rights import Resource
 from isthmus.model.translation import MappedRange
 from isthmus.model.whereabouts import Whereabouts
@@ -85,6 +88,11 @@ DOCUMENTS: dict[str, Document] = {
         link="l", topic=TargetTopic("orders"), partition=3, offset_begin=120, offset_end=130
     ),
     f"access/l/{RULE.digest}": AccessDocument(link="l", rule=RULE, origin="orders", is_certain=False),
+    "declaration/l/@T": DeclarationDocument(
+        link="l",
+        cluster="T",
+        registers=(Register(name="mode", value='"async"', version=2, at_ms=5, by="anna@host", where="S"),),
+    ),
     "pause/l": PauseDocument(link="l", since_ms=5),
     "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),
     "controller/l": ControllerDocument(
@@ -133,6 +141,17 @@ def test_a_document_survives_the_ledger(key: str) -> None:
     assert document.key == key
     assert decoded(key, encoded(document)) == document
     assert (kind_of(key), link_of(key)) == (document.KIND, "l")
+
+
+@pytest.mark.parametrize(("is_exact", "name"), [(False, "local-*"), (True, "local-")])
+def test_a_namespace_is_of_no_link(is_exact: bool, name: str) -> None:
+    """It belongs to its cluster: no link takes it for a document of its own, whatever the link is called."""
+    document = NamespaceDocument(kind="topic", prefix="local-", is_exact=is_exact, cluster="T", registers=())
+    key = f"namespace/topic/{name}/@T"
+    assert document.key == key
+    assert decoded(key, encoded(document)) == document
+    assert (kind_of(key), link_of(key)) == ("namespace", "")
+    assert decoded(key, encoded(document).replace(b'"topic"', b'"colour"')) is None
 
 
 def test_what_is_written_keeps_its_shape() -> None:

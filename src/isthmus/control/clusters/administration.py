@@ -15,10 +15,12 @@ from isthmus.cluster.elections import elect
 from isthmus.cluster.partitions import partition_states, partitions_of
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report, watch
 from isthmus.errors import ConfigError
 from isthmus.model import health
 from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import LedgerSettings
 from isthmus.model.consumption import GroupsReport
 from isthmus.model.description import ClusterReport
 from isthmus.model.elections import Election, planned
@@ -65,8 +67,14 @@ class Administration:
     something back, the value says so in `not_told`; what is there is there.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, ledger: LedgerSettings | None = None) -> None:
         self.cluster = cluster
+        self._ledger = ledger or LedgerSettings()
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """What was declared of parts of its names."""
+        return Namespaces(self.cluster, self._ledger)
 
     def describe(self) -> ClusterReport:
         """Brokers, controller, quorum, features, open transactions, and findings over all topics.

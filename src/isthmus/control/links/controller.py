@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.following import Following
+from isthmus.control.links.declared import Declarations
+from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.supervisor import Supervisor, Takes
@@ -111,19 +112,52 @@ class Controller:
 
     async def _follow(self) -> None:
         """Go on as the configuration says, whenever it is to be looked at."""
-        while (reread := self._following.reread) is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hung_up.wait(), FOLLOW_S if self._following.is_constant else None)
-            self._hung_up.clear()
-            try:
-                configuration = await asyncio.to_thread(reread)
-            except IsthmusError as error:
-                if self._refused != str(error):
-                    _log.warning("the configuration cannot be used, everything goes on as it was: %s", error)
-                self._refused = str(error)
-            else:
-                self._refused = ""
+        following = self._following
+        if following.written is None:
+            if following.reread is not None:
+                await self._follow_file(following.reread)
+            return
+        written = following.written
+        async with Declarations(written.clusters, written.ledger) as declarations:
+            while True:
+                if await self._is_to_reread(FOLLOW_S) and following.reread is not None:
+                    written = await self._reread(following.reread) or written
+                try:
+                    declared = await declarations.look()
+                    await declarations.heal(declared)
+                except IsthmusError as error:
+                    self._tell_refused(error)
+                else:
+                    await self._links.take(declared.over(written))
+
+    async def _follow_file(self, reread: Reread) -> None:
+        while True:
+            is_asked = await self._is_to_reread(FOLLOW_S if self._following.is_constant else None)
+            if is_asked and (configuration := await self._reread(reread)) is not None:
                 await self._links.take(configuration)
+
+    async def _is_to_reread(self, term_s: float | None) -> bool:
+        """Wait until the file may say something else, at most so long; whether it may."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hung_up.wait(), term_s)
+        is_asked = self._hung_up.is_set() or self._following.is_constant
+        self._hung_up.clear()
+        return is_asked
+
+    async def _reread(self, reread: Reread) -> Configuration | None:
+        """The configuration as it is written now, `None` where it cannot be used."""
+        try:
+            configuration = await asyncio.to_thread(reread)
+        except IsthmusError as error:
+            self._tell_refused(error)
+            return None
+        self._refused = ""
+        return configuration
+
+    def _tell_refused(self, error: IsthmusError) -> None:
+        if self._refused != str(error):
+            _log.warning("the configuration cannot be used, everything goes on as it was: %s", error)
+        self._refused = str(error)
 
     async def _count_slots(self) -> None:
         """Have leases use the slots there are, as executors come and go."""

@@ -29,10 +29,14 @@ _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """How a run learns of changes: by asking `reread` on SIGHUP, and every few seconds if `is_constant`."""
+    """How a run learns of changes: by asking `reread` on SIGHUP, and every few seconds if `is_constant`.
+
+    Where `written`, what the file says, is given, links that are declared on its clusters are followed all the time.
+    """
 
     reread: Reread | None = None
     is_constant: bool = False
+    written: Configuration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

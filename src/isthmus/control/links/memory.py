@@ -218,6 +218,8 @@ class LedgerMemory:
             self._links.clear()
         for entry in news.entries:
             link = link_of(entry.key)
+            if not link:
+                continue
             if link not in self._links:
                 self._links[link] = LinkMemory(link)
             self._links[link].take(entry)

@@ -270,6 +270,7 @@ class LinkRun:
             topics=() if plan is None else topics_of(plan, view),
             groups=() if session is None else session.groups,
             loops=() if session is None else session.loops,
+            namespaces=self.link.namespaces,
             records=self._progress.records,
             size_bytes=self._progress.size_bytes,
             aborted=None if plan is None or plan.aborted is None else plan.aborted.policy,

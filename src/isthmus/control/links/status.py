@@ -284,6 +284,7 @@ class StatusReader:
             topics=tuple(topics),
             groups=reading.known.groups(moment_ms),
             loops=reading.known.loops(moment_ms),
+            namespaces=link.namespaces,
             aborted=self._aborted.get(link.name),
             problem=problem,
         )

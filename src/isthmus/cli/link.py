@@ -1,0 +1,246 @@
+"""`isthmus link`: links that are declared on their clusters instead of written into the file (KIP-986)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli import promoting
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
+from isthmus.config.declared import setting
+from isthmus.control.fabric import Fabric
+from isthmus.control.links.declared import DeclaredLink
+from isthmus.errors import ConfigError
+from isthmus.model.declaration import said_name
+from isthmus.model.namespace import NamespaceMap
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command()(promoting.detach)
+app.command()(promoting.promote)
+app.command()(promoting.failover)
+app.command()(promoting.reverse)
+
+_Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
+_Maps = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="Topics: local-:remote- has remote-* of the target follow local-* of the source."),
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A key of links[] in the file, such as limits.bytes_per_s=50MiB."),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
+
+_COLUMNS: Final = (
+    Column("link", Cells.NAME),
+    Column("source", Cells.NAME),
+    Column("target", Cells.NAME),
+    Column("mode", gives_way=2),
+    Column("attached", Cells.PROSE),
+    Column("note", Cells.PROSE, gives_way=1),
+)
+
+
+@app.callback()
+def group() -> None:
+    """Declare links on their clusters: they are run by every isthmus run whose file has both clusters."""
+
+
+@app.command()
+def create(
+    name: _Name,
+    source: Annotated[str, typer.Option("--source", help="The alias of the cluster to read from.")],
+    target: Annotated[str, typer.Option("--target", help="The alias of the cluster to write to.")],
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    mode: Annotated[str, typer.Option("--mode", help="How a link copies: async.")] = "async",
+    settings: _Settings = None,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Declare a link between two clusters of the file, once both were examined and are ready for it.
+
+    It is written to both clusters, so that operators of either side can change it, even while the clusters cannot hear
+    each other. Namespaces that follow become reserved.
+    """
+    found = Fabric(configured(path)).declarations.create(
+        name,
+        source=source,
+        target=target,
+        maps=maps_of(maps, exact, groups),
+        mode=mode,
+        settings=dict(map(setting, settings or ())),
+        dry_run=dry_run,
+    )
+    _show(found, output, dry_run=dry_run)
+
+
+@app.command("list")
+def list_links(
+    deleted: Annotated[bool, typer.Option("--deleted", help="Those that were deleted too.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show the links that are declared on the clusters of the file, merged over all that answer."""
+    found = Fabric(configured(path)).declarations.all(deleted=deleted)
+    if output.is_table:
+        render([_row(each) for each in found], output, columns=_COLUMNS)
+    else:
+        render([each.as_dict() for each in found], output, names=[each.declaration.name for each in found])
+
+
+@app.command()
+def describe(
+    name: _Name,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show all that was declared of a link: who said what, when, and on which cluster."""
+    _show(Fabric(configured(path)).declarations.describe(name), output)
+
+
+@app.command()
+def update(
+    name: _Name,
+    settings: _Settings = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to its default.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async.")] = None,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Change settings of a declared link; whoever runs it follows within seconds.
+
+    With one of the clusters away the other one is told; both come to the same once they can be reached.
+    """
+    values = {**dict(map(setting, settings or ())), **dict.fromkeys(unset or ())}
+    if not values and mode is None:
+        raise ConfigError("nothing is to be changed", hint="Give --set, --unset or --mode.")
+    _show(Fabric(configured(path)).declarations.update(name, settings=values, mode=mode, dry_run=dry_run), output)
+
+
+@app.command()
+def attach(
+    name: _Name,
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have more namespaces of the target follow the source; they become reserved."""
+    chosen = maps_of(maps, exact, groups)
+    if not chosen:
+        raise ConfigError("no namespace is named", hint="Give --map, --map-exact or --group-map.")
+    _show(Fabric(configured(path)).declarations.attach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
+
+
+@app.command()
+def reattach(
+    name: _Name,
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Attach namespaces again that were detached, all of them where none is named."""
+    chosen = maps_of(maps, exact, groups)
+    _show(Fabric(configured(path)).declarations.reattach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
+
+
+@app.command()
+def delete(
+    name: _Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved."""
+    links = Fabric(configured(path)).declarations
+    if not (yes or dry_run):
+        links.describe(name)
+        if typer.prompt(f"Type {name} to delete the link", err=True) != name:
+            raise ConfigError("that was not its name, and nothing was deleted", hint="Use --yes in scripts.")
+    _show(links.delete(name, dry_run=dry_run), output, dry_run=dry_run)
+
+
+def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -> None:
+    fields = found.as_dict()
+    if not output.is_table:
+        render(fields, output, names=[found.declaration.name])
+        return
+    render([_row(found)], output, columns=_COLUMNS)
+    said = [
+        {"said": said_name(each["name"]), "value": _shown(each["value"]), "by": each["by"], "at": each["at"]}
+        for each in fields["said"]
+    ]
+    render(said, output, columns=(Column("said", Cells.NAME), Column("value", Cells.PROSE), Column("by"), Column("at")))
+    for alias, pairs in found.overruled.items():
+        for own, holding in pairs:
+            _tell(
+                f"{alias}: {said_name(own.name)} = {_shown(own.said)} of {own.by} does not hold: "
+                f"{holding.by} said {_shown(holding.said)}, apart from it"
+            )
+    if dry_run:
+        _tell("nothing was changed")
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "default" if value is None else str(value)
+
+
+def _row(found: DeclaredLink) -> Row:
+    declaration = found.declaration
+    return {
+        "link": declaration.name,
+        "source": declaration.source.alias,
+        "target": declaration.target.alias,
+        "mode": declaration.mode,
+        "attached": ", ".join(f"{_kind(each)}{each}" for each in declaration.maps) or "nothing",
+        "note": "; ".join(_notes(found)),
+    }
+
+
+def _kind(each: NamespaceMap) -> str:
+    return "" if each.kind == "topic" else f"{each.kind} "
+
+
+def _notes(found: DeclaredLink) -> Iterable[str]:
+    if found.declaration.is_deleted:
+        yield "deleted"
+    if found.written_by_file:
+        yield "the file has a link of this name, which is run instead"
+    if found.unusable is not None:
+        yield found.unusable.message
+    for alias in found.away:
+        yield f"{alias} does not answer: what it was told meanwhile is not known here"
+    for alias in found.behind:
+        yield f"{alias} does not know all of it yet"

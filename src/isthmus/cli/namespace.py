@@ -1,0 +1,179 @@
+"""`isthmus namespace`: parts of a cluster's names that follow, lead or are reserved (KIP-986)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.control.clusters.namespaces import NamespaceReport, Namespaces
+from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
+from isthmus.model.namespace import Namespace
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+class KindOption(enum.StrEnum):
+    """What a namespace holds the names of."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    PRINCIPAL = "principal"
+
+
+_Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="The alias of the cluster.")]
+_Prefix = Annotated[
+    str, typer.Argument(metavar="PREFIX", help='What its names begin with; "" for all that begin with no underscore.')
+]
+_Kind = Annotated[KindOption, typer.Option("--kind", help="What it holds the names of.")]
+_Exact = Annotated[bool, typer.Option("--exact", help="Only the one name, not what begins with it.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
+
+_COLUMNS: Final = (
+    Column("kind"),
+    Column("namespace", Cells.NAME),
+    Column("reserved"),
+    Column("members", Cells.NUMBER),
+    Column("attached", Cells.PROSE),
+    Column("overlaps", Cells.PROSE, gives_way=1),
+)
+
+
+@app.callback()
+def group() -> None:
+    """Declare namespaces of a cluster: all topics, groups or principals whose names begin with a prefix."""
+
+
+@app.command()
+def create(
+    cluster: _Cluster,
+    prefix: _Prefix,
+    kind: _Kind = KindOption.TOPIC,
+    reserved: Annotated[bool, typer.Option("--reserved", help="Nobody but a link shall write to it.")] = False,
+    exact: _Exact = False,
+    async_only: Annotated[bool, typer.Option("--async-only", help="Keep it out of synchronous links.")] = False,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Declare a namespace. Its kind and its prefix stay as they are."""
+    namespace = Namespace.of(prefix, kind.value, is_exact=exact)
+    found = _of(cluster, path).create(namespace, reserved=reserved, async_only=async_only, dry_run=dry_run)
+    _show(found, output, dry_run=dry_run)
+
+
+@app.command("list")
+def list_namespaces(
+    cluster: _Cluster,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show the namespaces that are declared on a cluster."""
+    found = _of(cluster, path).all()
+    if output.is_table:
+        render([_row(each) for each in found], output, columns=_COLUMNS)
+    else:
+        render([each.as_dict() for each in found], output, names=[str(each.namespace) for each in found])
+
+
+@app.command()
+def describe(
+    cluster: _Cluster,
+    prefix: _Prefix,
+    kind: _Kind = KindOption.TOPIC,
+    exact: _Exact = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show a namespace: what is in it, what it follows or leads, and who declared what."""
+    _show(_of(cluster, path).describe(Namespace.of(prefix, kind.value, is_exact=exact)), output)
+
+
+@app.command()
+def update(
+    cluster: _Cluster,
+    prefix: _Prefix,
+    kind: _Kind = KindOption.TOPIC,
+    exact: _Exact = False,
+    reserved: Annotated[bool | None, typer.Option("--reserved/--no-reserved", help="Reserve or release it.")] = None,
+    async_only: Annotated[
+        bool | None, typer.Option("--async-only/--no-async-only", help="Keep it out of synchronous links.")
+    ] = None,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Reserve a namespace or release it. One that follows stays reserved."""
+    if reserved is None and async_only is None:
+        raise ConfigError("nothing is to be changed", hint="Give --reserved, --no-reserved or --async-only.")
+    namespace = Namespace.of(prefix, kind.value, is_exact=exact)
+    found = _of(cluster, path).update(namespace, reserved=reserved, async_only=async_only, dry_run=dry_run)
+    _show(found, output, dry_run=dry_run)
+
+
+@app.command()
+def delete(
+    cluster: _Cluster,
+    prefix: _Prefix,
+    kind: _Kind = KindOption.TOPIC,
+    exact: _Exact = False,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Take back a namespace that is attached to no link. What is in it stays."""
+    found = _of(cluster, path).delete(Namespace.of(prefix, kind.value, is_exact=exact), dry_run=dry_run)
+    if output.is_table:
+        _tell(f"namespace {found.namespace} of {cluster} {'would be' if dry_run else 'is'} declared no more")
+    else:
+        _show(found, output)
+
+
+def _of(cluster: str, path: ConfigOption) -> Namespaces:
+    return Fabric(configured(path)).cluster(cluster).namespaces
+
+
+def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False) -> None:
+    fields = found.as_dict()
+    if not output.is_table:
+        render(fields, output, names=[str(found.namespace)])
+        return
+    render([_row(found)], output, columns=_COLUMNS)
+    said = [{"said": each.name, "value": str(each.said), "by": each.by} for each in found.registers]
+    render(said, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by")))
+    if found.members:
+        render([{"member": name} for name in found.members], output, columns=(Column("member", Cells.NAME),))
+    if found.problem is not None:
+        _tell(f"members: {found.problem.message}. {found.problem.hint}")
+    if dry_run:
+        _tell("nothing was changed")
+
+
+def _row(found: NamespaceReport) -> Row:
+    return {
+        "kind": found.namespace.kind,
+        "namespace": str(found.namespace),
+        "reserved": "yes" if found.is_reserved else "no",
+        "members": None if found.members is None else len(found.members),
+        "attached": ", ".join(
+            f"{'leads' if each.leads else 'follows'} {each.other} of {each.other_cluster} ({each.link})"
+            for each in found.attached
+        ),
+        "overlaps": ", ".join(map(str, found.overlapping)),
+    }
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))

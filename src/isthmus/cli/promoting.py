@@ -1,0 +1,195 @@
+"""`isthmus link promote` and `isthmus link failover`: a follower can be written to from now on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.links.promotion import Promoter
+from isthmus.errors import ConfigError
+from isthmus.model.duration import parse_duration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.promotion import Promotion
+from isthmus.model.wording import counted
+
+_Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
+_Maps = Annotated[
+    list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
+]
+ExactMaps = Annotated[
+    list[str] | None,
+    typer.Option("--map-exact", help="One topic: local-clicks:remote-clicks, without local-clicks2."),
+]
+GroupMaps = Annotated[
+    list[str] | None, typer.Option("--group-map", help="Consumer groups, as --map: app-:app- or just app-.")
+]
+_Timeout = Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how everything stands.")]
+_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("source_end", Cells.NUMBER),
+    Column("target_end", Cells.NUMBER),
+    Column("missing_records", Cells.NUMBER),
+)
+
+
+def detach(
+    name: _Name,
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    timeout: _Timeout = "1m",
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have namespaces follow no more, and wait until nothing writes to them. They stay reserved, and what is in them.
+
+    `isthmus link reattach` has them follow again.
+    """
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        maps=maps_of(maps, exact, groups),
+        timeout_s=parse_duration(timeout),
+        on_step=_tell,
+    )
+    _show(asyncio.run(promoter.detach(dry_run=dry_run)), output, dry_run=dry_run)
+
+
+def promote(
+    name: _Name,
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
+    timeout: _Timeout = "1m",
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have namespaces follow no more, and be written to, once they hold all that the source has.
+
+    Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
+    consumer groups are carried; else this ends with 5, and nothing was changed. An interrupted promotion goes on when
+    the command is given again.
+    """
+    quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        maps=maps_of(maps, exact, groups),
+        quiet_s=quiet_s,
+        timeout_s=max(timeout_s, quiet_s),
+        on_step=_tell,
+    )
+    _show(asyncio.run(promoter.promote(dry_run=dry_run)), output, dry_run=dry_run)
+
+
+def reverse(
+    name: _Name,
+    as_link: Annotated[str, typer.Option("--as", metavar="LINK", help="The name of the new link, the way back.")],
+    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "10s",
+    timeout: _Timeout = "1m",
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have leader and follower change places: promote everything, and have the source follow from then on.
+
+    Stop producers and consumers at the source first: this ends with 5 and names who is at work there. Afterwards they
+    go on at the target, where they left off. The link ends, and a new one leads back.
+    """
+    quiet_s = parse_duration(quiet)
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        quiet_s=quiet_s,
+        timeout_s=max(parse_duration(timeout), quiet_s),
+        on_step=_tell,
+    )
+    _show(asyncio.run(promoter.reverse(as_link, dry_run=dry_run)), output, dry_run=dry_run)
+    if not dry_run:
+        _tell(f"link {as_link} has the former source follow from now on")
+
+
+def failover(
+    name: _Name,
+    maps: _Maps = None,
+    exact: ExactMaps = None,
+    groups: GroupMaps = None,
+    timeout: _Timeout = "1m",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: _DryRun = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Have namespaces follow no more, and be written to, without the source: for when it is lost.
+
+    Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
+    records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
+    """
+    promoter = Promoter(
+        configuration=configured(path),
+        name=name,
+        maps=maps_of(maps, exact, groups),
+        timeout_s=parse_duration(timeout),
+        on_step=_tell,
+    )
+    if not (yes or dry_run):
+        _tell(_missing(asyncio.run(promoter.failover(dry_run=True))))
+        if typer.prompt(f"Type {name} to give up what is missing", err=True) != name:
+            raise ConfigError("that was not its name, and nothing was changed", hint="Use --yes in scripts.")
+    _show(asyncio.run(promoter.failover(dry_run=dry_run)), output, dry_run=dry_run)
+
+
+def maps_of(
+    maps: Iterable[str] | None, exact: Iterable[str] | None, groups: Iterable[str] | None
+) -> tuple[NamespaceMap, ...]:
+    """The namespaces that a command line names."""
+    return (
+        *(NamespaceMap.parse(text) for text in maps or ()),
+        *(NamespaceMap.parse(text, is_exact=True) for text in exact or ()),
+        *(NamespaceMap.parse(text, "group") for text in groups or ()),
+    )
+
+
+def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
+    if not output.is_table:
+        render(found.as_dict(), output, names=[str(each.target) for each in found.namespaces])
+        return
+    render([each.as_dict() for each in found.partitions], output, columns=_COLUMNS)
+    if found.groups:
+        groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]
+        render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
+    _tell(_missing(found))
+    namespaces = ", ".join(str(each.target) for each in found.namespaces)
+    after = "follows no more, and stays reserved" if found.verb == "detach" else "can be written to"
+    _tell("nothing was changed" if dry_run else f"{namespaces}: {after}")
+
+
+def _missing(found: Promotion) -> str:
+    unknown = sum(each.missing_records < 0 for each in found.partitions)
+    told = f"{counted(found.missing_records, 'record')} of the source may be missing"
+    if unknown:
+        told += f", and of {counted(unknown, 'partition')} it is not known"
+    if found.missing_s:
+        told += f"; what was written there in the last {found.missing_s:,.0f} s is not counted"
+    return told
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))

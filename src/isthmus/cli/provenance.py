@@ -1,0 +1,62 @@
+"""`isthmus provenance`: where the records of a topic came from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.links.provenance import origins
+
+app = typer.Typer(add_completion=False)
+
+_COLUMNS: Final = (
+    Column("cluster", Cells.NAME),
+    Column("partition"),
+    Column("offset_begin", Cells.NUMBER),
+    Column("offset_end"),
+    Column("source_cluster", Cells.NAME),
+    Column("source_topic", Cells.NAME),
+    Column("link", Cells.NAME),
+    Column("verb"),
+    Column("at", gives_way=1),
+    Column("by", gives_way=2),
+)
+
+
+@app.command()
+def provenance(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic of any cluster of the file.")],
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show which offsets of a topic came from which cluster by which link, and what ended that.
+
+    What lies behind the last offset shown was written on the cluster itself. Exits with 1 if a cluster does not answer.
+    """
+    found, problems = asyncio.run(origins(configured(path).clusters, topic))
+    if output.is_table:
+        rows = [
+            {
+                **each.as_dict(),
+                "partition": "all" if each.partition < 0 else str(each.partition),
+                "offset_end": "open" if each.offset_end < 0 else f"{each.offset_end:,}",
+            }
+            for each in found
+        ]
+        render([{column.name: row[column.name] for column in _COLUMNS} for row in rows], output, columns=_COLUMNS)
+        if not found and not problems:
+            console.print(Text(printable(f"no ledger knows topic {topic} as a copy")))
+    else:
+        render([each.as_dict() for each in found], output, names=[each.link for each in found])
+    for alias, problem in problems.items():
+        console.print(Text(printable(f"{alias}: {problem.message}. {problem.hint}"), style="yellow"))
+    if problems:
+        raise typer.Exit(1)

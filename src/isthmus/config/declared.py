@@ -1,0 +1,116 @@
+"""A declared link as the configuration file would have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from isthmus.config.document import dotted
+from isthmus.config.problems import shape_problems
+from isthmus.config.rules import section_problems
+from isthmus.config.schema import LinkSection
+from isthmus.config.values import link_of
+from isthmus.errors import ConfigError
+from isthmus.model.cluster import Cluster
+from isthmus.model.declaration import Declaration
+from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
+
+_FIXED: Final = ("name", "source", "target", "topics.naming", "groups.naming", "mm2")
+"""What a declared link says in its own way, or not at all."""
+
+
+def declared_link(declaration: Declaration, source: Cluster, target: Cluster) -> Link:
+    """The link that was declared, between its clusters.
+
+    :raises ConfigError: Its settings cannot be used.
+    """
+    topics = tuple(each for each in declaration.maps if each.kind == "topic")
+    groups = tuple(each for each in declaration.maps if each.kind == "group")
+    section = _section(declaration, source, target, topics, groups)
+    link = link_of(section, source, target, Path.cwd())
+    return replace(
+        link,
+        topics=replace(link.topics, naming=NamespaceNaming(topics)),
+        groups=replace(link.groups, naming=NamespaceNaming(groups)),
+    )
+
+
+def _section(
+    declaration: Declaration,
+    source: Cluster,
+    target: Cluster,
+    topics: tuple[NamespaceMap, ...],
+    groups: tuple[NamespaceMap, ...],
+) -> LinkSection:
+    written: dict[str, Any] = {"name": declaration.name, "source": source.alias, "target": target.alias}
+    for each, attached in (("topics", topics), ("groups", groups)):
+        # All that is in an attached namespace belongs to the link.
+        written[each] = {"include": ("*",)} if attached else {}
+    for key, value in declaration.settings.items():
+        *way, last = key.split(".")
+        place = written
+        for name in way:
+            place = place.setdefault(name, {})
+        place[last] = _as_written(value)
+    try:
+        section = LinkSection.model_validate(written)
+    except ValidationError as error:
+        problem = next(iter(shape_problems(error)))
+        raise ConfigError(
+            f"link {declaration.name}: {dotted(problem.path)} {problem.message}",
+            hint=problem.hint or "docs/configuration.md has all keys of links[].",
+        ) from None
+    for problem in section_problems((), section):
+        raise ConfigError(f"link {declaration.name}: {dotted(problem.path)} {problem.message}", hint=problem.hint)
+    return section
+
+
+def _as_written(value: Any) -> Any:
+    """A value of JSON as reading the file would have it."""
+    if isinstance(value, list):
+        return tuple(map(_as_written, value))
+    return {name: _as_written(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """`limits.bytes_per_s=50 MiB` as a key and its value, which is written as in YAML.
+
+    :raises ConfigError: It is none, or a link that is declared does not have it.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{text!r} sets nothing", hint="Write it like limits.bytes_per_s='50 MiB'.")
+    check_key(key)
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the value of {key} is not YAML", hint="Put it in quotes.") from error
+
+
+def check_key(key: str) -> None:
+    """See that a link that is declared may have this setting.
+
+    :raises ConfigError: It may not.
+    """
+    for fixed in _FIXED:
+        if key == fixed or key.startswith(f"{fixed}."):
+            raise ConfigError(
+                f"{key} of a declared link cannot be set",
+                hint="Its names come from the namespaces that are attached (isthmus link attach); for MirrorMaker 2's "
+                "topics write the link into the file.",
+            )
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """See that a link that is declared may have these.
+
+    :raises ConfigError: One of them it may not.
+    """
+    for key in settings:
+        check_key(key)

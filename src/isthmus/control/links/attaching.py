@@ -1,0 +1,82 @@
+"""Which namespaces may follow which, and who says so."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+
+from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.memory import now_ms
+from isthmus.errors import PlanRefused
+from isthmus.ledger.documents import NamespaceDocument
+from isthmus.model.declaration import Declaration
+from isthmus.model.namespace import Namespace, contradictions
+from isthmus.model.registers import RESERVED, Author, changed, merged
+
+
+def author(cluster_id: str) -> Author:
+    """Whoever gives commands here, now, to this cluster first."""
+    return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
+
+
+def operator() -> str:
+    """Who gives commands here, for people to read."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # In a container the user may have no name.
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def check_maps(declared: Declared, after: Declaration) -> None:
+    """See that nothing follows two namespaces.
+
+    :raises PlanRefused: Something would.
+    """
+    for each in after.maps:
+        if each.kind == "principal":
+            raise PlanRefused(
+                f"the principals {each.source} cannot be attached yet",
+                hint="Access rules follow by the setting access.policy (docs/access.md); attach topics and groups.",
+            )
+    for told in contradictions(after.maps):
+        raise PlanRefused(f"link {after.name}: {told}", hint="Attach namespaces that have no name in common.")
+    for other in declared.living:
+        if other.name == after.name or other.target.cluster_id != after.target.cluster_id:
+            continue
+        for own in after.maps:
+            for theirs in other.maps:
+                if own.target.overlaps(theirs.target):
+                    raise PlanRefused(
+                        f"namespace {own.target} of {after.target.alias} overlaps {theirs.target}, which follows "
+                        f"{theirs.source} of {other.source.alias} by link {other.name}",
+                        hint=f"A namespace follows one other: isthmus link detach {other.name} first.",
+                    )
+
+
+async def declare(
+    declarations: Declarations,
+    declared: Declared,
+    alias: str | None,
+    namespace: Namespace,
+    *,
+    is_reserved: bool = False,
+) -> None:
+    """Have a cluster know a namespace of its own that is attached, and that it is reserved where it follows."""
+    if alias is None or not declared.is_there(alias):
+        return
+    known = next((one for one in declared.namespaces[alias] if one.namespace == namespace), None)
+    registers = () if known is None else known.registers
+    cluster_id = declared.ids[alias]
+    values = {RESERVED: True} if is_reserved else {} if known else {RESERVED: False}
+    new = changed(registers, values, author(cluster_id))
+    if new:
+        document = NamespaceDocument(
+            kind=namespace.kind,
+            prefix=namespace.prefix,
+            is_exact=namespace.is_exact,
+            cluster=cluster_id,
+            registers=merged(registers, new),
+        )
+        await declarations.write_namespace(alias, document)

@@ -1,0 +1,345 @@
+"""The verbs for declared links (KIP-986): create, update, delete, attach, detach."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from isthmus.config.declared import check_settings, declared_link
+from isthmus.control.blocking import in_loop
+from isthmus.control.links.attaching import author, check_maps, declare
+from isthmus.control.links.declared import Declarations, Declared, DeclaredLink
+from isthmus.control.links.handshake import handshake, semantics_of
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import ASYNC, SEMANTICS, SETTINGS, SOURCE, TARGET, Declaration, End, attachment
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.registers import DELETED, MODE, changed, overruled
+
+_SIDES: Final = 2
+
+
+class DeclaredLinks:
+    """The links that operators declared on the clusters of a configuration: `fabric.declarations`.
+
+    What changes something writes to both clusters of the link. One that is away learns of it when it is back, from the
+    next change or from whoever runs the link. With `dry_run` nothing is written.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def all(self, *, deleted: bool = False) -> tuple[DeclaredLink, ...]:
+        """Every declared link, by name; those that were deleted only if asked for.
+
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        return in_loop(self._all(deleted=deleted))
+
+    def describe(self, name: str) -> DeclaredLink:
+        """The link of that name.
+
+        :raises ConfigError: None was declared.
+        """
+        return in_loop(self._describe(name))
+
+    def create(
+        self,
+        name: str,
+        *,
+        source: str,
+        target: str,
+        maps: Collection[NamespaceMap],
+        mode: str = ASYNC,
+        settings: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+    ) -> DeclaredLink:
+        """Declare a link. Both clusters are examined first, as `isthmus doctor` does.
+
+        :raises ConfigError: A name or a setting cannot be used.
+        :raises PlanRefused: There is such a link, a namespace follows another one already, or the handshake failed.
+        :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
+        """
+        return in_loop(self._create(name, source, target, tuple(maps), mode, dict(settings or {}), dry_run=dry_run))
+
+    def update(
+        self, name: str, *, settings: Mapping[str, Any] | None = None, mode: str | None = None, dry_run: bool = False
+    ) -> DeclaredLink:
+        """Change settings, by dotted key; `None` takes one back to its default.
+
+        :raises ConfigError: There is no such link, or a setting cannot be used.
+        :raises PlanRefused: The mode cannot be had, or somebody changed the same meanwhile.
+        :raises ClusterError: None of its clusters could be written to.
+        """
+        check_settings(settings or {})
+        values: dict[str, Any] = {f"{SETTINGS}{key}": value for key, value in (settings or {}).items()}
+        if mode is not None:
+            values[MODE] = _mode(mode)
+        return in_loop(self.change(name, lambda _: values, dry_run=dry_run))
+
+    def attach(self, name: str, maps: Collection[NamespaceMap], *, dry_run: bool = False) -> DeclaredLink:
+        """Have namespaces of the target follow those of the source; they become reserved.
+
+        :raises ConfigError: There is no such link.
+        :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
+        :raises ClusterError: None of its clusters could be written to.
+        """
+        return in_loop(self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run))
+
+    def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
+        """Have namespaces follow no more, all of them where none is named. They stay reserved.
+
+        :raises ConfigError: There is no such link, or one of them is not attached.
+        :raises PlanRefused: Somebody changed the same meanwhile.
+        :raises ClusterError: None of its clusters could be written to.
+        """
+
+        def values(known: Declaration) -> dict[str, Any]:
+            for each in maps:
+                if each not in known.maps:
+                    there = ", ".join(map(str, known.maps)) or "nothing"
+                    raise ConfigError(f"link {name} does not attach {each}", hint=f"It attaches {there}.")
+            return dict.fromkeys(map(attachment, maps or known.maps), False)
+
+        return in_loop(self.change(name, values, dry_run=dry_run))
+
+    def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
+        """Attach namespaces again that were detached, all of them where none is named.
+
+        :raises ConfigError: There is no such link, or one of them was never attached.
+        :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
+        :raises ClusterError: None of its clusters could be written to.
+        """
+
+        def values(known: Declaration) -> dict[str, Any]:
+            for each in maps:
+                if each not in known.detached:
+                    raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
+            return dict.fromkeys(map(attachment, maps or known.detached), True)
+
+        return in_loop(self.change(name, values, dry_run=dry_run))
+
+    def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
+        """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are.
+
+        :raises ConfigError: There is no such link.
+        :raises PlanRefused: Somebody changed the same meanwhile.
+        :raises ClusterError: None of its clusters could be written to.
+        """
+        return in_loop(self.change(name, _deletion, dry_run=dry_run))
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[tuple[Declarations, Declared]]:
+        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
+            yield declarations, await declarations.look()
+
+    async def _all(self, *, deleted: bool) -> tuple[DeclaredLink, ...]:
+        async with self._open() as (_, declared):
+            links = declared.links.values() if deleted else declared.living
+            return tuple(self._standing(declared, each) for each in links)
+
+    async def _describe(self, name: str) -> DeclaredLink:
+        async with self._open() as (_, declared):
+            return self._standing(declared, _known(declared, name))
+
+    def _standing(self, declared: Declared, declaration: Declaration) -> DeclaredLink:
+        aliases = {declared.alias_of(declaration.source), declared.alias_of(declaration.target)}
+        return DeclaredLink(
+            declaration=declaration,
+            written_by_file=any(link.name == declaration.name for link in self._configuration.links),
+            behind=declared.behind(declaration),
+            away={alias: problem for alias, problem in declared.away.items() if alias in aliases},
+            unusable=self._unusable(declared, declaration),
+            overruled={
+                alias: pairs
+                for (alias, name), registers in declared.versions.items()
+                if name == declaration.name and (pairs := overruled(registers, declaration.registers))
+            },
+        )
+
+    def _unusable(self, declared: Declared, declaration: Declaration) -> Problem | None:
+        ends = {side: getattr(declaration, side) for side in ("source", "target")}
+        for side, end in ends.items():
+            if declared.alias_of(end) is None:
+                return Problem(
+                    f"its {side}, cluster {end.cluster_id} ({end.alias}), is not in the configuration",
+                    "Only a process whose file has both clusters can run it.",
+                )
+        if declaration.is_deleted:
+            return None
+        try:
+            declared_link(declaration, *(self._cluster(declared, end) for end in ends.values()))
+        except ConfigError as error:
+            return problem_of(error)
+        return None
+
+    def _cluster(self, declared: Declared, end: End) -> Cluster:
+        return self._configuration.cluster(declared.alias_of(end) or end.alias)
+
+    async def _create(
+        self,
+        name: str,
+        source: str,
+        target: str,
+        maps: tuple[NamespaceMap, ...],
+        mode: str,
+        settings: dict[str, Any],
+        *,
+        dry_run: bool,
+    ) -> DeclaredLink:
+        check_settings(settings)
+        clusters = self._configuration.cluster(source), self._configuration.cluster(target)
+        if any(link.name == name for link in self._configuration.links):
+            raise PlanRefused(
+                f"the configuration file has a link {name}, which would win over a declared one",
+                hint="Choose another name, or take the link out of the file first.",
+            )
+        async with self._open() as (declarations, declared):
+            ends = _end(declared, source), _end(declared, target)
+            if ends[0].cluster_id == ends[1].cluster_id:
+                raise PlanRefused(
+                    f"{source} and {target} are the same cluster ({ends[0].cluster_id})",
+                    hint="A link goes from one cluster into another: correct bootstrap_servers of one of them.",
+                )
+            known = declared.links.get(name, Declaration(name=name, registers=()))
+            values = {
+                SOURCE: {"cluster_id": ends[0].cluster_id, "alias": source},
+                TARGET: {"cluster_id": ends[1].cluster_id, "alias": target},
+                MODE: _mode(mode),
+                DELETED: False,
+                **dict.fromkeys(map(attachment, maps), True),
+                **{f"{SETTINGS}{key}": value for key, value in settings.items()},
+            }
+            _check_new(known, values)
+            wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
+            link = declared_link(wanted, *clusters)
+            await handshake(replace(self._configuration, clusters=clusters, links=(link,), warnings=()), name)
+            for end in ends:
+                values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
+            declared = replace(declared, links={**declared.links, name: known})
+            return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
+
+    async def change(
+        self,
+        name: str,
+        values: Callable[[Declaration], dict[str, Any]],
+        *,
+        spares_source: bool = False,
+        dry_run: bool = False,
+    ) -> DeclaredLink:
+        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there.
+
+        :raises ConfigError: There is no such link.
+        :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
+        :raises ClusterError: None of the clusters could be written to.
+        """
+        async with self._open() as (declarations, declared):
+            known = _known(declared, name)
+            ends = known.source, known.target
+            if spares_source and (source := declared.alias_of(known.source)) is not None:
+                spared = Problem("it is left alone", "It learns of the change from whoever runs links of it.")
+                declared = replace(declared, away={**declared.away, source: spared})
+            return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
+
+    async def _write(
+        self,
+        declarations: Declarations,
+        declared: Declared,
+        known: Declaration,
+        values: Mapping[str, Any],
+        ends: tuple[End, End],
+        *,
+        needs_all: bool = False,
+        dry_run: bool,
+    ) -> DeclaredLink:
+        source, target = (declared.alias_of(end) for end in ends)
+        aliases = [alias for alias in (target, source) if alias is not None and declared.is_there(alias)]
+        if not aliases or (needs_all and len(aliases) < _SIDES):
+            raise _away(declared, ends)
+        new = changed(known.registers, values, author(declared.ids[aliases[0]]))
+        after = known.joined(new)
+        check_maps(declared, after)
+        if not after.is_deleted:
+            declared_link(after, *(self._cluster(declared, end) for end in ends))
+        if dry_run:
+            return self._standing(_as_if(declared, after, aliases), after)
+        for alias in aliases:
+            await declarations.write(alias, known, new)
+        for each in after.maps:
+            await declare(declarations, declared, source, each.source)
+            await declare(declarations, declared, target, each.target, is_reserved=True)
+        declared = await declarations.look()
+        return self._standing(declared, _known(declared, known.name, deleted=True))
+
+
+def _as_if(declared: Declared, after: Declaration, aliases: Iterable[str]) -> Declared:
+    """What would be declared once this is written."""
+    versions = {(alias, after.name): after.registers for alias in aliases}
+    return replace(declared, links={**declared.links, after.name: after}, versions={**declared.versions, **versions})
+
+
+def _deletion(known: Declaration) -> dict[str, Any]:
+    return {DELETED: True, **dict.fromkeys(map(attachment, known.maps), False)}
+
+
+def _known(declared: Declared, name: str, *, deleted: bool = False) -> Declaration:
+    found = declared.links.get(name)
+    if found is not None and (deleted or not found.is_deleted):
+        return found
+    names = ", ".join(each.name for each in declared.living)
+    unheard = f" {', '.join(declared.away)} did not answer." if declared.away else ""
+    raise ConfigError(
+        f"no link {name} is declared on the clusters that answered",
+        hint=f"Declared are {names or 'none'}.{unheard} Links of the file are changed there.",
+    )
+
+
+def _end(declared: Declared, alias: str) -> End:
+    if alias in declared.away:
+        problem = declared.away[alias]
+        raise ClusterError(
+            f"{alias} has to answer for the handshake: {problem.message}", cluster=alias, hint=problem.hint
+        )
+    return End(cluster_id=declared.ids[alias], alias=alias)
+
+
+def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:
+    for end in ends:
+        alias = declared.alias_of(end)
+        if alias is None:
+            return ClusterError(
+                f"cluster {end.cluster_id} ({end.alias}) of the link is not in the configuration",
+                cluster=end.alias,
+                hint="Use a file that has the link's clusters.",
+            )
+        if alias in declared.away:
+            problem = declared.away[alias]
+            return ClusterError(f"{alias} does not answer: {problem.message}", cluster=alias, hint=problem.hint)
+    return ClusterError("no cluster of the link answers", hint="Check that their brokers run.")
+
+
+def _check_new(known: Declaration, values: Mapping[str, Any]) -> None:
+    """See that a link that is to be created is a new one, or the one that was begun with the same words."""
+    if not known.registers or known.is_deleted:
+        return
+    said = {one.name: one.said for one in known.registers if not one.name.startswith(SEMANTICS)}
+    if said != values:
+        raise PlanRefused(
+            f"link {known.name} is declared already, and otherwise",
+            hint=f"isthmus link describe {known.name} shows it; isthmus link update changes it.",
+        )
+
+
+def _mode(mode: str) -> str:
+    if mode == ASYNC:
+        return mode
+    if mode == "sync":
+        raise PlanRefused(
+            "links cannot be synchronous yet: producers' acknowledgements would have to wait for the target",
+            hint="Create it with --mode async: what was acknowledged at the source follows within moments.",
+        )
+    raise ConfigError(f"{mode!r} is no mode of a link", hint="Links are async.")

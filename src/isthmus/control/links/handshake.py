@@ -1,0 +1,38 @@
+"""What has to hold on both clusters before a link is declared between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isthmus import __version__
+from isthmus.cluster.brokers import broker_releases, describe_cluster
+from isthmus.control.doctor import examine
+from isthmus.errors import PlanRefused
+from isthmus.ledger.documents import SCHEMA_VERSION
+from isthmus.model.configuration import Configuration
+from isthmus.model.findings import Level
+from isthmus.model.releases import hull
+from isthmus.wire.client import Client
+
+
+async def handshake(configuration: Configuration, name: str) -> None:
+    """See that both clusters are ready for a link, as `isthmus doctor` examines it.
+
+    :raises PlanRefused: They are not.
+    """
+    subjects = {name, *(cluster.alias for cluster in configuration.clusters)}
+    found = [each for each in await examine(configuration) if each.level is Level.ERROR]
+    errors = [each for each in found if each.subject.split("/")[0] in subjects]
+    if errors:
+        first = errors[0]
+        more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
+        raise PlanRefused(
+            f"link {name} cannot be created: {first.subject}: {first.check}: {first.message}{more}", hint=first.hint
+        )
+
+
+async def semantics_of(client: Client) -> dict[str, Any]:
+    """What a cluster can keep, and which Isthmus found it."""
+    brokers = (await describe_cluster(client)).brokers
+    releases = [await broker_releases(client, node_id) for node_id in brokers]
+    return {"kafka": str(hull(releases)), "isthmus": __version__, "schema_version": SCHEMA_VERSION}

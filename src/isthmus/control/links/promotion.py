@@ -1,0 +1,348 @@
+"""A follower becomes a leader of its own: after the source, in good order (promote), or without it (failover).
+
+Each step can be done again: whoever repeats a verb that was interrupted goes on where that one ended. First the proof,
+then the namespaces are detached, then the lanes end, and only when none can write any more is the namespace released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from isthmus.cluster.groups import describe_groups, list_groups, listed
+from isthmus.control.clusters.namespaces import Namespaces
+from isthmus.control.groups.links import Groups
+from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.declaring import DeclaredLinks
+from isthmus.control.links.filtering import in_force
+from isthmus.control.links.leaving import is_writing, left_partitions, provenance, source_logs
+from isthmus.control.links.memory import now_ms, recollect
+from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.records import Change, Deletion, in_batches
+from isthmus.model.carrying import Standing
+from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import Declaration, attachment
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.promotion import LeftPartition, Promotion, Verb
+from isthmus.model.registers import ATTACHED, merged
+from isthmus.model.state import ControllerState
+from isthmus.model.wording import counted
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+OnStep = Callable[[str], None]
+LOOK_S: Final = 0.5
+CALM_S: Final = 3.0
+"""Longer than a controller takes to see what was declared: lanes that are gone for so long do not come back."""
+_NAMED_MAX: Final = 3
+_UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoter:
+    """Promotes namespaces of one declared link, those that `maps` name or all.
+
+    `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take.
+    """
+
+    configuration: Configuration
+    name: str
+    maps: tuple[NamespaceMap, ...] = ()
+    quiet_s: float = 5.0
+    timeout_s: float = 60.0
+    on_step: OnStep = lambda _: None
+
+    async def reverse(self, link: str, *, dry_run: bool = False) -> Promotion:
+        """Promote all of it, and have the source follow the target from then on, by a new link of the name `link`.
+
+        :raises ConfigError: There is no such link.
+        :raises GateNotMet: As `promote`, or consumers are at work at the source; nothing was changed.
+        :raises PlanRefused: The new link cannot be created; the namespaces are promoted, and a repeated call goes on.
+        :raises ClusterError: A cluster does not answer.
+        """
+        if self.maps:
+            raise ConfigError("a link is reversed as a whole", hint="Promote a part of it: isthmus link promote --map.")
+        former, chosen, is_attached = await self._link()
+        if is_attached and former is not None:
+            await self._check_members(former)
+        found = replace(await self.promote(dry_run=dry_run), verb="reverse")
+        if dry_run:
+            return found
+        self.on_step(f"creating link {link}")
+        links, known = DeclaredLinks(self.configuration.written), (await self._look())[1]
+        create = partial(
+            links.create,
+            link,
+            source=known.target.alias,
+            target=known.source.alias,
+            maps=[each.reversed for each in chosen],
+            settings=known.settings,
+        )
+        await asyncio.to_thread(create)
+        if not known.is_deleted:
+            await asyncio.to_thread(links.delete, self.name)
+        return found
+
+    async def _check_members(self, link: Link) -> None:
+        """See that no consumer of a group that the link carries is at work at the source: its position would move on.
+
+        :raises GateNotMet: One is.
+        """
+        async with Client(link.source) as source:
+            groups = [name for name in listed(await list_groups(source)) if link.groups.matches(name)]
+            found = (await describe_groups(source, groups)).values
+        at_work = sorted(name for name, group in found.items() if group.members)
+        if at_work:
+            more = f" and {len(at_work) - _NAMED_MAX} more" if len(at_work) > _NAMED_MAX else ""
+            raise GateNotMet(
+                f"consumers are at work at {link.source.alias}: {', '.join(at_work[:_NAMED_MAX])}{more}",
+                hint=f"Stop them first; afterwards they go on at {link.target.alias}.",
+            )
+
+    async def promote(self, *, dry_run: bool = False) -> Promotion:
+        """Have the namespaces follow no more, once they hold all that the source has and nobody writes there.
+
+        :raises ConfigError: There is no such link, or it never attached one of the namespaces.
+        :raises GateNotMet: It lags, somebody writes to the source, or groups are not carried; nothing was changed.
+        :raises ClusterError: A cluster does not answer.
+        """
+        link, chosen, is_attached = await self._link()
+        if link is None:
+            return Promotion(link=self.name, verb="promote", namespaces=chosen, is_done=True)
+        groups: dict[str, str] = {}
+        if is_attached:
+            # The promise is kept before anything changes: an interrupted promotion has it behind it.
+            await self._caught_up(link)
+            groups = await self._carried(link, dry_run=dry_run)
+        if dry_run:
+            return await self._result("promote", link, chosen, groups)
+        await self._detach(chosen)
+        await self._ended(link)
+        found = await self._result("promote", link, chosen, groups)
+        if found.missing_records:
+            raise GateNotMet(
+                f"link {self.name}: {counted(found.missing_records, 'record')} came to the source after it was quiet",
+                hint=f"Stop its producers, isthmus link reattach {self.name}, and promote it again.",
+            )
+        return await self._let_go(found, link)
+
+    async def failover(self, *, dry_run: bool = False) -> Promotion:
+        """Have the namespaces follow no more, whatever the source holds: it is not asked, and nothing is written there.
+
+        :raises ConfigError: There is no such link, or it never attached one of the namespaces.
+        :raises GateNotMet: The lanes do not end in time.
+        :raises ClusterError: The target does not answer.
+        """
+        return await self._leave("failover", dry_run=dry_run)
+
+    async def detach(self, *, dry_run: bool = False) -> Promotion:
+        """Have the namespaces follow no more, and wait until nothing writes to them. They stay reserved.
+
+        :raises ConfigError: There is no such link, or it never attached one of the namespaces.
+        :raises GateNotMet: The lanes do not end in time.
+        :raises ClusterError: The target does not answer.
+        """
+        return await self._leave("detach", dry_run=dry_run)
+
+    async def _leave(self, verb: Verb, *, dry_run: bool) -> Promotion:
+        link, chosen, _ = await self._link()
+        if link is None:
+            return Promotion(link=self.name, verb=verb, namespaces=chosen, is_done=True)
+        if not dry_run:
+            await self._detach(chosen, spares_source=verb == "failover")
+            await self._ended(link)
+        found = await self._result(verb, link, chosen, {})
+        return found if dry_run else await self._let_go(found, link)
+
+    async def _link(self) -> tuple[Link | None, tuple[NamespaceMap, ...], bool]:
+        """The link as far as the namespaces go that were chosen, these, and whether any of them is attached still. No
+        link where all that was ever attached was let go of before.
+        """
+        declared, known = await self._look()
+        ever = (*known.maps, *known.detached)
+        chosen = self.maps or known.maps or _interrupted(declared, known)
+        for each in chosen:
+            if each not in ever:
+                raise ConfigError(
+                    f"link {self.name} never attached {each}", hint=f"It has {', '.join(map(str, ever)) or 'nothing'}."
+                )
+        if not chosen:
+            return None, known.detached, False
+        link = declared.link(_attaching(known, chosen), self.configuration)
+        if link is None:
+            raise PlanRefused(
+                f"link {self.name} cannot be used here",
+                hint=f"isthmus link describe {self.name} says why: both its clusters have to be in the file.",
+            )
+        (link,) = await in_force([link])
+        return link, tuple(chosen), any(each in known.maps for each in chosen)
+
+    async def _look(self) -> tuple[Declared, Declaration]:
+        async with Declarations(self.configuration.clusters, self.configuration.ledger) as declarations:
+            declared = await declarations.look()
+        known = declared.links.get(self.name)
+        if known is None:
+            raise ConfigError(
+                f"no link {self.name} is declared on the clusters that answered",
+                hint="isthmus link list shows those that are. A link of the file ends when it is taken out of there.",
+            )
+        return declared, known
+
+    async def _caught_up(self, link: Link) -> None:
+        """Wait until the target holds all of the source, which nobody has written to for a while."""
+        self.on_step(f"waiting until {link.source.alias} is quiet for {self.quiet_s:g} s and all of it is copied")
+        deadline, quiet_from, before = time.monotonic() + self.timeout_s, time.monotonic(), None
+        async with Client(link.source) as source, Client(link.target) as target:
+            while True:
+                here = await source_logs(link, source)
+                if before is not None and here != before:
+                    quiet_from = time.monotonic()
+                moved = _named(key for key, log in here.items() if before and before.get(key) != log)
+                before = here
+                left = await left_partitions(link, target, here)
+                behind = [each for each in left if each.missing_records]
+                if not behind and time.monotonic() - quiet_from >= self.quiet_s:
+                    self._check_transactions(link, here)
+                    return
+                if time.monotonic() > deadline:
+                    raise self._not_quiet(link, behind, moved)
+                await asyncio.sleep(LOOK_S)
+
+    def _check_transactions(self, link: Link, here: Mapping[PartitionKey, LogRange]) -> None:
+        held = [key for key, log in here.items() if log.stable_end < log.end]
+        if held:
+            raise GateNotMet(
+                f"a transaction is open in {_named(held)} of {link.source.alias}",
+                hint=f"isthmus cluster topics {link.source.alias} names it; end its producer, then promote again.",
+            )
+
+    def _not_quiet(self, link: Link, behind: Collection[LeftPartition], moved: str) -> GateNotMet:
+        if behind:
+            shown = _named((each.topic, each.partition) for each in behind)
+            return GateNotMet(
+                f"link {self.name} has not copied {shown} to the end within {self.timeout_s:g} s",
+                hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
+                f"isthmus link failover {self.name}.",
+            )
+        return GateNotMet(
+            f"somebody writes to {moved or 'the source'} of {link.source.alias}",
+            hint="Stop the producers there first; then promote again.",
+        )
+
+    async def _carried(self, link: Link, *, dry_run: bool) -> dict[str, str]:
+        """Have the positions of all groups be those of the source; how they stand."""
+        if not link.groups.is_configured:
+            return {}
+        self.on_step("carrying the positions of consumer groups")
+        groups = Groups(lambda _: (link,), self.configuration.ledger)
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            (plan,) = await asyncio.to_thread(groups.plan if dry_run else groups.sync)
+            standings = {group.group: group.standing for group in plan.groups}
+            unsettled = [name for name, standing in standings.items() if standing in _UNSETTLED]
+            if plan.problem is None and (dry_run or not unsettled):
+                return {name: str(standing) for name, standing in standings.items()}
+            if time.monotonic() > deadline:
+                reason = plan.problem.message if plan.problem else ", ".join(unsettled[:_NAMED_MAX])
+                raise GateNotMet(
+                    f"link {self.name} has not carried all consumer groups: {reason}",
+                    hint="isthmus groups list says how each of them stands.",
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def _detach(self, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
+        self.on_step("detaching")
+        links = DeclaredLinks(self.configuration.written)
+        values = dict.fromkeys(map(attachment, chosen), False)
+        await links.change(self.name, lambda _: values, spares_source=spares_source)
+
+    async def _ended(self, link: Link) -> None:
+        """Wait until no task writes any more to what was detached."""
+        self.on_step("waiting for the lanes to end")
+        deadline, calm_from = time.monotonic() + self.timeout_s, None
+        async with Client(link.target) as target:
+            while True:
+                known = await recollect(self.name, target)
+                is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
+                if is_writing(known, link):
+                    calm_from = None
+                elif not is_alive:
+                    return
+                else:
+                    calm_from = calm_from or time.monotonic()
+                    if time.monotonic() - calm_from >= CALM_S:
+                        return
+                if time.monotonic() > deadline:
+                    raise GateNotMet(
+                        f"link {self.name}: its lanes have not ended within {self.timeout_s:g} s",
+                        hint="End the isthmus run that runs it, wait for a minute, and give the command again.",
+                    )
+                await asyncio.sleep(LOOK_S)
+
+    async def _result(
+        self, verb: Verb, link: Link, chosen: tuple[NamespaceMap, ...], groups: Mapping[str, str]
+    ) -> Promotion:
+        here: Mapping[PartitionKey, LogRange] | None = None
+        if verb == "promote":
+            async with Client(link.source) as source:
+                here = await source_logs(link, source)
+        async with Client(link.target) as target:
+            partitions = await left_partitions(link, target, here)
+        return Promotion(link=self.name, verb=verb, namespaces=chosen, partitions=partitions, groups=groups)
+
+    async def _let_go(self, found: Promotion, link: Link) -> Promotion:
+        """Write down where everything came from, and release the namespaces, unless they are only detached."""
+        self.on_step("writing down where everything came from")
+        async with Client(link.target) as target:
+            known = await recollect(self.name, target)
+            changes: list[Change] = [one for one in provenance(found, known) if one.key not in known.documents]
+            if found.verb != "detach":
+                # It is no copy any more: nobody who leads from here is taken for going in a circle.
+                changes += [
+                    Deletion(one.key) for one in known.topics.values() if link.topics.source_of(one.target_topic)
+                ]
+            writer = LedgerWriter(target)
+            try:
+                for batch in in_batches(changes):
+                    await writer.append(batch)
+            finally:
+                writer.close()
+        if found.verb == "detach":
+            return replace(found, is_done=True)
+        self.on_step("releasing the namespaces")
+        namespaces = Namespaces(link.target, self.configuration.ledger)
+        for each in found.namespaces:
+            await namespaces.release(each.target)
+        return replace(found, is_done=True)
+
+
+def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
+    """Namespaces that were detached and not released: a promotion of them may have been interrupted."""
+    alias = declared.alias_of(known.target)
+    reserved = {
+        document.namespace
+        for document in declared.namespaces.get(alias or "", ())
+        if any(register.name == "reserved" and register.said for register in document.registers)
+    }
+    return tuple(each for each in known.detached if each.target in reserved)
+
+
+def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declaration:
+    """The link as if it attached just these."""
+    others = tuple(register for register in known.registers if not register.name.startswith(ATTACHED))
+    wanted = {attachment(each) for each in chosen}
+    attached = tuple(replace(register, value="true") for register in known.registers if register.name in wanted)
+    return Declaration(name=known.name, registers=merged(others, attached))
+
+
+def _named(keys: Iterable[PartitionKey]) -> str:
+    names = [f"{topic}-{partition}" for topic, partition in sorted(keys)]
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more

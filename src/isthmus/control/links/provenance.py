@@ -1,0 +1,118 @@
+"""Where the records of a topic came from, as the ledgers of the clusters that have it remember."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
+from isthmus.ledger.link import read_documents
+from isthmus.model.cluster import Cluster
+from isthmus.model.instant import written_instant
+from isthmus.model.problem import Problem, problem_of
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
+
+    `offset_end` is -1 where that link follows still, and `partition` where it is about all of them. `verb` is what
+    ended it, "follows" while nothing has. `is_of_former_topic` says that the topic was deleted and created since.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    offset_begin: int
+    offset_end: int
+    source_cluster: str
+    source_topic: str
+    link: str
+    verb: str
+    missing_records: int = -1
+    by: str = ""
+    at_ms: int = -1
+    is_of_former_topic: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        return {
+            "cluster": self.cluster,
+            "topic": self.topic,
+            "partition": None if self.partition < 0 else self.partition,
+            "offset_begin": self.offset_begin,
+            "offset_end": None if self.offset_end < 0 else self.offset_end,
+            "source_cluster": self.source_cluster,
+            "source_topic": self.source_topic,
+            "link": self.link,
+            "verb": self.verb,
+            "missing_records": None if self.missing_records < 0 else self.missing_records,
+            "by": self.by or None,
+            "at": None if self.at_ms < 0 else written_instant(self.at_ms),
+            "former_topic": self.is_of_former_topic,
+        }
+
+
+async def origins(clusters: Collection[Cluster], topic: str) -> tuple[tuple[Origin, ...], dict[str, Problem]]:
+    """Where a topic's records came from on each cluster, and why some of these could not be asked."""
+    found: list[Origin] = []
+    names: dict[str, str] = {}
+    problems: dict[str, Problem] = {}
+
+    async def ask(cluster: Cluster) -> None:
+        try:
+            async with Client(cluster) as client:
+                names[(await describe_cluster(client)).cluster_id] = cluster.alias
+                topic_id = (await client.metadata([topic])).topics[topic].topic_id
+                documents = (await read_documents(client)).values()
+        except ClusterError as error:
+            problems[cluster.alias] = problem_of(error)
+        else:
+            found.extend(_origins(cluster.alias, topic, topic_id, documents))
+
+    await asyncio.gather(*map(ask, clusters))
+    named = (replace(each, source_cluster=names.get(each.source_cluster, each.source_cluster)) for each in found)
+    order = sorted(named, key=lambda each: (each.cluster, each.partition, each.offset_begin, each.at_ms))
+    return tuple(order), problems
+
+
+def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[Document]) -> Iterable[Origin]:
+    sources = {each.link: each.source_cluster_id for each in documents if isinstance(each, LinkDocument)}
+    left = [each for each in documents if isinstance(each, ProvenanceDocument) and each.topic == topic]
+    for each in left:
+        yield Origin(
+            cluster=alias,
+            topic=topic,
+            partition=each.partition,
+            offset_begin=each.offset_begin,
+            offset_end=each.offset_end,
+            source_cluster=each.source_cluster,
+            source_topic=each.source_topic,
+            link=each.link,
+            verb=each.verb,
+            missing_records=each.missing_records,
+            by=each.by,
+            at_ms=each.at_ms,
+            is_of_former_topic=NO_TOPIC_ID not in (each.topic_id, topic_id) and each.topic_id != topic_id,
+        )
+    let_go = {each.link for each in left}
+    for known in documents:
+        if isinstance(known, TopicDocument) and known.target_topic == topic and known.link not in let_go:
+            yield Origin(
+                cluster=alias,
+                topic=topic,
+                partition=-1,
+                offset_begin=0,
+                offset_end=-1,
+                source_cluster=sources.get(known.link, ""),
+                source_topic=known.source_topic,
+                link=known.link,
+                verb="follows",
+            )

@@ -1,0 +1,75 @@
+"""What operators say, beside the configuration file: links and namespaces (KIP-986), filters and pauses.
+
+A link is declared on both its clusters, a namespace on its own one. Whoever writes to a cluster's ledger merges what is
+there with what is known from the other side, so that a key ends in the id of the cluster whose knowledge it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from isthmus.ledger.document import Document, DocumentOfLink
+from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.naming import TargetTopic
+from isthmus.model.registers import Register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclarationDocument(DocumentOfLink):
+    """All that the cluster with the id `cluster` knows of what was declared of a link."""
+
+    KIND: ClassVar[str] = "declaration"
+
+    cluster: str
+    registers: tuple[Register, ...]
+
+    def _path(self) -> tuple[str, ...]:
+        return (f"@{self.cluster}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceDocument(Document):
+    """What was declared of a namespace of the cluster with the id `cluster`."""
+
+    KIND: ClassVar[str] = "namespace"
+
+    kind: NamespaceKind
+    prefix: str
+    is_exact: bool = False
+    cluster: str
+    registers: tuple[Register, ...]
+
+    @property
+    def namespace(self) -> Namespace:
+        """The names it is about."""
+        return Namespace(kind=self.kind, prefix=self.prefix, is_exact=self.is_exact)
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.kind, str(self.namespace), f"@{self.cluster}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiltersDocument(DocumentOfLink):
+    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay."""
+
+    KIND: ClassVar[str] = "filters"
+
+    topics_include: tuple[str, ...] | None = None
+    topics_exclude: tuple[str, ...] | None = None
+    groups_include: tuple[str, ...] | None = None
+    groups_exclude: tuple[str, ...] | None = None
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseDocument(DocumentOfLink):
+    """Copying is paused by an operator: the whole link, or one target topic. Deleting the document resumes."""
+
+    KIND: ClassVar[str] = "pause"
+
+    topic: TargetTopic | None = None
+    since_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return () if self.topic is None else (self.topic,)

@@ -1,0 +1,134 @@
+"""A link as operators declared it on its clusters, beside those that the configuration file has (KIP-986)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
+from isthmus.model.registers import ATTACHED, DELETED, MODE, Registers, merged
+
+SOURCE: Final = "source"
+TARGET: Final = "target"
+SETTINGS: Final = "settings/"
+SEMANTICS: Final = "semantics/"
+"""Of the cluster whose id follows: what it can keep, as the handshake found."""
+ASYNC: Final = "async"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """One of a link's two clusters: its id, and what the file called it where the link was created."""
+
+    cluster_id: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """All that was said of a link, and what it comes to."""
+
+    name: str
+    registers: Registers
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """What holds of one register."""
+        return next((register.said for register in self.registers if register.name == name), default)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it says between which clusters the link is."""
+        return bool(self.value(SOURCE) and self.value(TARGET))
+
+    @property
+    def is_deleted(self) -> bool:
+        return bool(self.value(DELETED, False))
+
+    @property
+    def source(self) -> End:
+        return End(**self.value(SOURCE))
+
+    @property
+    def target(self) -> End:
+        return End(**self.value(TARGET))
+
+    @property
+    def mode(self) -> str:
+        return str(self.value(MODE, ASYNC))
+
+    @property
+    def maps(self) -> tuple[NamespaceMap, ...]:
+        """The namespaces that are attached."""
+        return tuple(each for each, is_attached in self._maps() if is_attached)
+
+    @property
+    def detached(self) -> tuple[NamespaceMap, ...]:
+        """Those that were attached once, and are no more."""
+        return tuple(each for each, is_attached in self._maps() if not is_attached)
+
+    def _maps(self) -> Iterable[tuple[NamespaceMap, bool]]:
+        for register in self.registers:
+            if register.name.startswith(ATTACHED):
+                yield _map_of(register.name.removeprefix(ATTACHED)), bool(register.said)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What differs from the defaults of a link, by dotted key of the file's `links[]`."""
+        found = {register.name: register.said for register in self.registers if register.name.startswith(SETTINGS)}
+        return {name.removeprefix(SETTINGS): value for name, value in found.items() if value is not None}
+
+    @property
+    def semantics(self) -> Mapping[str, Any]:
+        """What the clusters can keep, by their ids."""
+        found = {register.name: register.said for register in self.registers if register.name.startswith(SEMANTICS)}
+        return {name.removeprefix(SEMANTICS): value for name, value in found.items()}
+
+    def joined(self, registers: Registers) -> Declaration:
+        """With what was said elsewhere."""
+        return Declaration(name=self.name, registers=merged(self.registers, registers))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        ends = {
+            side: {"cluster_id": end.cluster_id, "alias": end.alias}
+            for side, end in (("source", self.source), ("target", self.target))
+        }
+        return {
+            "link": self.name,
+            **ends,
+            "mode": self.mode,
+            "deleted": self.is_deleted,
+            "attached": [map_dict(each) for each in self.maps],
+            "detached": [map_dict(each) for each in self.detached],
+            "settings": dict(self.settings),
+            "semantics": dict(self.semantics),
+        }
+
+
+def map_dict(each: NamespaceMap) -> dict[str, Any]:
+    """A map as plain values."""
+    return {"kind": each.kind, "source": str(each.source), "target": str(each.target), "exact": each.source.is_exact}
+
+
+def attachment(each: NamespaceMap) -> str:
+    """The register that says whether two namespaces are attached."""
+    return ATTACHED + json.dumps([each.kind, each.source.prefix, each.target.prefix, each.source.is_exact])
+
+
+def said_name(name: str) -> str:
+    """What a register is about, for people."""
+    if name.startswith(ATTACHED):
+        each = _map_of(name.removeprefix(ATTACHED))
+        return f"attached {'' if each.kind == 'topic' else f'{each.kind} '}{each}"
+    return name.removeprefix(SETTINGS).replace("/", " ")
+
+
+def _map_of(text: str) -> NamespaceMap:
+    kind, source, target, is_exact = json.loads(text)
+    return NamespaceMap(source=_namespace(kind, source, is_exact), target=_namespace(kind, target, is_exact))
+
+
+def _namespace(kind: NamespaceKind, prefix: str, is_exact: bool) -> Namespace:
+    return Namespace(kind=kind, prefix=prefix, is_exact=is_exact)

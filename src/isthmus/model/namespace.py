@@ -1,0 +1,146 @@
+"""Namespaces (KIP-986): topics, groups or principals of a cluster whose names begin with a prefix; and maps of them.
+
+A namespace is written as its prefix with a star behind, `local-*`, or as one whole name, `local-clicks`. The namespace
+`*` of all names leaves out those that begin with an underscore, which are Kafka's and its tools' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Literal, Self, get_args
+
+from isthmus.errors import ConfigError
+from isthmus.model.naming import NAME_CHARACTERS, NAME_CHARACTERS_MAX, RESERVED_PREFIX
+
+NamespaceKind = Literal["topic", "group", "principal"]
+KINDS: Final[tuple[NamespaceKind, ...]] = get_args(NamespaceKind)
+_INTERNAL: Final = "_"
+_STAR: Final = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A part of the names of one kind: those that begin with `prefix`, or with `is_exact` that one name."""
+
+    kind: NamespaceKind = "topic"
+    prefix: str
+    is_exact: bool = False
+
+    @classmethod
+    def of(cls, prefix: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
+        """A namespace as operators ask for it; one star at the end of the prefix means nothing.
+
+        :raises ConfigError: No name of that kind could be in it, or it would hold names of Kafka and Isthmus itself.
+        """
+        prefix = prefix if is_exact else prefix.removesuffix(_STAR)
+        if is_exact and not prefix:
+            raise ConfigError("a namespace of one name needs the name", hint="Leave --exact out for all names.")
+        if kind == "topic":
+            _check_topic(prefix)
+        return cls(kind=kind, prefix=prefix, is_exact=is_exact)
+
+    def __str__(self) -> str:
+        return self.prefix if self.is_exact else f"{self.prefix}{_STAR}"
+
+    def holds(self, name: str) -> bool:
+        """Whether a name is in it."""
+        if self.is_exact:
+            return name == self.prefix
+        return name.startswith(self.prefix) and (bool(self.prefix) or not name.startswith(_INTERNAL))
+
+    def members(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of these names that are in it; sorted."""
+        return tuple(sorted(filter(self.holds, names)))
+
+    def overlaps(self, other: Namespace) -> bool:
+        """Whether a name could be in both."""
+        if self.kind != other.kind:
+            return False
+        if self.is_exact or other.is_exact:
+            one, rest = (self, other) if self.is_exact else (other, self)
+            return rest.holds(one.prefix)
+        longer, shorter = sorted((self.prefix, other.prefix), key=len, reverse=True)
+        # Without a prefix it holds no name with an underscore in front.
+        return longer.startswith(shorter) and (bool(shorter) or not longer.startswith(_INTERNAL))
+
+
+def _check_topic(prefix: str) -> None:
+    if NAME_CHARACTERS.fullmatch(prefix) is None or len(prefix) > NAME_CHARACTERS_MAX:
+        raise ConfigError(
+            f"no topic's name begins with {prefix!r}",
+            hint=f"Names have at most {NAME_CHARACTERS_MAX} letters, digits, '.', '_' and '-'.",
+        )
+    if prefix.startswith(RESERVED_PREFIX):
+        raise ConfigError(
+            f"names that begin with {RESERVED_PREFIX} belong to Kafka and to Isthmus itself",
+            hint="Choose another prefix.",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceMap:
+    """A namespace of the source and the one of the target that follows it: one prefix in place of the other."""
+
+    source: Namespace
+    target: Namespace
+
+    @classmethod
+    def parse(cls, text: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
+        """`local-:remote-`, or one prefix for both sides.
+
+        :raises ConfigError: It is neither, or one of them can be no namespace.
+        """
+        source, *rest = text.split(":")
+        if len(rest) > 1:
+            raise ConfigError(f"{text!r} is no map of namespaces", hint="Write it like local-:remote-.")
+        target = rest[0] if rest else source
+        return cls(
+            source=Namespace.of(source, kind, is_exact=is_exact), target=Namespace.of(target, kind, is_exact=is_exact)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}"
+
+    @property
+    def reversed(self) -> NamespaceMap:
+        """The way back."""
+        return NamespaceMap(source=self.target, target=self.source)
+
+    @property
+    def kind(self) -> NamespaceKind:
+        """What it maps the names of."""
+        return self.source.kind
+
+    def to_target(self, name: str) -> str | None:
+        """The name at the target, `None` where it is none of the source's namespace."""
+        return self.target.prefix + name[len(self.source.prefix) :] if self.source.holds(name) else None
+
+    def to_source(self, name: str) -> str | None:
+        """The name at the source, `None` where it is none of the target's namespace."""
+        return self.source.prefix + name[len(self.target.prefix) :] if self.target.holds(name) else None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceNaming:
+    """A naming by maps of namespaces of one kind that do not overlap on either side (`contradictions`)."""
+
+    maps: tuple[NamespaceMap, ...] = ()
+
+    def to_target(self, name: str) -> str | None:
+        """The name at the target, `None` where no namespace of the source holds it."""
+        return next((found for each in self.maps if (found := each.to_target(name)) is not None), None)
+
+    def to_source(self, name: str) -> str | None:
+        """The name at the source, `None` where no namespace of the target holds it."""
+        return next((found for each in self.maps if (found := each.to_source(name)) is not None), None)
+
+
+def contradictions(maps: Iterable[NamespaceMap]) -> Iterator[str]:
+    """Why these maps cannot belong to one link, in words."""
+    for one, other in combinations(maps, 2):
+        for side in ("source", "target"):
+            own, theirs = getattr(one, side), getattr(other, side)
+            if own.overlaps(theirs):
+                yield f"the {own.kind} namespaces {own} and {theirs} of the {side} overlap ({one} and {other})"

@@ -1,0 +1,57 @@
+"""Where a pair of namespaces stands, in the words of KIP-986: derived from the states of link and lanes alone."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from isthmus.model.lane import LaneState
+from isthmus.model.state import LinkState
+
+FOLLOWING_S: Final = 10.0
+"""A follower that lacks no record older than this follows; one that lacks an older one is catching up."""
+
+
+class PairState(enum.StrEnum):
+    """Where a pair of namespaces, or a link as a whole, stands."""
+
+    DISCONNECTED = "DISCONNECTED"
+    """Nothing is copied: the link is stopped or paused, or a cluster is away."""
+    CATCHING_UP = "CATCHING_UP"
+    """Records are copied, and some that are older than ten seconds are missing yet, or some partitions have stopped."""
+    FOLLOWING = "FOLLOWING"
+    """Everything is there that is older than ten seconds."""
+    SYNCING = "SYNCING"
+    """Synchronous, and not caught up yet; there are no synchronous links yet."""
+    IN_SYNC = "IN_SYNC"
+    """Synchronous, and acknowledged by both clusters; there are no synchronous links yet."""
+    OUT_OF_SYNC = "OUT_OF_SYNC"
+    """Synchronous, and cut off; there are no synchronous links yet."""
+
+
+class PartitionStanding(Protocol):
+    """What is known of a partition; `lag_s` is the age of the oldest record to copy, where that is known."""
+
+    @property
+    def state(self) -> LaneState: ...
+    @property
+    def lag_records(self) -> int: ...
+    @property
+    def lag_s(self) -> float | None: ...
+
+
+def pair_state(link: LinkState, partitions: Iterable[PartitionStanding]) -> PairState:
+    """The state of a pair whose partitions these are."""
+    if link is not LinkState.ACTIVE:
+        return PairState.DISCONNECTED
+    found = list(partitions)
+    if found and all(each.state is LaneState.PAUSED for each in found):
+        return PairState.DISCONNECTED
+    return PairState.FOLLOWING if all(map(_follows, found)) else PairState.CATCHING_UP
+
+
+def _follows(partition: PartitionStanding) -> bool:
+    if partition.state is not LaneState.ACTIVE or partition.lag_records < 0:
+        return False
+    return partition.lag_records == 0 or (partition.lag_s is not None and partition.lag_s <= FOLLOWING_S)

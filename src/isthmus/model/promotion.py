@@ -1,0 +1,84 @@
+"""What is left where a follower follows no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.naming import SourceTopic, TargetTopic
+
+Verb = Literal["promote", "failover", "detach", "reverse"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftPartition:
+    """A partition as it is left. `source_end` is the end of the source's log, seen `source_age_s` seconds ago.
+
+    Offsets and `missing_records` are -1 where they are not known.
+    """
+
+    topic: TargetTopic
+    partition: int
+    source_topic: SourceTopic
+    is_mapped: bool = False
+    target_begin: int = -1
+    target_end: int = -1
+    source_end: int = -1
+    source_age_s: float | None = None
+    missing_records: int = -1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names; what is unknown is null."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "source_topic": self.source_topic,
+            "target_end": _known(self.target_end),
+            "source_end": _known(self.source_end),
+            "source_end_age_seconds": None if self.source_age_s is None else round(self.source_age_s, 1),
+            "missing_records": _known(self.missing_records),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion:
+    """What became of namespaces that follow no more; `is_done` says that the verb has come to its end:
+    after promote and failover they can be written to.
+    """
+
+    link: str
+    verb: Verb
+    namespaces: tuple[NamespaceMap, ...]
+    partitions: tuple[LeftPartition, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
+    is_done: bool = False
+
+    @property
+    def missing_records(self) -> int:
+        """How many records of the source are known not to be here."""
+        return sum(max(each.missing_records, 0) for each in self.partitions)
+
+    @property
+    def missing_s(self) -> float | None:
+        """For how long (s) the source may have been written to since it was last heard; `None` for not at all."""
+        ages = [each.source_age_s for each in self.partitions if each.source_age_s is not None]
+        return max(ages, default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "verb": self.verb,
+            "namespaces": [str(each) for each in self.namespaces],
+            "done": self.is_done,
+            "missing_records": self.missing_records,
+            "missing_seconds": None if self.missing_s is None else round(self.missing_s, 1),
+            "groups": dict(self.groups),
+            "partitions": [each.as_dict() for each in self.partitions],
+        }
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number

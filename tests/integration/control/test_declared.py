@@ -1,0 +1,258 @@
+"""Links and namespaces that are declared on clusters, not in a file: run, changed from both sides, and merged."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links import controller
+from isthmus.control.links.following import Following
+from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
+from isthmus.ledger.documents import DeclarationDocument
+from isthmus.ledger.link import read_documents
+from isthmus.local import LocalCluster
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.wire.client import Client
+from tests.integration.control.running import ends, running
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+
+
+@pytest.fixture
+def both(east: LocalCluster, west: LocalCluster) -> Configuration:
+    """A file with both clusters and no link."""
+    return Configuration(clusters=(east.cluster(), west.cluster()), links=())
+
+
+@pytest.fixture
+def name(topic: Namer, both: Configuration) -> Iterator[str]:
+    """The name of a link that is deleted in the end, so that no other test runs it."""
+    name = topic("declared")
+    yield name
+    try:
+        Fabric(both).declarations.delete(name)
+    except ConfigError:
+        return
+
+
+def cut(configuration: Configuration, alias: str) -> Configuration:
+    """The same file where one cluster cannot be reached: nobody listens at that port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{free.getsockname()[1]}"
+    gone = replace(configuration.cluster(alias), bootstrap_servers=(server,))
+    return replace(
+        configuration, clusters=tuple(gone if each.alias == alias else each for each in configuration.clusters)
+    )
+
+
+def maps(*texts: str) -> tuple[NamespaceMap, ...]:
+    return tuple(map(NamespaceMap.parse, texts))
+
+
+async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
+    """What one cluster's ledger says of a link, by register."""
+    async with Client(cluster) as client:
+        documents = (await read_documents(client)).values()
+    (found,) = (one for one in documents if isinstance(one, DeclarationDocument) and one.link == link)
+    return {register.name: register.said for register in found.registers}
+
+
+def test_a_declared_link_is_run_and_followed(
+    both: Configuration,
+    east: LocalCluster,
+    west: LocalCluster,
+    name: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes."""
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    fabric = Fabric(both)
+    for stem in ("a", "b"):
+        topics.create(east, f"{name}.{stem}-1")
+        topics.produce(east, f"{name}.{stem}-1", records(20))
+    first, second = maps(f"{name}.a-:{name}.x-", f"{name}.b-:{name}.y-")
+    fabric.declarations.create(
+        name, source="east", target="west", maps=[first], settings={"limits.bytes_per_s": "1GiB"}
+    )
+    opened = open_fabric(both, declared=True)
+    (link,) = [link for link in opened.links() if link.name == name]
+    assert link.limits.bytes_per_s == 1 << 30
+    assert opened.configuration.declared is not None
+    assert name in opened.configuration.declared
+    only = replace(opened.configuration, links=(link,))
+    others = {each.name for each in opened.links()} - {name}
+    assert not others, "a test before left links behind"
+
+    async def is_at(topic: str, end: int) -> bool:
+        return await ends(west, topic) == [end]
+
+    async def scenario() -> None:
+        async with running(only, spark, following=Following(written=only.written)) as run:
+            await run.until(lambda: is_at(f"{name}.x-1", 20))
+            await asyncio.to_thread(fabric.declarations.attach, name, [second])
+            await run.until(lambda: is_at(f"{name}.y-1", 20))
+            await asyncio.to_thread(fabric.declarations.detach, name, [first])
+            await run.until(lambda: bool(run.links) and {t.topic for t in run.links[0].topics} == {f"{name}.y-1"})
+            for stem in ("a", "b"):
+                await asyncio.to_thread(topics.produce, east, f"{name}.{stem}-1", records(5))
+            await run.until(lambda: is_at(f"{name}.y-1", 25))
+            assert await is_at(f"{name}.x-1", 20)
+            await asyncio.to_thread(fabric.declarations.delete, name)
+            await run.until(lambda: run.links == ())
+
+    asyncio.run(scenario())
+    with pytest.raises(ConfigError, match=f"no link {name} is declared"):
+        fabric.declarations.describe(name)
+    # What was reserved stays reserved, and can be released and taken back now.
+    namespaces = fabric.cluster("west").namespaces
+    for target in (first.target, second.target):
+        assert namespaces.describe(target).is_reserved
+        assert not namespaces.update(target, reserved=False).is_reserved
+        namespaces.delete(target)
+    for source in (first.source, second.source):
+        fabric.cluster("east").namespaces.delete(source)
+
+
+def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, name: str) -> None:
+    """What either side said of different things holds everywhere afterwards; of the same thing, one of the two."""
+    fabric = Fabric(both)
+    (each,) = maps(f"{name}.")
+    fabric.declarations.create(name, source="east", target="west", maps=[each])
+    at_east, at_west = Fabric(cut(both, "west")).declarations, Fabric(cut(both, "east")).declarations
+
+    seen = at_east.update(name, settings={"limits.bytes_per_s": 1000, "on_data_gap": "continue"})
+    assert set(seen.away) == {"west"}
+    seen = at_west.update(name, settings={"topics_interval_s": 3.0, "on_data_gap": "stop"})
+    assert set(seen.away) == {"east"}
+    assert "limits.bytes_per_s" not in seen.declaration.settings
+
+    merged = fabric.declarations.describe(name)
+    settings = merged.declaration.settings
+    assert (settings["limits.bytes_per_s"], settings["topics_interval_s"]) == (1000, 3.0)
+    assert set(merged.behind) == {"east", "west"}
+    # The later word holds, and the other one is told.
+    assert settings["on_data_gap"] == "stop"
+    (pair,) = merged.overruled["east"]
+    assert [register.said for register in pair] == ["continue", "stop"]
+
+    # The next change has both clusters know everything.
+    after = fabric.declarations.update(name, settings={"compaction_holes_max": 7})
+    assert after.behind == ()
+    for alias in ("east", "west"):
+        held = asyncio.run(declared_at(both.cluster(alias), name))
+        assert {key.removeprefix("settings/"): value for key, value in held.items() if key.startswith("settings/")} == {
+            "limits.bytes_per_s": 1000,
+            "topics_interval_s": 3.0,
+            "on_data_gap": "stop",
+            "compaction_holes_max": 7,
+        }
+
+
+def test_two_operators_at_once(both: Configuration, name: str) -> None:
+    """Changes of different things all hold, whoever is first; who changes what another one just changed is told."""
+    Fabric(both).declarations.create(name, source="east", target="west", maps=maps(f"{name}."))
+    wanted = [
+        ("limits.bytes_per_s", 7),
+        ("topics_interval_s", 2.0),
+        ("compaction_holes_max", 9),
+        ("on_data_gap", "stop"),
+    ]
+
+    def change(setting: tuple[str, object]) -> IsthmusError | None:
+        for _ in range(20):
+            try:
+                Fabric(both).declarations.update(name, settings=dict([setting]))
+            except IsthmusError as error:
+                last = error
+            else:
+                return None
+        return last
+
+    with ThreadPoolExecutor(len(wanted)) as threads:
+        assert list(threads.map(change, wanted)) == [None] * len(wanted)
+    assert dict(Fabric(both).declarations.describe(name).declaration.settings) == dict(wanted)
+
+
+def test_what_cannot_be_declared_is_refused(both: Configuration, name: str) -> None:
+    """Nothing is written before everything is found sound, and every refusal names what is in the way."""
+    links, (each,) = Fabric(both).declarations, maps(f"{name}.")
+
+    def create(link: str = name, source: str = "east", target: str = "west", **given: object) -> None:
+        links.create(link, source=source, target=target, **{"maps": [each], **given})  # type: ignore[arg-type]
+
+    with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
+        create(mode="sync")
+    with pytest.raises(PlanRefused, match="are the same cluster"):
+        create(target="east")
+    with pytest.raises(ConfigError, match="no cluster named nowhere"):
+        create(target="nowhere")
+    with pytest.raises(ConfigError, match=r"topics\.naming of a declared link"):
+        create(settings={"topics.naming": "mm2"})
+    with pytest.raises(ConfigError, match=r"limits\.bytes_per_s"):
+        create(settings={"limits.bytes_per_s": "fast"})
+    with pytest.raises(PlanRefused, match="overlap"):
+        create(maps=[each, *maps(f"{name}.more-:elsewhere-")])
+    with pytest.raises(ClusterError, match="east has to answer"):
+        Fabric(cut(both, "east")).declarations.create(name, source="east", target="west", maps=[each])
+    create(dry_run=True)
+    with pytest.raises(ConfigError, match="is declared"):
+        links.describe(name)
+
+    create()
+    create()
+    with pytest.raises(PlanRefused, match="declared already, and otherwise"):
+        create(settings={"on_data_gap": "continue"})
+    with pytest.raises(PlanRefused, match=f"which follows {name}.* of east by link {name}"):
+        create(link=f"{name}-2", maps=maps(f"{name}.sub-"))
+    with pytest.raises(ConfigError, match="does not attach"):
+        links.detach(name, maps("nothing-"))
+
+
+def test_a_namespace_is_declared_and_taken_back(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str
+) -> None:
+    """What is in it is told; one that follows stays reserved, and one that is attached stays declared."""
+    fabric, prefix = Fabric(both), f"{name}-"
+    namespaces = fabric.cluster("east").namespaces
+    topics.create(east, f"{prefix}1")
+    topics.create(east, name)
+    space, single = Namespace.of(prefix), Namespace.of(f"{prefix}1", is_exact=True)
+    assert namespaces.create(space, dry_run=True).members == (f"{prefix}1",)
+    namespaces.create(single, reserved=True)
+    found = namespaces.create(space)
+    assert (found.members, found.overlapping, found.is_reserved) == ((f"{prefix}1",), (single,), False)
+    with pytest.raises(PlanRefused, match="declared already"):
+        namespaces.create(space)
+    namespaces.delete(single)
+    with pytest.raises(ConfigError, match="no topic namespace"):
+        namespaces.describe(single)
+
+    fabric.declarations.create(name, source="east", target="west", maps=[NamespaceMap(source=space, target=space)])
+    (leads,) = namespaces.describe(space).attached
+    assert (leads.link, leads.leads) == (name, True)
+    with pytest.raises(PlanRefused, match=f"attached to link {name}"):
+        namespaces.delete(space)
+    follower = fabric.cluster("west").namespaces
+    assert follower.describe(space).is_reserved
+    with pytest.raises(PlanRefused, match="follows"):
+        follower.update(space, reserved=False)
+    fabric.declarations.detach(name)
+    assert not follower.update(space, reserved=False).is_reserved
+    again = fabric.declarations.reattach(name)
+    assert again.declaration.maps == (NamespaceMap(source=space, target=space),)
+    assert follower.describe(space).is_reserved

@@ -1,0 +1,232 @@
+"""A follower is promoted, or takes over without its source, and nothing is left that would write to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links import controller, promotion
+from isthmus.control.links.following import Following
+from isthmus.control.links.promotion import Promoter
+from isthmus.control.links.provenance import origins
+from isthmus.errors import GateNotMet
+from isthmus.ledger.documents import ProvenanceDocument
+from isthmus.ledger.link import read_documents
+from isthmus.local import LocalCluster
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.wire.client import Client
+from tests.integration.control.running import ends, running
+from tests.integration.control.test_declared import both as both
+from tests.integration.control.test_declared import cut
+from tests.integration.control.test_declared import name as name
+from tests.integration.groups import consumers
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+
+class Interrupted(Exception):
+    """The process that promotes ends here."""
+
+
+def created(both: Configuration, east: LocalCluster, name: str) -> tuple[Configuration, NamespaceMap]:
+    """A link between two namespaces with a topic of twenty records and a group, as a run of it alone has it."""
+    topics.create(east, f"{name}.a-1")
+    topics.produce(east, f"{name}.a-1", records(20))
+    consumers.commit(east, {f"{name}.app": {(f"{name}.a-1", 0): 7}})
+    each = NamespaceMap.parse(f"{name}.a-:{name}.x-")
+    groups = NamespaceMap.parse(f"{name}.", "group")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=[each, groups])
+    opened = open_fabric(both, declared=True).configuration
+    return replace(opened, links=tuple(link for link in opened.links if link.name == name)), each
+
+
+async def provenance(cluster: Cluster, name: str) -> list[ProvenanceDocument]:
+    """What is remembered of where a link's topics came from."""
+    async with Client(cluster) as client:
+        documents = (await read_documents(client)).values()
+    return [one for one in documents if isinstance(one, ProvenanceDocument) and one.link == name]
+
+
+def written(cluster: LocalCluster, topic: str) -> int:
+    """The offset that a record of an independent producer gets."""
+    offsets: list[int | None] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(topic, b"mine", on_delivery=lambda error, message: offsets.append(message.offset()))
+    assert producer.flush(20) == 0
+    (offset,) = offsets
+    assert offset is not None
+    return offset
+
+
+async def _is_at(cluster: LocalCluster, topic: str, end: int) -> bool:
+    return await ends(cluster, topic) == [end]
+
+
+def test_a_follower_is_promoted(
+    both: Configuration,
+    east: LocalCluster,
+    west: LocalCluster,
+    name: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not while somebody writes to the source; then at the same offsets and positions, interrupted at any step."""
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    monkeypatch.setattr(promotion, "CALM_S", 1.0)
+    only, each = created(both, east, name)
+    promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
+    steps: list[str] = []
+
+    async def is_at(topic: str, end: int) -> bool:
+        return await ends(west, topic) == [end]
+
+    async def write_for_ever(topic: str) -> None:
+        while True:
+            await asyncio.to_thread(topics.produce, east, topic, records(1))
+
+    def interrupted_at(step: int) -> Callable[[str], None]:
+        def heard(_: str) -> None:
+            steps.append("")
+            if len(steps) > step:
+                raise Interrupted
+
+        return heard
+
+    async def scenario() -> None:
+        async with running(only, spark, following=Following(written=only.written)) as run:
+            await run.until(lambda: is_at(f"{name}.x-1", 20))
+            writing = asyncio.create_task(write_for_ever(f"{name}.a-1"))
+            with pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied"):
+                await promoter(timeout_s=3.0).promote()
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            attached = Fabric(both).declarations.describe(name).declaration.maps
+            assert each in attached, "it was detached though its promise was not kept"
+            done = None
+            for step in range(8):
+                steps.clear()
+                try:
+                    done = await promoter(on_step=interrupted_at(step)).promote()
+                    break
+                except Interrupted:
+                    continue
+            assert done is not None
+            assert done.is_done
+            assert done.missing_records == 0
+            (end,) = await ends(east, f"{name}.a-1")
+            assert [(one.target_end, one.source_end) for one in done.partitions] == [(end, end)]
+            assert await asyncio.to_thread(written, west, f"{name}.x-1") == end
+            (left,) = await provenance(both.cluster("west"), name)
+            assert (left.offset_begin, left.offset_end, left.verb) == (0, end, "promote")
+            # What the source gets now stays there, and doing it all again changes nothing.
+            await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(5))
+            again = await promoter().promote()
+            assert again.is_done
+            assert await is_at(f"{name}.x-1", end + 1)
+            assert not run.task.done()
+
+    asyncio.run(scenario())
+    consumers.await_position(west, f"{name}.app", (f"{name}.x-1", 0), 7)
+    assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
+
+
+def test_a_follower_takes_over_without_its_source(
+    both: Configuration,
+    east: LocalCluster,
+    west: LocalCluster,
+    name: str,
+    spark: SparkSession,
+) -> None:
+    """What may be missing is told as far as the source was heard, and nothing is asked of it or written to it."""
+    only, each = created(both, east, name)
+
+    async def scenario() -> None:
+        async with running(only, spark, until_caught_up=True) as run:
+            await run.task
+        await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(3))
+        promoter = Promoter(configuration=cut(both, "east"), name=name)
+        foreseen = await promoter.failover(dry_run=True)
+        assert not foreseen.is_done
+        found = await promoter.failover()
+        assert found.is_done
+        assert found.missing_s is not None
+        assert [(one.target_end, one.missing_records) for one in found.partitions] == [(20, 0)]
+        assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
+        (left,) = await provenance(both.cluster("west"), name)
+        assert (left.offset_end, left.verb) == (20, "failover")
+
+    asyncio.run(scenario())
+    assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
+    # The source knows nothing of it yet.
+    assert Fabric(both).declarations.describe(name).behind == ("east",)
+
+
+def test_leader_and_follower_change_places(
+    both: Configuration,
+    east: LocalCluster,
+    west: LocalCluster,
+    name: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not while a consumer is at work at the source; then what is produced at the old target arrives at the old source,
+    at the same offsets, and both clusters tell where everything came from.
+    """
+    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    monkeypatch.setattr(promotion, "CALM_S", 1.0)
+    only, _ = created(both, east, name)
+    back = f"{name}-back"
+    promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
+
+    async def scenario() -> None:
+        async with running(only, spark, following=Following(written=only.written)) as run:
+            await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
+            joined = consumers.joined(east, f"{name}.app", f"{name}.a-1")
+            with joined, pytest.raises(GateNotMet, match=f"at work at east: {name}.app"):
+                await promoter.reverse(back)
+            found = await promoter.reverse(back)
+            assert found.is_done
+            await promoter.reverse(back)
+            assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
+            await run.until(lambda: _is_at(east, f"{name}.a-1", 21))
+            there, problems = await origins(both.clusters, f"{name}.x-1")
+            assert not problems
+            assert [(each.cluster, each.offset_end, each.source_cluster) for each in there] == [("west", 20, "east")]
+            (here,), _ = await origins(both.clusters, f"{name}.a-1")
+            assert (here.cluster, here.source_cluster, here.link, here.verb) == ("east", "west", back, "follows")
+
+    asyncio.run(scenario())
+    Fabric(both).declarations.delete(back)
+
+
+def test_an_open_transaction_is_in_the_way(
+    both: Configuration, east: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """Its records could be committed after the promotion: it is named, and nothing is changed."""
+    only, _ = created(both, east, name)
+
+    async def scenario() -> None:
+        async with running(only, spark, until_caught_up=True) as run:
+            await run.task
+        producer = Producer({"bootstrap.servers": east.bootstrap_servers, "transactional.id": name})
+        await asyncio.to_thread(producer.init_transactions, 20)
+        producer.begin_transaction()
+        producer.produce(f"{name}.a-1", b"undecided")
+        await asyncio.to_thread(producer.flush, 20)
+        with pytest.raises(GateNotMet, match=f"a transaction is open in {name}.a-1-0|has not copied"):
+            await Promoter(configuration=both, name=name, quiet_s=0.5, timeout_s=2.0).promote()
+        await asyncio.to_thread(producer.abort_transaction, 20)
+
+    asyncio.run(scenario())
+    assert Fabric(both).declarations.describe(name).declaration.maps
