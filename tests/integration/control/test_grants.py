@@ -46,6 +46,7 @@ from isthmus.model.rights import Resource
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
+from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
 
@@ -158,14 +159,14 @@ def granted(
     return Granted(link, clusters, grants)
 
 
-def principal(side: Side) -> str:
-    """Who the link is at a side."""
-    return f"User:link-at-{side}"
+def principal(side: Side, link: str = "granted") -> str:
+    """Who a link is at a side."""
+    return f"User:{link}-at-{side}"
 
 
-def reached(cluster: LocalCluster, side: Side, authority: trustme.CA, folder: Path) -> Cluster:
-    """A cluster, by the certificate of the link's user there."""
-    user = principal(side).removeprefix("User:")
+def reached(cluster: LocalCluster, side: Side, authority: trustme.CA, folder: Path, link: str = "granted") -> Cluster:
+    """A cluster, by the certificate of a link's user there."""
+    user = principal(side, link).removeprefix("User:")
     issued = authority.issue_cert(user, common_name=user)
     issued.cert_chain_pems[0].write_to_path(folder / f"{user}.pem")
     issued.private_key_pem.write_to_path(folder / f"{user}.key")
@@ -232,6 +233,29 @@ def test_each_is_missed(ran: Granted) -> None:
         if not is_named or (grant.is_required and not is_error):
             silent.append((grant.side, grant.rule.operation, grant.rule.name, told))
     assert silent == []
+
+
+def test_only_what_is_required(
+    clusters: dict[Side, LocalCluster], authority: trustme.CA, tmp_path: Path, spark: SparkSession
+) -> None:
+    """It is enough to mirror, transactions included, and doctor has nothing worse than warnings."""
+    source = clusters[Side.SOURCE]
+    topics.create(source, "bare.orders")
+    topics.produce(source, "bare.orders", topics.some(20, random.Random(1)))
+    producer = TransactionalProducer(source, "bare")
+    producer.send("bare.orders", topics.some(5, random.Random(2)))
+    producer.end(commit=True)
+    ends = {side: reached(cluster, side, authority, tmp_path, "bare") for side, cluster in clusters.items()}
+    link = link_of(ends[Side.SOURCE], ends[Side.TARGET], "bare.*", name="bare")
+    for side, cluster in clusters.items():
+        grants = grants_of(link, side, principal(side, "bare"), only_required=True).grants
+        assert all(grant.is_required for grant in grants)
+        change(cluster, [grant.rule for grant in grants], are_there=True)
+    assert [f.message for f in asyncio.run(examine(configuration_of(link))) if f.level is Level.ERROR] == []
+    fabric = Fabric(configuration_of(link), spark=spark)
+    assert fabric.run(until="caught-up").exit_code == 0
+    verdict = fabric.verify()["bare"]
+    assert (verdict.equal, verdict.records) == (True, 25)
 
 
 def test_commands_of_kafkas_own_tool(clusters: dict[Side, LocalCluster], topic: Callable[[str], str]) -> None:
