@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from isthmus.cli.completion import TREE
 from isthmus.cli.tree import command_tree
-from isthmus.config import fields, schema
+from isthmus.config import fields, network, schema
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import METRICS, MetricScope
@@ -32,6 +32,7 @@ TYPES: dict[object, str] = {
     fields.Name: "name",
     fields.Url: "address",
     fields.Master: "address",
+    network.ProxyUrl: "address",
     fields.Text: "text",
     SecretStr: "secret",
     str: "text",

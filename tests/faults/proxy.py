@@ -100,7 +100,7 @@ class Proxy:
         link = Link(writer)
         self._links.add(link)
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(HOST, self._upstream_port)
+            upstream_reader, upstream_writer = await asyncio.open_connection(*await self.destination(reader, writer))
             link.writers.append(upstream_writer)
             passing = (
                 asyncio.create_task(self._pass(link, reader, upstream_writer, is_answer=False)),
@@ -117,6 +117,10 @@ class Proxy:
             self._links.discard(link)
             self.left(link)
             link.reset()
+
+    async def destination(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:
+        """Where a connection goes on to. An `OSError` ends it."""
+        return HOST, self._upstream_port
 
     def delay(self) -> float:
         """How long (s) what arrives now is on its way."""

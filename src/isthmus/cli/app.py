@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
+    "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),

@@ -18,7 +18,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.control.clusters.certificates import require_certificates
-from isthmus.model.cluster import Cluster, Secret, Security
+from isthmus.model.cluster import Cluster, Proxy, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
@@ -115,10 +115,13 @@ def resolved(configuration: Configuration) -> Row:
                 "bootstrap_servers": list(cluster.bootstrap_servers),
                 "security": _plain(cluster.security),
                 "zookeeper": cluster.zookeeper,
+                "addresses": dict(cluster.addresses),
+                "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
+                "client_id": cluster.client_id,
             }
             for cluster in configuration.clusters
         },
-        "links": _plain(configuration.links),
+        "links": [{**_fields(link), "client_id": link.source.client_id} for link in configuration.links],
         "spark": {
             **_fields(configuration.spark),
             "conf": {
@@ -129,6 +132,11 @@ def resolved(configuration: Configuration) -> Row:
         "ledger": _plain(configuration.ledger),
         "metrics": _plain(configuration.metrics),
     }
+
+
+def _proxy(proxy: Proxy) -> Row:
+    user = "" if proxy.username is None else f"{proxy.username}@"
+    return {"url": f"{proxy.kind}://{user}{proxy.address}", "password": _plain(proxy.password)}
 
 
 def _plain(value: object) -> object:

@@ -75,7 +75,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
         cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,
         brokers={node: broker for node, broker in brokers.items() if node not in fenced},
-        operations=_operations(answer.authorized_operations),
+        operations=operations_of(answer.authorized_operations),
         fenced={node: brokers[node] for node in fenced},
     )
 
@@ -94,7 +94,7 @@ async def topic_operations(client: Client, names: Collection[str]) -> dict[str, 
     )
     answer = await client.any(request)
     return {
-        topic.name: _operations(topic.authorized_operations)
+        topic.name: operations_of(topic.authorized_operations)
         for topic in answer.topics
         if topic.error_code == codes.NONE
     }
@@ -110,6 +110,7 @@ async def broker_releases(client: Client, node_id: int) -> Releases:
     return releases_of(connection.api_versions, metadata_level_max=levels.get(_METADATA_VERSION))
 
 
-def _operations(numbers: Iterable[int]) -> Operations:
+def operations_of(numbers: Iterable[int]) -> Operations:
+    """Those that we know, by their numbers."""
     known = {int(operation) for operation in Operation}
     return frozenset(Operation(number) for number in numbers if number in known)

@@ -35,11 +35,12 @@ class NewTopic:
 
 
 async def create_topics(
-    client: Client, topics: Collection[NewTopic], *, validate_only: bool = False
+    client: Client, topics: Collection[NewTopic], *, validate_only: bool = False, asks_configs: bool = True
 ) -> Outcomes[str, Configs]:
     """Create topics; the effective configuration each has (KIP-525).
 
-    With `validate_only` nothing is created, and the answers tell what would be.
+    With `validate_only` nothing is created, and the answers tell what would be; that we may not see with which
+    configuration is an error then, unless nobody `asks_configs`.
 
     Needs CREATE on each topic or on the cluster, and DESCRIBE_CONFIGS to be told the configuration.
     """
@@ -68,9 +69,10 @@ async def create_topics(
         return Outcomes({}, {topic.name: error for topic in topics})
     values: dict[str, Configs] = {}
     errors: dict[str, ClusterError] = {}
+    is_told = validate_only and asks_configs
     for result in answer.topics:
         # A topic was created even where its configuration may not be shown to us.
-        code = result.error_code or (result.topic_config_error_code if validate_only else 0)
+        code = result.error_code or (result.topic_config_error_code if is_told else 0)
         if code:
             # Without a code of its own it was created, or would be: then only its configuration is kept from us.
             right = on_topic("CREATE" if result.error_code else "DESCRIBE_CONFIGS", result.name)

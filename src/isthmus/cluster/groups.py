@@ -19,6 +19,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from isthmus.cluster.coordinators import PATIENCE_S, Answer, ask_coordinators
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import ClusterError
+from isthmus.model import naming
 from isthmus.model.group import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -40,7 +41,7 @@ from isthmus.wire.messages import (
 )
 from isthmus.wire.offsets import PartitionKey
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_TOPIC: Final = naming.OFFSETS_TOPIC
 CONSUMER_PROTOCOL: Final = "consumer"
 _STATES_FROM: Final = 4
 _TYPES_FROM: Final = 5

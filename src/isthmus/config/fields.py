@@ -49,11 +49,11 @@ def _unclear(number: str, unit: str) -> str:
     return f"has no clear unit: write {either}"
 
 
-def addresses(value: object) -> object:
+def address_list(value: object) -> object:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-def _address(value: str) -> str:
+def checked_address(value: str) -> str:
     written = _ADDRESS.fullmatch(value)
     if written is None or not 0 < int(written[1]) < 65536:
         raise ValueError("must be host:port, for example broker-1.example.com:9092")
@@ -63,7 +63,7 @@ def _address(value: str) -> str:
 def _zookeeper(value: str) -> str:
     servers, slash, path = value.partition("/")
     for server in servers.split(","):
-        _address(server.strip())
+        checked_address(server.strip())
     if slash and (not path or path.endswith("/") or "//" in path):
         raise ValueError("must end in a path such as /kafka, or in none")
     return f"{','.join(server.strip() for server in servers.split(','))}{slash}{path}"
@@ -132,7 +132,7 @@ def _master(value: str) -> str:
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(checked_address)]
 ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]

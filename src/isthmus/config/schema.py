@@ -25,12 +25,13 @@ from isthmus.config.fields import (
     Text,
     Url,
     ZooKeeper,
-    addresses,
+    address_list,
     conf_text,
 )
 from isthmus.config.mirrormaker import MirrorMakerSection
+from isthmus.config.network import Addresses, ProxySection
 from isthmus.config.section import Section as Section
-from isthmus.model.cluster import SaslMechanism, SecurityProtocol
+from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DataGapPolicy, Limits
@@ -94,10 +95,23 @@ class SecuritySection(Section):
 class ClusterSection(Section):
     """One Kafka cluster."""
 
-    bootstrap_servers: Annotated[tuple[Address, ...], BeforeValidator(addresses), Field(min_length=1)] = Field(
+    bootstrap_servers: Annotated[tuple[Address, ...], BeforeValidator(address_list), Field(min_length=1)] = Field(
         description="Brokers to ask first, as host:port; a list, or one text with commas."
     )
     security: SecuritySection = Field(SecuritySection(), description="Transport and login of this cluster.")
+    addresses: Addresses = Field(
+        {},
+        description=(
+            "Where brokers are reached, by the host:port that they advertise (or that is in bootstrap_servers), where "
+            "that cannot be reached from here: behind NAT, forwarded ports, tunnels. Others are reached as they say."
+        ),
+    )
+    proxy: ProxySection | None = Field(
+        None, description="What connections go through: `socks5://host:port`, `http://host:port`, or a section."
+    )
+    client_id: Name = Field(
+        CLIENT_ID, description="Kafka's client.id where no link is at work, as in `isthmus cluster describe`."
+    )
     zookeeper: ZooKeeper | None = Field(
         None,
         description=(
@@ -258,6 +272,13 @@ class LinkSection(Section):
     name: Name = Field(description="The link's name: letters, digits, '.', '_' and '-'. Unique.")
     source: Text = Field(description="The alias of the cluster to read from.")
     target: Text = Field(description="The alias of the cluster to write to.")
+    client_id: Name | None = Field(
+        None,
+        description=(
+            "Kafka's client.id of the link's connections, by which brokers keep quotas and write request logs. Without "
+            "it, `isthmus-` and the link's name."
+        ),
+    )
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")

@@ -13,6 +13,7 @@ from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.naming import naming_of, prefixes_of
+from isthmus.config.network import ProxySection, proxy_parts
 from isthmus.config.schema import (
     ClusterSection,
     FabricSection,
@@ -24,7 +25,7 @@ from isthmus.config.schema import (
 )
 from isthmus.config.start import start_of
 from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
-from isthmus.model.cluster import Cluster, OAuth, Secret, SecretOrigin, Security, Tls
+from isthmus.model.cluster import CLIENT_ID, Cluster, OAuth, Proxy, Secret, SecretOrigin, Security, Tls
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import LedgerSettings, MetricsSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
@@ -47,7 +48,7 @@ _RENEWED: Final[frozenset[KeyPath]] = frozenset(
         ("oauth", "scope"),
     }
 )
-"""What may change while a run goes on, below `security`; anything else is chosen once."""
+"""What may change while a run goes on, below `security` and `proxy`; anything else is chosen once."""
 
 
 def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[Cluster, ...]:
@@ -85,18 +86,30 @@ def metrics_of(fabric: FabricSection) -> MetricsSettings:
 
 
 def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins) -> Cluster:
-    above = ("clusters", alias, "security")
-    own = [
-        SecretOrigin(tuple(map(str, path[len(above) :])), parts)
-        for path, parts in origins.items()
-        if path[: len(above)] == above and path[len(above) :] in _RENEWED
-    ]
+    above = ("clusters", alias)
     return Cluster(
         alias=alias,
         bootstrap_servers=section.bootstrap_servers,
-        security=replace(_security(section.security, folder), origins=tuple(own)),
+        security=replace(_security(section.security, folder), origins=_own(origins, (*above, "security"))),
         zookeeper=section.zookeeper,
+        addresses=tuple(section.addresses.items()),
+        proxy=None if section.proxy is None else _proxy(section.proxy, _own(origins, (*above, "proxy"))),
+        client_id=section.client_id,
     )
+
+
+def _own(origins: Origins, above: KeyPath) -> tuple[SecretOrigin, ...]:
+    """Where the texts below a section come from, of those that may change."""
+    return tuple(
+        SecretOrigin(tuple(map(str, path[len(above) :])), parts)
+        for path, parts in origins.items()
+        if path[: len(above)] == above and path[len(above) :] in _RENEWED
+    )
+
+
+def _proxy(section: ProxySection, origins: tuple[SecretOrigin, ...]) -> Proxy:
+    kind, username, address = proxy_parts(section.url)
+    return Proxy(kind=kind, address=address, username=username, password=_secret(section.password), origins=origins)
 
 
 def _security(section: SecuritySection, folder: Path) -> Security:
@@ -131,10 +144,11 @@ def _oauth(section: OAuthSection) -> OAuth:
 
 def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path) -> Link:
     """One link between its clusters; its naming may be a class that lies in `folder`."""
+    client_id = section.client_id or f"{CLIENT_ID}-{section.name}"
     return Link(
         name=section.name,
-        source=source,
-        target=target,
+        source=replace(source, client_id=client_id),
+        target=replace(target, client_id=client_id),
         topics=TopicSettings(
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
@@ -174,8 +188,8 @@ def _with_mirror_maker(link: Link, earlier: Sequence[Link]) -> Link:
     """
     if not link.mm2.is_on:
         return link
-    ends = link.source, link.target
-    is_first = not any((other.source, other.target) == ends and other.mm2.heartbeats for other in earlier)
+    ends = link.source.alias, link.target.alias
+    is_first = not any((other.source.alias, other.target.alias) == ends and other.mm2.heartbeats for other in earlier)
     topics = MirrorMakerTopics(names=link.mm2_names, heartbeats=link.mm2.heartbeats and is_first)
     return replace(link, topics=replace(link.topics, mirror_maker=topics))
 

@@ -19,13 +19,13 @@ from isthmus.cluster.brokers import (
     describe_cluster,
     topic_operations,
 )
-from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
 from isthmus.control.clusters.access import access_findings
 from isthmus.control.clusters.certificates import certificate_findings
+from isthmus.control.clusters.network import network_findings
 from isthmus.control.clusters.placement import placement_finding, round_trip_ms
 from isthmus.control.groups.examination import group_findings
 from isthmus.control.links.claims import Claims
@@ -37,13 +37,13 @@ from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import number
 from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
 from isthmus.lane.producer import allocate_producer
-from isthmus.ledger.topic import LEDGER_TOPIC
 from isthmus.local.java import find_java
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
+from isthmus.model.needs import About, Side, needs_of
 from isthmus.model.problem import Problem
 from isthmus.model.releases import Releases, hull
 from isthmus.model.wording import counted
@@ -53,6 +53,7 @@ _CLOCK_AHEAD_MS_MAX: Final = 5_000
 _RETENTION_MS_MIN: Final = 3_600_000
 _HOST: Final = "host"
 _CLUSTERS: Final = "clusters"
+_SOURCE, _TARGET = Side.SOURCE, Side.TARGET
 
 
 async def examine(configuration: Configuration) -> list[Finding]:
@@ -122,6 +123,7 @@ async def _cluster(client: Client) -> tuple[ClusterDescription | None, list[Find
     known = [releases for releases in versions if isinstance(releases, Releases)]
     if known:
         findings.append(_ok(alias, "version", f"the brokers offer what Kafka {hull(known)} offers"))
+    findings.extend(network_findings(client.cluster, brokers))
     findings.extend(_security(client.cluster))
     findings.append(await _clock(client))
     findings.extend(await standing.cluster_findings(client, description))
@@ -190,6 +192,10 @@ async def _link(
         # One after the other: each would make the other wait.
         away_ms = await round_trip_ms(source), await round_trip_ms(target)
         access = await access_findings(link, source, target, cluster.operations)
+        beside = [
+            *await rights.own_topic_findings(link, _SOURCE, source),
+            *await rights.own_topic_findings(link, _TARGET, target),
+        ]
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]
     return [
@@ -197,9 +203,10 @@ async def _link(
         *retention_findings(observed),
         *states,
         placement_finding(link.name, link.source.alias, link.target.alias, *away_ms),
-        *rights.topic_findings(link.name, link.source.alias, rights.SOURCE_TOPIC, at_source),
-        *rights.topic_findings(link.name, link.target.alias, rights.TARGET_TOPIC, at_target),
-        *rights.cluster_findings(link.name, link.target.alias, cluster.operations),
+        *rights.topic_findings(link.name, link.source.alias, needs_of(link, _SOURCE, About.MIRRORED), at_source),
+        *rights.topic_findings(link.name, link.target.alias, needs_of(link, _TARGET, About.MIRRORED), at_target),
+        *rights.cluster_findings(link, _TARGET, cluster.operations),
+        *beside,
         *access,
         *ledger,
         *await group_findings(link, source, target),
@@ -208,17 +215,8 @@ async def _link(
 
 
 async def _ledger(link: Link, target: Client) -> list[Finding]:
-    """Whether the ledger may be kept at the target, and whether we get producer ids and transactions."""
+    """Whether we get producer ids and transactions."""
     findings: list[Finding] = []
-    allowed = await topic_operations(target, [LEDGER_TOPIC])
-    if allowed:
-        alias = link.target.alias
-        found = rights.topic_findings(link.name, alias, rights.LEDGER_TOPIC, allowed)
-        findings.extend(finding for finding in found if finding.level is not Level.OK)
-    else:
-        new = NewTopic(name=LEDGER_TOPIC, partition_count=1)
-        imagined = await create_topics(target, [new], validate_only=True)
-        findings.extend(_error(link.name, "ledger", error) for error in imagined.errors.values())
     for check, asked in (
         ("producer id", allocate_producer(target)),
         ("ledger", Transaction(target, f"isthmus.{link.name}.controller").probe()),

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, create_topics
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
-from isthmus.model import rights
+from isthmus.model import naming, rights
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 
-LEDGER_TOPIC: Final = "__isthmus.ledger"
+LEDGER_TOPIC: Final = naming.LEDGER_TOPIC
 PARTITION: Final = 0
 _CONFIGS: Final = {
     "cleanup.policy": "compact",

@@ -60,7 +60,7 @@ class Rule:
             self.resource is allowing.resource
             and self.principal in (EVERYBODY, allowing.principal)
             and (EVERYTHING in (self.host, allowing.host) or self.host == allowing.host)
-            and ("ALL" in (self.operation, allowing.operation) or self.operation in _MEANS[allowing.operation])
+            and ("ALL" in (self.operation, allowing.operation) or self.operation in MEANS[allowing.operation])
             and self._meets(allowing)
         )
 
@@ -97,7 +97,7 @@ class _Meanings(dict[str, tuple[str, ...]]):
         return (operation,)
 
 
-_MEANS: Final = _Meanings(
+MEANS: Final = _Meanings(
     {operation: (operation, "DESCRIBE") for operation in ("READ", "WRITE", "DELETE", "ALTER")}
     | {"ALTER_CONFIGS": ("ALTER_CONFIGS", "DESCRIBE_CONFIGS")}
 )

@@ -11,6 +11,8 @@ from isthmus.model.reference import FileReference
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+ProxyKind = Literal["socks5", "http"]
+CLIENT_ID: Final = "isthmus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class SecretOrigin:
-    """Where a text of `Security` comes from: its parts in order, of which those in files may change.
+    """Where a text of `Security` or `Proxy` comes from: its parts in order, of which those in files may change.
 
     `field` leads to the text by the names of attributes, as in `("oauth", "client_secret")`.
     """
@@ -75,16 +77,35 @@ class Security:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """What connections to a cluster go through. It is told the names of brokers and looks them up itself."""
+
+    kind: ProxyKind
+    address: str
+    username: str | None = None
+    password: Secret | None = None
+    origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity.
 
     `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
+    `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
+    quotas and request logs of the brokers; the cluster is the same whoever we say we are.
     """
 
     alias: str
     bootstrap_servers: tuple[str, ...]
     security: Security = Security()
     zookeeper: str | None = None
+    addresses: tuple[tuple[str, str], ...] = ()
+    proxy: Proxy | None = None
+    client_id: str = field(default=CLIENT_ID, compare=False)
 
 
 def is_cluster_id(text: str) -> bool:

@@ -19,6 +19,8 @@ TargetTopic = NewType("TargetTopic", str)
 
 RESERVED_PREFIX: Final = "__"
 """Names that begin with it belong to Kafka and to Isthmus itself."""
+LEDGER_TOPIC: Final = "__isthmus.ledger"
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 NAME_CHARACTERS_MAX: Final = 249
 NAME_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -248,3 +250,16 @@ def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Proble
 
 def _moved(name: str, before: str, after: str) -> str | None:
     return after + name.removeprefix(before) if name.startswith(before) else None
+
+
+def moved_prefix(naming: Naming, prefix: str) -> str | None:
+    """A prefix at the target, `None` where the naming has no such thing."""
+    match naming:
+        case PrefixNaming(source_prefix=own, target_prefix=theirs):
+            if prefix.startswith(own):
+                return theirs + prefix.removeprefix(own)
+            return theirs if own.startswith(prefix) else None
+        case MirrorMakerNaming(source_alias=alias, separator=separator):
+            return f"{alias}{separator}{prefix}"
+        case _:
+            return None

@@ -10,10 +10,11 @@ from typing import Any, Final, Literal, Self
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from isthmus.errors import ClusterError, ConfigError, Unreachable
+from isthmus.errors import ClusterError, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_group, on_transactional_id
 from isthmus.wire import codes
+from isthmus.wire.address import split_address, whereabouts
 from isthmus.wire.connection import Connection, Permission
 from isthmus.wire.diagnosis import missing_login
 from isthmus.wire.dial import DIAL_TIMEOUT_S, Dialled, dial
@@ -32,9 +33,9 @@ _DIALLING_AT_ONCE: Final = 8
 class Client:
     """Speaks to one Kafka cluster. Use it in one event loop; close it with `aclose` or `async with`."""
 
-    def __init__(self, cluster: Cluster, *, client_id: str = "isthmus") -> None:
+    def __init__(self, cluster: Cluster, *, client_id: str = "") -> None:
         self.cluster = cluster
-        self._client_id = client_id
+        self._client_id = client_id or cluster.client_id
         self._brokers: Mapping[int, Broker] = {}
         self._controller_id = -1
         self._shared: dict[int, Connection] = {}
@@ -234,7 +235,7 @@ class Client:
             dialled,
             cluster=self.cluster.alias,
             node_id=node_id,
-            where=f"{self.cluster.alias} at {host}:{port}",
+            where=whereabouts(self.cluster, host, port),
             client_id=self._client_id,
         )
 
@@ -256,18 +257,3 @@ class Client:
 def _hang_up(dialling: Future[Dialled]) -> None:
     if not dialling.cancelled() and dialling.exception() is None:
         dialling.result().sock.close()
-
-
-def split_address(server: str, alias: str) -> tuple[str, int]:
-    """`host:port` or `[v6]:port` as host and port.
-
-    :raises ConfigError: It is neither.
-    """
-    host, colon, port = server.rpartition(":")
-    if not colon or not port.isdigit() or not host:
-        raise ConfigError(
-            f"{server!r} is no address of a broker",
-            field=f"clusters.{alias}.bootstrap_servers",
-            hint="Write host:port, several separated by commas.",
-        )
-    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from isthmus.model.cluster import Cluster, Secret, SecretOrigin
+from isthmus.model.cluster import Cluster, Proxy, Secret, SecretOrigin, Security
 from isthmus.model.reference import FileReference
+
+_Holder = TypeVar("_Holder", Security, Proxy)
 
 
 def renewed(cluster: Cluster) -> Cluster:
     """The cluster with its credentials as the files hold them now. Where a file is not here, or is just being written,
     they stay as they are: an executor may not have the driver's files.
     """
-    security: Any = cluster.security
-    for origin in cluster.security.origins:
+    security, proxy = _renewed(cluster.security), cluster.proxy and _renewed(cluster.proxy)
+    if security is cluster.security and proxy is cluster.proxy:
+        return cluster
+    return replace(cluster, security=security, proxy=proxy)
+
+
+def _renewed(holder: _Holder) -> _Holder:
+    renewed: Any = holder
+    for origin in holder.origins:
         if text := _text(origin):
-            security = _with_text(security, origin.field, text)
-    return cluster if security is cluster.security else replace(cluster, security=security)
+            renewed = _with_text(renewed, origin.field, text)
+    return cast("_Holder", renewed)
 
 
 def _text(origin: SecretOrigin) -> str:

@@ -11,10 +11,12 @@ from typing import Final
 from kafka.protocol.sasl import SaslHandshakeRequest
 
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
-from isthmus.model.cluster import Cluster, Security
+from isthmus.model.cluster import CLIENT_ID, Cluster, Security
 from isthmus.wire import codes
+from isthmus.wire.address import whereabouts
 from isthmus.wire.certificates import tls_context
 from isthmus.wire.exchange import Exchange, NotKafka, SpeaksTls, api_versions
+from isthmus.wire.reach import reach
 from isthmus.wire.security import uses_sasl, uses_tls
 
 _ASKING_S: Final = 2.0
@@ -31,18 +33,22 @@ _VERSION_ALERTS: Final = ("PROTOCOL", "HANDSHAKE_FAILURE", "NO_SHARED_CIPHER", "
 
 def unreached(error: OSError, cluster: Cluster, where: str) -> ClusterError:
     """The error to raise when there is no TCP connection."""
-    hint = "Check that the brokers run and that bootstrap_servers and the advertised listeners are reachable."
+    elsewhere = f"where brokers have another address from here, give it in clusters.{cluster.alias}.addresses."
     if isinstance(error, socket.gaierror):
         message = f"{where} has no known address: {error.strerror}"
-        hint = "Check the host name in bootstrap_servers, or in the advertised listeners of the brokers."
+        hint = f"Check the host name in bootstrap_servers, or in the advertised listeners of the brokers; {elsewhere}"
     else:
         message = f"{where} does not answer: {error.strerror or error}"
+        hint = (
+            "Check that the brokers run and that bootstrap_servers and the advertised listeners are reachable; "
+            f"{elsewhere}"
+        )
     return Unreachable(message, cluster=cluster.alias, hint=hint)
 
 
 def misunderstood(error: OSError, cluster: Cluster, host: str, port: int) -> ClusterError:
     """The error to raise when a connection ended in TLS or in its first request."""
-    where = f"{cluster.alias} at {host}:{port}"
+    where = whereabouts(cluster, host, port)
     if isinstance(error, SpeaksTls):
         choice = "SASL_SSL" if uses_sasl(cluster.security) else "SSL (SASL_SSL where it asks for a login)"
         return _wrong_protocol(f"{where} speaks TLS", cluster, choice)
@@ -93,7 +99,7 @@ def missing_login(cluster: Cluster, host: str, port: int) -> ClusterError | None
     protocol = cluster.security.protocol
     asked = "SASL_SSL" if uses_tls(cluster.security) else "SASL_PLAINTEXT"
     return AuthenticationFailed(
-        f"{cluster.alias} at {host}:{port} asks for a login, and security.protocol is {protocol}",
+        f"{whereabouts(cluster, host, port)} asks for a login, and security.protocol is {protocol}",
         cluster=cluster.alias,
         hint=f"Set security.protocol of {cluster.alias} to {asked}, with a mechanism it offers "
         f"({', '.join(mechanisms)}) and what that needs, {_OTHER_PORT}.",
@@ -156,7 +162,7 @@ def _mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
     """The mechanisms of a listener, none if it asks for no login; `None` if it does not answer."""
     deadline = time.monotonic() + _ASKING_S
     try:
-        with socket.create_connection((host, port), timeout=_ASKING_S) as sock:
+        with reach(cluster, host, port, _ASKING_S) as sock:
             if not uses_tls(cluster.security):
                 return _offered(sock, deadline)
             with tls_context(cluster).wrap_socket(sock, server_hostname=host) as secured:
@@ -166,7 +172,7 @@ def _mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
 
 
 def _offered(sock: socket.socket, deadline: float) -> list[str]:
-    exchange = Exchange(sock, "isthmus", deadline)
+    exchange = Exchange(sock, CLIENT_ID, deadline)
     api_versions(exchange)
     answer = exchange(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     return [] if answer.error_code == codes.ILLEGAL_SASL_STATE else sorted(answer.mechanisms)

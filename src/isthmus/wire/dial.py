@@ -17,10 +17,12 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from isthmus.errors import AuthenticationFailed, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.wire import codes
+from isthmus.wire.address import whereabouts
 from isthmus.wire.certificates import tls_context
 from isthmus.wire.credentials import renewed
 from isthmus.wire.diagnosis import misunderstood, no_mechanism, unreached
 from isthmus.wire.exchange import Exchange, api_versions
+from isthmus.wire.reach import reach
 from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
 
 DIAL_TIMEOUT_S: Final = 5.0
@@ -44,10 +46,10 @@ def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: floa
     :raises ConfigError: The mechanism lacks what it needs.
     """
     cluster = renewed(cluster)
-    where = f"{cluster.alias} at {host}:{port}"
+    where = whereabouts(cluster, host, port)
     context = tls_context(cluster) if uses_tls(cluster.security) else None
     try:
-        sock = socket.create_connection((host, port), timeout=timeout_s)
+        sock = reach(cluster, host, port, timeout_s)
     except OSError as error:
         raise unreached(error, cluster, where) from error
     try:

@@ -9,9 +9,21 @@ from isthmus.cluster.clock import ClockReading
 from isthmus.control.clusters import rights
 from isthmus.control.doctor import clock_finding, topic_plan_findings
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.model.cluster import Cluster
 from isthmus.model.findings import Level
+from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.needs import About, Side, needs_of
 from isthmus.model.problem import Problem
+from isthmus.model.selection import TopicSettings
+
+LINK = Link(
+    name="l",
+    source=Cluster(alias="east", bootstrap_servers=("a:1",)),
+    target=Cluster(alias="west", bootstrap_servers=("b:1",)),
+    topics=TopicSettings(),
+)
+NEEDED = needs_of(LINK, Side.SOURCE, About.MIRRORED)
 
 
 @pytest.mark.parametrize(
@@ -33,25 +45,25 @@ def test_missing_rights_are_gathered_by_right() -> None:
     """One finding for each missing right, naming the topics that lack it."""
     everything = frozenset(Operation)
     allowed = {"a": everything, "b": everything - {Operation.READ}, "c": everything - {Operation.READ}}
-    (finding,) = rights.topic_findings("l", "east", rights.SOURCE_TOPIC, allowed)
+    (finding,) = rights.topic_findings("l", "east", NEEDED, allowed)
     assert finding.level is Level.ERROR
     assert "READ is missing at east on b, c" in finding.message
-    (fine,) = rights.topic_findings("l", "east", rights.SOURCE_TOPIC, {"a": everything})
+    (fine,) = rights.topic_findings("l", "east", NEEDED, {"a": everything})
     assert fine.level is Level.OK
 
 
 def test_many_topics_are_not_all_named() -> None:
     """A long list is cut short with its length."""
     allowed = {f"t{n:02}": frozenset[Operation]() for n in range(25)}
-    found = list(rights.topic_findings("l", "east", rights.SOURCE_TOPIC, allowed))
+    found = list(rights.topic_findings("l", "east", NEEDED, allowed))
     assert all("and 15 more" in finding.message for finding in found)
 
 
 def test_rights_on_the_cluster_are_wishes() -> None:
     """Mirroring works without them, only not as well."""
-    levels = {finding.level for finding in rights.cluster_findings("l", "west", frozenset())}
+    levels = {finding.level for finding in rights.cluster_findings(LINK, Side.TARGET, frozenset())}
     assert levels == {Level.WARN}
-    assert list(rights.cluster_findings("l", "west", frozenset(Operation))) == []
+    assert list(rights.cluster_findings(LINK, Side.TARGET, frozenset(Operation))) == []
 
 
 def test_refusals_are_errors_and_notes_are_warnings() -> None:

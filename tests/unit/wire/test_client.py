@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.errors import ConfigError
-from isthmus.wire.client import split_address
+from isthmus.wire.address import split_address
 
 
 @pytest.mark.parametrize(

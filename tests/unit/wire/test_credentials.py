@@ -27,6 +27,12 @@ clusters:
       oauth: {token_endpoint_url: "http://127.0.0.1/", client_id: me, client_secret: "${file:password}"}
       tls: {certificate_file: client.pem, key_password: "${file:password}"}
 """
+PROXY = """\
+clusters:
+  east:
+    bootstrap_servers: "127.0.0.1:9192"
+    proxy: {url: "socks5://me@proxy.example:1080", password: "${file:password}"}
+"""
 
 
 @pytest.fixture
@@ -101,3 +107,14 @@ def test_secrets_stay_hidden(folder: Path) -> None:
 
     assert "old" not in shown
     assert "pepper" not in shown
+
+
+def test_the_password_of_a_proxy(folder: Path) -> None:
+    """It is read again like that of a login, and hidden like it."""
+    cluster = configured(PROXY, folder)
+    (folder / "password").write_text("new\n")
+    proxy = renewed(cluster).proxy
+    assert proxy is not None
+    assert proxy.password is not None
+    assert proxy.password.reveal() == "new"
+    assert "new" not in repr(proxy)

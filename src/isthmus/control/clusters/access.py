@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from isthmus.cluster.access import describe_rules
-from isthmus.cluster.brokers import Operation, Operations
+from isthmus.cluster.brokers import Operations
+from isthmus.control.clusters.rights import cluster_findings
 from isthmus.errors import ClusterError
 from isthmus.model.access import AccessPolicy
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
-from isthmus.model.rights import Resource, grant, on_cluster
+from isthmus.model.needs import About, Side
+from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
 
 _CHECK = "access rules"
@@ -29,11 +31,7 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: O
             found.append(
                 Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=error.message, hint=error.hint)
             )
-    if Operation.ALTER not in allowed:
-        alias = link.target.alias
-        message = f"ALTER on the cluster {alias} is missing: needed to create access rules"
-        hint = grant(on_cluster("ALTER"), alias)
-        found.append(Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=message, hint=hint))
+    found.extend(cluster_findings(link, Side.TARGET, allowed, about=About.ACCESS, check=_CHECK))
     if found:
         return found
     message = f"rules can be carried from {link.source.alias} to {link.target.alias} ({link.access.policy})"

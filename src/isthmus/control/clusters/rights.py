@@ -2,109 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from isthmus.cluster.brokers import Operation, Operations
+from isthmus.cluster.brokers import Operation, Operations, topic_operations
+from isthmus.cluster.changes import NewTopic, create_topics
+from isthmus.cluster.permissions import group_operations
+from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.findings import Finding, Level
-from isthmus.model.rights import grant, listed, on_cluster, on_topic
+from isthmus.model.grants import places_of
+from isthmus.model.link import Link
+from isthmus.model.mirrormaker import HEARTBEATS
+from isthmus.model.needs import About, Need, Side, needs_of
+from isthmus.model.rights import Right, grant, listed, on_cluster, on_group, on_topic
 from isthmus.model.wording import counted
+from isthmus.wire import codes
+from isthmus.wire.client import Client
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """One right and what it is needed for; without those that are no `ERROR` mirroring works."""
-
-    operation: Operation
-    level: Level
-    purpose: str
-
-
-SOURCE_TOPIC: Final = (
-    Need(operation=Operation.READ, level=Level.ERROR, purpose="copy its records"),
-    Need(
-        operation=Operation.DESCRIBE_CONFIGS,
-        level=Level.ERROR,
-        purpose="see how its records are kept",
-    ),
-)
-TARGET_TOPIC: Final = (
-    Need(operation=Operation.WRITE, level=Level.ERROR, purpose="write its records"),
-    Need(
-        operation=Operation.READ,
-        level=Level.ERROR,
-        purpose="look at the log's end after a broken connection, and verify",
-    ),
-    Need(
-        operation=Operation.DESCRIBE_CONFIGS,
-        level=Level.ERROR,
-        purpose="see whether it takes the batches as they are",
-    ),
-    Need(
-        operation=Operation.DELETE,
-        level=Level.WARN,
-        purpose="delete what fills the offsets before the source's log start",
-    ),
-    Need(
-        operation=Operation.ALTER,
-        level=Level.WARN,
-        purpose="add partitions when the source adds some",
-    ),
-    Need(
-        operation=Operation.ALTER_CONFIGS,
-        level=Level.WARN,
-        purpose="have its configuration follow the source, and set the cleanup policy once offsets are filled",
-    ),
-)
-LEDGER_TOPIC: Final = TARGET_TOPIC[:2]
-TARGET_CLUSTER: Final = (
-    Need(
-        operation=Operation.DESCRIBE_CONFIGS,
-        level=Level.WARN,
-        purpose="see producer.id.expiration.ms",
-    ),
-    Need(
-        operation=Operation.ALTER,
-        level=Level.WARN,
-        purpose="write control records for transactions and holes itself, exactly once; without it coordinators do, "
-        "more slowly and sometimes twice",
-    ),
-)
+_CHECK = "rights"
+_OWN_TOPICS = (About.LEDGER, About.GROUP_LOG, About.OFFSET_SYNCS, About.CHECKPOINTS, About.HEARTBEATS)
 
 
 def topic_findings(
-    subject: str, cluster: str, needs: tuple[Need, ...], operations: Mapping[str, Operations]
+    subject: str, cluster: str, needs: Sequence[Need], operations: Mapping[str, Operations]
 ) -> Iterator[Finding]:
     """One finding for each right that is missing on some topics, or one that tells all is well.
 
-    `operations` are by topic what may be done to it.
+    `operations` are by topic what may be done to it. Whether topics may be created is another question.
     """
     complete = True
     for need in needs:
-        lacking = sorted(name for name, allowed in operations.items() if need.operation not in allowed)
+        lacking = _lacking(need, operations)
         if lacking:
             complete = False
-            yield Finding(
-                level=need.level,
-                subject=subject,
-                check="rights",
-                message=f"{need.operation.name} is missing at {cluster} on {listed(lacking)}: needed to {need.purpose}",
-                hint=grant(on_topic(need.operation.name, *lacking), cluster),
-            )
+            yield _missing(subject, cluster, need, lacking, on_topic(need.operation, *lacking))
     if complete and operations:
         message = f"all rights on {counted(len(operations), 'topic')} of {cluster}"
-        yield Finding(level=Level.OK, subject=subject, check="rights", message=message)
+        yield Finding(level=Level.OK, subject=subject, check=_CHECK, message=message)
 
 
-def cluster_findings(subject: str, cluster: str, operations: Operations) -> Iterator[Finding]:
-    """A finding for each right on the target cluster itself that is missing."""
-    for need in TARGET_CLUSTER:
-        if need.operation not in operations:
+def cluster_findings(
+    link: Link, side: Side, operations: Operations, *, about: About = About.CLUSTER, check: str = _CHECK
+) -> Iterator[Finding]:
+    """A finding for each right on the cluster itself that is missing: `operations` are what we may do to it."""
+    alias = _alias(link, side)
+    for need in needs_of(link, side, about):
+        if Operation[need.operation] not in operations:
             yield Finding(
                 level=need.level,
-                subject=subject,
-                check="rights",
-                message=f"{need.operation.name} on the cluster {cluster} is missing: needed to {need.purpose}",
-                hint=grant(on_cluster(need.operation.name), cluster),
+                subject=link.name,
+                check=check,
+                message=f"{need.operation} on the cluster {alias} is missing: needed to {need.purpose}",
+                hint=grant(on_cluster(need.operation), alias),
             )
+
+
+async def own_topic_findings(link: Link, side: Side, client: Client) -> list[Finding]:
+    """What is missing on topics that are not mirrored: on those that are there, and to create those that are not.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    found: list[Finding] = []
+    for about in _OWN_TOPICS:
+        if needs := needs_of(link, side, about):
+            (place,) = places_of(link, side, about)
+            found.extend(await _own_topic(link, _alias(link, side), client, place.name, needs))
+    theirs = link.topics.mirror_maker
+    if side is Side.SOURCE and theirs is not None and theirs.heartbeats:
+        # No pattern has its name, so nothing else tells that it does not show.
+        needs = needs_of(link, side, About.MIRRORED)
+        found.extend(await _own_topic(link, _alias(link, side), client, HEARTBEATS, needs))
+    return found
+
+
+async def _own_topic(link: Link, alias: str, client: Client, name: str, needs: Sequence[Need]) -> list[Finding]:
+    code = (await client.metadata([name])).topics[name].error_code
+    if code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+        allowed = await topic_operations(client, [name])
+        # One that we may not see is there, or would be refused whether it is or not.
+        operations = allowed or ({name: Operations()} if code == codes.TOPIC_AUTHORIZATION_FAILED else {})
+        return [f for f in topic_findings(link.name, alias, needs, operations) if f.level is not Level.OK]
+    creating = [need for need in needs if need.operation == "CREATE"]
+    if not creating:
+        return []
+    new = NewTopic(name=name, partition_count=1)
+    imagined = await create_topics(client, [new], validate_only=True, asks_configs=False)
+    return [_refused(link, need, error) for need in creating for error in imagined.errors.values()]
+
+
+async def group_rights_findings(link: Link, side: Side, client: Client, groups: Collection[str]) -> list[Finding]:
+    """What is missing on these groups, which are named as this side has them. What we may do to one that is not there
+    nobody tells.
+
+    :raises ClusterError: The cluster did not answer.
+    """
+    operations, alias = await group_operations(client, groups), _alias(link, side)
+    return [
+        _missing(link.name, alias, need, lacking, on_group(need.operation, *lacking))
+        for need in needs_of(link, side, About.GROUPS)
+        if (lacking := _lacking(need, operations))
+    ]
+
+
+def _lacking(need: Need, operations: Mapping[str, Operations]) -> list[str]:
+    if need.operation == "CREATE":
+        return []
+    return sorted(name for name, allowed in operations.items() if Operation[need.operation] not in allowed)
+
+
+def _missing(subject: str, alias: str, need: Need, lacking: Sequence[str], right: Right) -> Finding:
+    return Finding(
+        level=need.level,
+        subject=subject,
+        check=_CHECK,
+        message=f"{need.operation} is missing at {alias} on {listed(lacking)}: needed to {need.purpose}",
+        hint=grant(right, alias),
+    )
+
+
+def _refused(link: Link, need: Need, error: ClusterError) -> Finding:
+    why = f": needed to {need.purpose}" if isinstance(error, NotAuthorized) else ""
+    return Finding(level=need.level, subject=link.name, check=_CHECK, message=f"{error.message}{why}", hint=error.hint)
+
+
+def _alias(link: Link, side: Side) -> str:
+    return (link.source if side is Side.SOURCE else link.target).alias

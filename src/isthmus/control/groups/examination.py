@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from isthmus.cluster.brokers import Operation, topic_operations
-from isthmus.cluster.groups import OFFSETS_TOPIC
+from isthmus.control.clusters.rights import group_rights_findings
 from isthmus.control.groups.links import looked_at
 from isthmus.control.groups.plan import GroupPlan, notes_of
 from isthmus.control.groups.transaction import GroupTransaction
@@ -15,15 +14,11 @@ from isthmus.model.carrying import Standing
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic
-from isthmus.model.rights import grant, on_topic
+from isthmus.model.needs import Side
 from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 _CHECK: Final = "groups"
-_PURPOSES: Final = {
-    "source": "follow commits within milliseconds; without it they are asked for once a second",
-    "target": "find transactions of consumers that left their group with one open",
-}
 
 
 async def group_findings(link: Link, source: Client, target: Client) -> list[Finding]:
@@ -31,29 +26,12 @@ async def group_findings(link: Link, source: Client, target: Client) -> list[Fin
     if not link.groups.is_configured:
         return []
     try:
-        findings = [*await _log_findings(link, source, "source"), *await _log_findings(link, target, "target")]
-        findings.extend(await _transaction_findings(link, target))
+        findings = await _transaction_findings(link, target)
         async with looked_at(link, None) as look:
-            return [*findings, *_about(link, look.plans)]
+            missing = await group_rights_findings(link, Side.TARGET, target, {plan.target_group for plan in look.plans})
+            return [*findings, *missing, *_about(link, look.plans)]
     except ClusterError as error:
         return [Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=error.message, hint=error.hint)]
-
-
-async def _log_findings(link: Link, client: Client, side: str) -> list[Finding]:
-    allowed = (await topic_operations(client, [OFFSETS_TOPIC])).get(OFFSETS_TOPIC)
-    # A cluster in which no group was ever coordinated has no such topic yet.
-    if allowed is None or Operation.READ in allowed:
-        return []
-    alias = client.cluster.alias
-    return [
-        Finding(
-            level=Level.WARN,
-            subject=link.name,
-            check=_CHECK,
-            message=f"READ is missing at {alias} on {OFFSETS_TOPIC}: needed to {_PURPOSES[side]}",
-            hint=grant(on_topic("READ", OFFSETS_TOPIC), alias),
-        )
-    ]
 
 
 async def _transaction_findings(link: Link, target: Client) -> list[Finding]:

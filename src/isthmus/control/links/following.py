@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 
@@ -73,6 +74,7 @@ def _setting(link: Link, path: tuple[str, str]) -> object:
     return getattr(getattr(link, path[0]), path[1])
 
 
-def _address(link: Link, side: str) -> tuple[str, tuple[str, ...]]:
-    cluster = getattr(link, side)
-    return cluster.alias, cluster.bootstrap_servers
+def _address(link: Link, side: str) -> tuple[object, ...]:
+    cluster: Cluster = getattr(link, side)
+    proxy = cluster.proxy and (str(cluster.proxy), cluster.proxy.username)
+    return cluster.alias, cluster.bootstrap_servers, cluster.addresses, proxy, cluster.client_id

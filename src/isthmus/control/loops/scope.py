@@ -14,11 +14,11 @@ from isthmus.model.access import Rule, RulePattern
 from isthmus.model.link import Link
 from isthmus.model.naming import (
     RESERVED_PREFIX,
-    MirrorMakerNaming,
     Naming,
     PrefixNaming,
     SourceTopic,
     TargetTopic,
+    moved_prefix,
 )
 from isthmus.model.patterns import NamePattern
 
@@ -61,19 +61,23 @@ class NameScope:
 
     def is_scattered(self, rule: Rule) -> bool:
         """Whether a rule about many names, all of which the link carries, has to be one for each: by the naming."""
-        return rule.prefix is not None and self._carries_all(rule.prefix) and self._moved(rule.prefix) is None
+        return (
+            rule.prefix is not None
+            and self._carries_all(rule.prefix)
+            and moved_prefix(self.naming, rule.prefix) is None
+        )
 
     def has(self, place: Place) -> bool:
         """Whether the link still carries what a rule of an earlier time was made for."""
         if place.pattern is RulePattern.LITERAL:
             return self.target_of(place.origin) == place.name
-        return self._moved(place.origin) == place.name and any(
+        return moved_prefix(self.naming, place.origin) == place.name and any(
             _may_match(pattern, place.origin) for pattern in self.include
         )
 
     def _prefix_at_target(self, prefix: str) -> str | None:
         """What all names begin with that come of those with this prefix, where that says nothing about any other."""
-        moved = self._moved(prefix)
+        moved = moved_prefix(self.naming, prefix)
         if moved is None or not self._carries_all(prefix):
             return None
         # What is Kafka's, or our own, is no business of any rule of the source.
@@ -88,18 +92,6 @@ class NameScope:
         return any(
             pattern.kind == "prefix" and narrowed.startswith(pattern.value) for pattern in self.include
         ) and not any(_may_match(pattern, narrowed) for pattern in self.exclude)
-
-    def _moved(self, prefix: str) -> str | None:
-        """A prefix at the target, `None` where the naming has no such thing."""
-        match self.naming:
-            case PrefixNaming(source_prefix=own, target_prefix=theirs):
-                if prefix.startswith(own):
-                    return theirs + prefix.removeprefix(own)
-                return theirs if own.startswith(prefix) else None
-            case MirrorMakerNaming(source_alias=alias, separator=separator):
-                return f"{alias}{separator}{prefix}"
-            case _:
-                return None
 
 
 def _may_match(pattern: NamePattern, prefix: str) -> bool:

@@ -19,6 +19,7 @@ from isthmus.wire.metadata import Metadata
 
 _log = logging.getLogger(__name__)
 _NAMED_MAX: Final = 3
+_HIDDEN: Final = "If there are some, DESCRIBE on them is missing."
 
 PatternKind = Literal["topic", "group"]
 
@@ -100,5 +101,5 @@ def _suggestion(kind: PatternKind, pattern: NamePattern, names: Collection[str])
         return f"It matches {', '.join(excluded[:_NAMED_MAX])}{more}, which {left_out}."
     near = nearest(pattern, names)
     if near is not None:
-        return f"The nearest name is {near}."
-    return f"There are {len(names)} {kind}s we may see, and none has a name like it."
+        return f"The nearest name is {near}. {_HIDDEN}"
+    return f"There are {len(names)} {kind}s we may see, and none has a name like it. {_HIDDEN}"

@@ -1,0 +1,203 @@
+"""`isthmus acls`: the access rules that a link's own users need, in the forms that others make rules from."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+import yaml
+from rich.text import Text
+
+from isthmus.cli.config import configured
+from isthmus.cli.options import ConfigOption, VerboseOption
+from isthmus.cli.output import console, print_line, printable
+from isthmus.errors import ConfigError
+from isthmus.model.access import RulePattern
+from isthmus.model.cluster import Cluster
+from isthmus.model.grants import CLUSTER_NAME, Grant, RulePlace, by_place, grants_of
+from isthmus.model.link import Link
+from isthmus.model.needs import Side
+from isthmus.model.rights import Resource
+
+_OPTIONS: Final = {
+    Resource.TOPIC: "--topic",
+    Resource.GROUP: "--group",
+    Resource.TRANSACTIONAL_ID: "--transactional-id",
+}
+_TYPES: Final = {
+    Resource.TOPIC: "topic",
+    Resource.GROUP: "group",
+    Resource.TRANSACTIONAL_ID: "transactionalId",
+    Resource.CLUSTER: "cluster",
+}
+_NO_NAME: Final = re.compile(r"[^a-z0-9.-]+")
+
+
+class AclFormat(enum.StrEnum):
+    """Who makes the rules."""
+
+    KAFKA_ACLS = "kafka-acls"
+    STRIMZI = "strimzi"
+    JSON = "json"
+
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedSide:
+    """One end of a link, the principal that it is there, and what that has to be granted."""
+
+    side: Side
+    cluster: Cluster
+    principal: str
+    grants: Sequence[Grant]
+
+
+@app.callback()
+def group() -> None:
+    """Make the access rules that a link needs."""
+
+
+@app.command()
+def generate(
+    link: Annotated[str, typer.Option("--link", help="The link.")],
+    side: Annotated[Side | None, typer.Option("--side", help="Only this end of the link.")] = None,
+    source_principal: Annotated[
+        str | None, typer.Option("--source-principal", help="Who Isthmus is at the source, such as User:isthmus.")
+    ] = None,
+    target_principal: Annotated[
+        str | None, typer.Option("--target-principal", help="Who Isthmus is at the target.")
+    ] = None,
+    only_required: Annotated[
+        bool, typer.Option("--only-required", help="Leave out what a link can do without, as doctor warns of it.")
+    ] = False,
+    path: ConfigOption = None,
+    output: Annotated[
+        AclFormat, typer.Option("-o", "--output", help="Commands of Kafka's tool, KafkaUsers of Strimzi, or a list.")
+    ] = AclFormat.KAFKA_ACLS,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Print the least that a link's users have to be granted at both ends, by what its configuration asks for.
+
+    No cluster is contacted, and nothing is changed. The principals are those of the logins in the configuration; give
+    them where certificates or tokens name them. What rules cannot say as exactly as the configuration goes to stderr.
+    """
+    chosen = configured(path).link(link)
+    sides: list[GrantedSide] = []
+    for one in Side if side is None else (side,):
+        cluster = chosen.source if one is Side.SOURCE else chosen.target
+        principal = _principal(one, cluster, source_principal if one is Side.SOURCE else target_principal)
+        found = grants_of(chosen, one, principal, only_required=only_required)
+        sides.append(GrantedSide(one, cluster, principal, found.grants))
+        for note in found.notes:
+            console.print(Text(printable(f"{cluster.alias}: {note}"), style="yellow"))
+    for line in written(chosen, sides, output):
+        print_line(line)
+
+
+def written(link: Link, sides: Sequence[GrantedSide], output: AclFormat) -> Iterator[str]:
+    """The rules of both sides in a form, line by line."""
+    match output:
+        case AclFormat.KAFKA_ACLS:
+            for each in sides:
+                yield from _commands(link, each)
+        case AclFormat.STRIMZI:
+            users = [_kafka_user(each) for each in sides]
+            yield from yaml.safe_dump_all(users, sort_keys=False, explicit_start=True).splitlines()
+        case AclFormat.JSON:
+            rows = [_row(each.cluster, grant) for each in sides for grant in each.grants]
+            yield from json.dumps(rows, indent=2).splitlines()
+
+
+def _principal(side: Side, cluster: Cluster, given: str | None) -> str:
+    known = f"User:{cluster.security.username}" if cluster.security.username else None
+    principal = given or known
+    if principal is None or ":" not in principal:
+        raise ConfigError(
+            f"the principal of {cluster.alias} is not known"
+            if principal is None
+            else f"{principal} is no principal: it has no type",
+            field=f"clusters.{cluster.alias}.security",
+            hint=f"Give it as --{side}-principal User:NAME: who Isthmus is to the brokers of {cluster.alias}.",
+        )
+    return principal
+
+
+def _commands(link: Link, side: GrantedSide) -> Iterator[str]:
+    servers = ",".join(side.cluster.bootstrap_servers)
+    yield f"# {side.side} of {link.name}: {side.cluster.alias}; add --command-config with an administrator's login"
+    for (_, resource, place), grants in by_place(side.grants).items():
+        words = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", side.principal]
+        for grant in grants:
+            words += ["--operation", _pascal(grant.rule.operation)]
+        if resource is Resource.CLUSTER:
+            words.append("--cluster")
+        else:
+            words += [_OPTIONS[resource], place.name]
+            if place.pattern is RulePattern.PREFIXED:
+                words += ["--resource-pattern-type", "prefixed"]
+        yield shlex.join(words)
+
+
+def _kafka_user(side: GrantedSide) -> dict[str, Any]:
+    user = side.principal.partition(":")[2]
+    spec: dict[str, Any] = {}
+    if side.cluster.security.mechanism == "SCRAM-SHA-512":
+        spec["authentication"] = {"type": "scram-sha-512"}
+    elif side.cluster.security.tls.certificate_file is not None:
+        spec["authentication"] = {"type": "tls"}
+    acls = [
+        {
+            "resource": _resource(resource, place),
+            "operations": [_pascal(grant.rule.operation) for grant in grants],
+            "host": "*",
+        }
+        for (_, resource, place), grants in by_place(side.grants).items()
+    ]
+    spec["authorization"] = {"type": "simple", "acls": acls}
+    return {
+        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "kind": "KafkaUser",
+        "metadata": {
+            "name": _NO_NAME.sub("-", user.lower().removeprefix("cn=")).strip("-."),
+            "labels": {"strimzi.io/cluster": side.cluster.alias},
+        },
+        "spec": spec,
+    }
+
+
+def _resource(resource: Resource, place: RulePlace) -> dict[str, str]:
+    if resource is Resource.CLUSTER:
+        return {"type": "cluster"}
+    # Strimzi has other words for patterns than Kafka.
+    pattern = "prefix" if place.pattern is RulePattern.PREFIXED else "literal"
+    return {"type": _TYPES[resource], "name": place.name, "patternType": pattern}
+
+
+def _row(cluster: Cluster, grant: Grant) -> dict[str, object]:
+    rule = grant.rule
+    return {
+        "side": str(grant.side),
+        "cluster": cluster.alias,
+        "principal": rule.principal,
+        "host": rule.host,
+        "resource": str(rule.resource),
+        "name": CLUSTER_NAME if rule.resource is Resource.CLUSTER else rule.name,
+        "pattern": str(rule.pattern),
+        "operation": rule.operation,
+        "permission": str(rule.permission),
+        "needed_to": grant.purpose,
+        "is_required": grant.is_required,
+    }
+
+
+def _pascal(operation: str) -> str:
+    """An operation as Kafka's tool and Strimzi write it: DescribeConfigs."""
+    return "".join(part.capitalize() for part in operation.split("_"))

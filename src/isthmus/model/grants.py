@@ -1,0 +1,193 @@
+"""The access rules that give a link what it needs, and nothing that Kafka's rules can leave out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from isthmus.model.access import EVERYTHING, MEANS, PermissionType, Rule, RulePattern
+from isthmus.model.link import Link
+from isthmus.model.mirrormaker import HEARTBEATS, SyncsPlace
+from isthmus.model.naming import LEDGER_TOPIC, OFFSETS_TOPIC, Naming, PrefixNaming, moved_prefix
+from isthmus.model.needs import About, Side, needs_of
+from isthmus.model.patterns import NamePattern
+from isthmus.model.rights import Resource
+
+CLUSTER_NAME: Final = "kafka-cluster"
+_KINDS: Final = {
+    About.GROUPS: Resource.GROUP,
+    About.TRANSACTIONS: Resource.TRANSACTIONAL_ID,
+    About.CLUSTER: Resource.CLUSTER,
+    About.ACCESS: Resource.CLUSTER,
+}
+_SPECIAL: Final = frozenset(".^$*+?{}[]|()")
+_QUANTIFIERS: Final = frozenset("*?{")
+
+
+class RulePlace(NamedTuple):
+    """What a rule is about."""
+
+    name: str
+    pattern: RulePattern
+
+    def covers(self, other: RulePlace) -> bool:
+        """Whether it is about all that the other one is about."""
+        if self.pattern is RulePattern.PREFIXED:
+            return other.name.startswith(self.name) and other.name != EVERYTHING
+        return self == other or self.name == EVERYTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """One rule to be made, at which side, and what it is needed for."""
+
+    side: Side
+    rule: Rule
+    purpose: str
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """All rules of a link, and what is to be known about them."""
+
+    grants: tuple[Grant, ...]
+    notes: tuple[str, ...] = ()
+
+
+def grants_of(link: Link, side: Side, principal: str, *, only_required: bool = False) -> Grants:
+    """What a link needs at one side, for the principal that it is there."""
+    needs = [need for need in needs_of(link, side) if need.is_required or not only_required]
+    found: dict[tuple[Resource, RulePlace, str], Grant] = {}
+    notes: dict[str, None] = {}
+    for need in needs:
+        places, told = _places(link, side, need.about)
+        notes.update(dict.fromkeys(told))
+        resource = _KINDS.get(need.about, Resource.TOPIC)
+        for place in places:
+            key = (resource, place, need.operation)
+            known = found.get(key)
+            rule = Rule(
+                resource=resource,
+                name=place.name,
+                pattern=place.pattern,
+                principal=principal,
+                host=EVERYTHING,
+                operation=need.operation,
+                permission=PermissionType.ALLOW,
+            )
+            purpose = need.purpose if known is None else f"{known.purpose}; {need.purpose}"
+            is_required = need.is_required or (known is not None and known.is_required)
+            found[key] = Grant(side=side, rule=rule, purpose=purpose, is_required=is_required)
+    kept = [grant for key, grant in found.items() if not any(_implies(other, key) for other in found)]
+    return Grants(grants=tuple(kept), notes=tuple(notes))
+
+
+def _implies(other: tuple[Resource, RulePlace, str], one: tuple[Resource, RulePlace, str]) -> bool:
+    """Whether another rule gives what one gives, so that this can be left out."""
+    (kind, place, operation), (resource, own, wanted) = other, one
+    return other != one and kind is resource and place.covers(own) and wanted in MEANS[operation]
+
+
+def places_of(link: Link, side: Side, about: About) -> list[RulePlace]:
+    """The names that a kind of thing has at a side, as rules would have them."""
+    return _places(link, side, about)[0]
+
+
+def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list[str]]:
+    names = link.mm2_names
+    syncs = names.offset_syncs(SyncsPlace.SOURCE if side is Side.SOURCE else SyncsPlace.TARGET)
+    match about:
+        case About.MIRRORED:
+            return _mirrored(link, side)
+        case About.GROUPS:
+            own = link.groups
+            return _of_patterns(own.include, own.exclude, own.naming, side, "groups")
+        case About.TRANSACTIONS:
+            return [RulePlace(f"isthmus.{link.name}.", RulePattern.PREFIXED)], []
+        case _:
+            name = {
+                About.LEDGER: LEDGER_TOPIC,
+                About.GROUP_LOG: OFFSETS_TOPIC,
+                About.OFFSET_SYNCS: syncs,
+                About.CHECKPOINTS: names.checkpoints,
+                About.HEARTBEATS: HEARTBEATS,
+                About.CLUSTER: CLUSTER_NAME,
+                About.ACCESS: CLUSTER_NAME,
+            }[about]
+            return [RulePlace(name, RulePattern.LITERAL)], []
+
+
+def _mirrored(link: Link, side: Side) -> tuple[list[RulePlace], list[str]]:
+    own = link.topics
+    places, notes = _of_patterns(own.include, own.exclude, own.naming, side, "topics")
+    if own.mirror_maker is not None and own.mirror_maker.heartbeats:
+        name = HEARTBEATS if side is Side.SOURCE else link.mm2_names.mirrored_heartbeats
+        places.append(RulePlace(name, RulePattern.LITERAL))
+        notes.append(f"of topics of heartbeats only {HEARTBEATS} is in it: those of clusters behind need rules by hand")
+    return places, notes
+
+
+def _of_patterns(
+    include: Sequence[NamePattern], exclude: Sequence[NamePattern], naming: Naming, side: Side, kind: str
+) -> tuple[list[RulePlace], list[str]]:
+    places: list[RulePlace] = []
+    notes: list[str] = []
+    if exclude:
+        notes.append(f"rules cannot leave {kind} out: those that are excluded are in it where a pattern is")
+    for pattern in include:
+        if pattern.kind == "literal":
+            target = naming.to_target(pattern.value)
+            if target is not None:
+                places.append(RulePlace(pattern.value if side is Side.SOURCE else target, RulePattern.LITERAL))
+            continue
+        prefix = pattern.value if pattern.kind == "prefix" else fixed_prefix(pattern.value)
+        own = naming.source_prefix if isinstance(naming, PrefixNaming) else ""
+        if not (prefix.startswith(own) or own.startswith(prefix)):
+            continue
+        prefix = max(prefix, own, key=len)
+        if side is Side.TARGET:
+            moved = moved_prefix(naming, prefix)
+            if moved is None:
+                notes.append(f"the naming tells no prefix for {pattern}: the rules at the target are about all {kind}")
+            prefix = moved or ""
+        if pattern.kind == "regex":
+            reach = f"all {kind} that begin with {prefix}" if prefix else f"all {kind}"
+            notes.append(f"rules know no regular expressions: instead of {pattern} they are about {reach}")
+        places.append(RulePlace(prefix, RulePattern.PREFIXED) if prefix else RulePlace(EVERYTHING, RulePattern.LITERAL))
+    return places, notes
+
+
+def fixed_prefix(expression: str) -> str:
+    """What everything begins with that a regular expression matches, as far as that is plain to see."""
+    parts = tuple(_characters(expression))
+    if "|" in {written for written, is_plain in parts if not is_plain}:
+        return ""
+    prefix = ""
+    for position, (written, is_plain) in enumerate(parts):
+        following, plain = parts[position + 1] if position + 1 < len(parts) else ("", True)
+        if not is_plain or (not plain and following in _QUANTIFIERS):
+            break
+        prefix += written
+    return prefix
+
+
+def _characters(expression: str) -> Iterator[tuple[str, bool]]:
+    """Each character, and whether it stands for itself."""
+    characters = iter(expression)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            yield escaped, bool(escaped) and not escaped.isalnum()
+        else:
+            yield character, character not in _SPECIAL
+
+
+def by_place(grants: Iterable[Grant]) -> dict[tuple[Side, Resource, RulePlace], list[Grant]]:
+    """The grants about the same thing together, in their order."""
+    found: dict[tuple[Side, Resource, RulePlace], list[Grant]] = {}
+    for grant in grants:
+        key = (grant.side, grant.rule.resource, RulePlace(grant.rule.name, grant.rule.pattern))
+        found.setdefault(key, []).append(grant)
+    return found

@@ -1,0 +1,202 @@
+"""The two handshakes with a proxy: SOCKS5 (RFC 1928, with RFC 1929 for logins) and HTTP CONNECT (RFC 9110, 9.3.6).
+
+Both leave the broker's name to the proxy: it may be one that only its network knows. They read byte for byte what
+belongs to them and not one more: what comes behind belongs to the broker.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import socket
+import struct
+import time
+from typing import Final
+
+from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
+from isthmus.model.cluster import Cluster, Proxy
+from isthmus.wire.address import split_address, written_address
+
+_HEAD_BYTES_MAX: Final = 16 << 10
+_LOGIN_BYTES_MAX: Final = 255
+_NO_LOGIN, _PASSWORD, _NOTHING_ACCEPTED = 0, 2, 0xFF
+_REPLIES: Final = {
+    1: "general failure",
+    2: "its rules do not allow the connection",
+    3: "the network is unreachable",
+    4: "the host is unreachable or unknown",
+    5: "connection refused",
+    6: "the way is too long (TTL expired)",
+    7: "it does not know CONNECT",
+    8: "it does not know such addresses",
+}
+_NOT_ALLOWED: Final = 2
+
+
+def connect(cluster: Cluster, proxy: Proxy, host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connection to `host:port` through the proxy.
+
+    :raises Unreachable: The proxy does not answer, is none, or does not get there.
+    :raises AuthenticationFailed: It does not take our login.
+    """
+    handshake = _Handshake(cluster, proxy, written_address(host, port), time.monotonic() + timeout_s)
+    try:
+        sock = socket.create_connection(split_address(proxy.address, cluster.alias), timeout=timeout_s)
+    except OSError as error:
+        raise handshake.away(error) from error
+    try:
+        handshake.take(sock)
+        if proxy.kind == "socks5":
+            handshake.socks(host, port)
+        else:
+            handshake.http()
+    except OSError as error:
+        sock.close()
+        raise handshake.away(error) from error
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class _Handshake:
+    """One handshake on a blocking socket, at most until `deadline`."""
+
+    def __init__(self, cluster: Cluster, proxy: Proxy, destination: str, deadline: float) -> None:
+        self._cluster = cluster
+        self._proxy = proxy
+        self._destination = destination
+        self._deadline = deadline
+        self._who = f"the proxy {proxy} of {cluster.alias}"
+        self._key = f"clusters.{cluster.alias}.proxy"
+
+    def take(self, sock: socket.socket) -> None:
+        """Go on with this socket."""
+        self._sock = sock
+        if sock.getsockname() == sock.getpeername():
+            raise ConnectionRefusedError("the port connects to itself")
+
+    def socks(self, host: str, port: int) -> None:
+        """Greeting, login if it is asked for, and the request."""
+        methods = [_NO_LOGIN] if self._proxy.username is None else [_NO_LOGIN, _PASSWORD]
+        self._send(bytes((5, len(methods), *methods)))
+        version, method = self._read(2)
+        if version != 5:
+            raise self._no_proxy()
+        if method == _NOTHING_ACCEPTED:
+            raise self._login_missing() if self._proxy.username is None else self._refused("takes no user and password")
+        if method == _PASSWORD:
+            if max(map(len, self._login())) > _LOGIN_BYTES_MAX:
+                raise self._refused(f"can take no more than {_LOGIN_BYTES_MAX} bytes")
+            self._send(b"\x01" + b"".join(bytes((len(text), *text)) for text in self._login()))
+            if self._read(2)[1] != 0:
+                raise self._refused("refused the login")
+        self._send(b"\x05\x01\x00" + _written(host) + struct.pack(">H", port))
+        version, reply, _, kind = self._read(4)
+        if version != 5:
+            raise self._no_proxy()
+        if reply != 0:
+            raise self._no_way(_REPLIES.get(reply, f"reply {reply}"), is_rule=reply == _NOT_ALLOWED)
+        # The address it connects from is of no use, but stands before the broker's first byte.
+        self._read({1: 4, 4: 16}.get(kind) or self._read(1)[0])
+        self._read(2)
+
+    def http(self) -> None:
+        """CONNECT, and the head of the answer."""
+        lines = [f"CONNECT {self._destination} HTTP/1.1", f"Host: {self._destination}"]
+        if self._proxy.username is not None:
+            lines.append(f"Proxy-Authorization: Basic {base64.b64encode(b':'.join(self._login())).decode()}")
+        self._send("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+        status = self._head()
+        if 200 <= status < 300:
+            return
+        if status == 407:
+            raise self._login_missing() if self._proxy.username is None else self._refused("refused the login")
+        is_rule = 400 <= status < 500
+        raise self._no_way(f"HTTP status {status}", is_rule=is_rule)
+
+    def away(self, error: OSError) -> ClusterError:
+        """The error to raise when the proxy does not answer, or not to the end."""
+        return Unreachable(
+            f"{self._who} does not answer: {error.strerror or error}",
+            cluster=self._cluster.alias,
+            hint=f"Check {self._key}: host and port, and that it can be reached from here and from Spark's executors.",
+        )
+
+    def _head(self) -> int:
+        head = bytearray()
+        while not head.endswith(b"\r\n\r\n"):
+            head += self._read(1)
+            if len(head) > _HEAD_BYTES_MAX or (len(head) == 5 and head != b"HTTP/"):
+                raise self._no_proxy()
+        status = head.split(b"\r\n", 1)[0].split(b" ")[1:2]
+        if not status or not status[0].isdigit():
+            raise self._no_proxy()
+        return int(status[0])
+
+    def _login(self) -> tuple[bytes, bytes]:
+        password = "" if self._proxy.password is None else self._proxy.password.reveal()
+        return (self._proxy.username or "").encode(), password.encode()
+
+    def _no_proxy(self) -> ClusterError:
+        name = "a SOCKS5" if self._proxy.kind == "socks5" else "an HTTP"
+        return Unreachable(
+            f"{self._who} does not answer as {name} proxy does",
+            cluster=self._cluster.alias,
+            hint=f"Check {self._key}: scheme (socks5 or http), host and port.",
+        )
+
+    def _login_missing(self) -> ClusterError:
+        return AuthenticationFailed(
+            f"{self._who} asks for a login",
+            cluster=self._cluster.alias,
+            hint=f"Give {self._key} a user in its url ({self._proxy.kind}://user@host:port) and a password.",
+        )
+
+    def _refused(self, what: str) -> ClusterError:
+        return AuthenticationFailed(
+            f"{self._who} {what} for user {self._proxy.username}",
+            cluster=self._cluster.alias,
+            hint=f"Check the user in {self._key}.url, and {self._key}.password.",
+        )
+
+    def _no_way(self, reason: str, *, is_rule: bool) -> ClusterError:
+        hint = f"Let the proxy connect to {self._destination}: its rules name hosts and ports that are allowed."
+        if not is_rule:
+            hint = (
+                f"The proxy is there, the broker is not: check that it runs, and that {self._destination} can be "
+                f"reached from the proxy; clusters.{self._cluster.alias}.addresses gives brokers other addresses."
+            )
+        return Unreachable(
+            f"{self._who} does not connect to {self._destination}: {reason}", cluster=self._cluster.alias, hint=hint
+        )
+
+    def _send(self, data: bytes) -> None:
+        self._arm()
+        self._sock.sendall(data)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            self._arm()
+            part = self._sock.recv(size - len(data))
+            if not part:
+                raise ConnectionResetError("it hung up")
+            data += part
+        return data
+
+    def _arm(self) -> None:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left_s)
+
+
+def _written(host: str) -> bytes:
+    """A host as SOCKS5 has it: an address as one, anything else as a name for the proxy to look up."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.encode()
+        return bytes((3, len(name), *name))
+    return bytes((1 if address.version == 4 else 4, *address.packed))
