@@ -18,6 +18,7 @@ _BY_METAVAR: Final = {
     "TOPIC": "topic",
     "GROUP": "group",
     "ALIAS": "cluster",
+    "CLUSTER": "cluster",
 }
 _BY_OPTION: Final = {"--link": "link", "--topic": "topic", "--group": "group", "--config": "file"}
 _ANY: Final = "text"

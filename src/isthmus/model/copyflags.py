@@ -1,0 +1,86 @@
+"""Copy flags: which levels of a distribution tree a message has been distributed at (Axual's model).
+
+Level n has the bit `1 << (n - 1)`, and its distributors look at that and all lower ones, `(1 << n) - 1`: if any is set
+the message was distributed at this level or came down past it, and is not copied again. A copy has the bit of its level
+added. So from a cluster where a message came in it goes to all levels, and from there on only downwards.
+
+As a record header the flags are a number of a fixed width, big-endian. A header of another width, or a second one, says
+nothing: it counts as absent, is replaced by the first copy, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from isthmus.errors import ConfigError
+
+_BITS_PER_BYTE: Final = 8
+HEADER_BYTES_MAX: Final = 8
+
+
+def bit(level: int) -> int:
+    """The flag of a level, from 1."""
+    return 1 << (level - 1)
+
+
+def mask(level: int) -> int:
+    """The flags that a distributor of a level looks at."""
+    return (1 << level) - 1
+
+
+def is_to_copy(flags: int, level: int) -> bool:
+    """Whether a distributor of a level has work to do."""
+    return not flags & mask(level)
+
+
+def copied(flags: int, level: int) -> int:
+    """The flags of the copy."""
+    return flags | bit(level)
+
+
+class ReadFlags(NamedTuple):
+    """The flags of a record, and whether it had a header that says nothing."""
+
+    flags: int
+    is_malformed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlagsHeader:
+    """How flags stand in a record's headers.
+
+    :raises ConfigError: It has no name, or a width that no number has.
+    """
+
+    name: str = "copy-flags"
+    width_bytes: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("the header of copy flags has no name", hint="Name it, such as copy-flags.")
+        if not 1 <= self.width_bytes <= HEADER_BYTES_MAX:
+            raise ConfigError(
+                f"copy flags cannot be {self.width_bytes} bytes wide",
+                hint=f"One to {HEADER_BYTES_MAX} bytes hold 8 to {HEADER_BYTES_MAX * _BITS_PER_BYTE} levels.",
+            )
+
+    @property
+    def level_max(self) -> int:
+        """The highest level that has a bit in it."""
+        return self.width_bytes * _BITS_PER_BYTE
+
+    def read(self, headers: Sequence[tuple[str, bytes | None]]) -> ReadFlags:
+        """The flags of a record with these headers; none where it has no header that says something."""
+        found = [value for name, value in headers if name == self.name]
+        if not found:
+            return ReadFlags(0, is_malformed=False)
+        value = found[0]
+        if len(found) > 1 or value is None or len(value) != self.width_bytes:
+            return ReadFlags(0, is_malformed=True)
+        return ReadFlags(int.from_bytes(value), is_malformed=False)
+
+    def written(self, headers: Sequence[tuple[str, bytes | None]], flags: int) -> list[tuple[str, bytes | None]]:
+        """The headers of a copy: all others as they were, in their order, and one with the flags at the end."""
+        return [each for each in headers if each[0] != self.name] + [(self.name, flags.to_bytes(self.width_bytes))]

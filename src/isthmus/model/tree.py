@@ -1,0 +1,196 @@
+"""A distribution tree (Axual's model): clusters as leaves, and what each of them copies to whom.
+
+Inner nodes are only conceptual. Each has a level that is above all levels below it: stated, or its height. On every
+cluster a distributor runs for every level above it, and copies to each of the other subtrees of that node: to one leaf
+of it, any one, from where the levels below distribute further. Work grows with the depth of the tree, not with the
+square of the clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from isthmus.errors import ConfigError
+from isthmus.model.copyflags import FlagsHeader, bit, mask
+
+_CHILDREN_MIN: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """An inner node: its level, and at least two nodes or clusters (by alias)."""
+
+    level: int
+    children: tuple[TreeNode | str, ...]
+
+    def leaves(self) -> tuple[str, ...]:
+        """The clusters below it, in the order they are written."""
+        return tuple(leaf for child in self.children for leaf in leaves_of(child))
+
+
+def leaves_of(node: TreeNode | str) -> tuple[str, ...]:
+    """The clusters of a subtree, or the cluster itself."""
+    return (node,) if isinstance(node, str) else node.leaves()
+
+
+def node_of(written: object) -> TreeNode:
+    """The tree as it is written: lists of clusters and of lists, or `{level: 3, clusters: [...]}` where a level is
+    stated.
+
+    :raises ConfigError: It is no tree, or a level is not above those below it.
+    """
+    node = _node(written)
+    if isinstance(node, str):
+        raise ConfigError(f"a tree of {node} alone distributes nothing", hint="Give it at least two clusters.")
+    seen: set[str] = set()
+    for leaf in node.leaves():
+        if leaf in seen:
+            raise ConfigError(f"cluster {leaf} is in the tree twice", hint="Every cluster is one leaf.")
+        seen.add(leaf)
+    return node
+
+
+def _node(written: object) -> TreeNode | str:
+    stated: object = None
+    if isinstance(written, str):
+        return written
+    if isinstance(written, Mapping):
+        unknown = sorted(set(map(str, written)) - {"level", "clusters"})
+        if unknown or "clusters" not in written:
+            raise ConfigError(
+                f"a node of a tree has no {unknown[0]}" if unknown else "a node of a tree has no clusters",
+                hint="Write it as a list, or as {level: 3, clusters: [...]}.",
+            )
+        stated, written = written.get("level"), written["clusters"]
+    if not isinstance(written, Sequence):
+        raise ConfigError(f"{written!r} is no node of a tree", hint="Write lists of clusters: [[a, b], [c, d]].")
+    children = tuple(map(_node, written))
+    if len(children) < _CHILDREN_MIN:
+        raise ConfigError(
+            "a node of a tree has fewer than two parts", hint="Leave the node out: it would have nobody to copy to."
+        )
+    below = max((child.level for child in children if isinstance(child, TreeNode)), default=0)
+    level = below + 1 if stated is None else stated
+    if not isinstance(level, int) or isinstance(level, bool) or level <= below:
+        raise ConfigError(
+            f"level {level!r} is not above level {below} below it",
+            hint="Levels are whole numbers from 1, and grow towards the root.",
+        )
+    return TreeNode(level, children)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distributor:
+    """What runs on `cluster` for one level: it copies to `target`, a leaf of the subtree that has `leaves`.
+
+    `part` counts the subtrees of the level's node from 1 where there are more than two, and is 0 otherwise: there is
+    one other subtree then.
+    """
+
+    tree: str
+    cluster: str
+    level: int
+    leaves: tuple[str, ...]
+    target: str
+    part: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of its link, whichever leaf is the target."""
+        return f"{self.tree}.{self.cluster}.{self.level}{f'.{self.part}' if self.part else ''}"
+
+    @property
+    def bit(self) -> int:
+        """The copy flag that it sets."""
+        return bit(self.level)
+
+    @property
+    def mask(self) -> int:
+        """The copy flags that keep it from copying."""
+        return mask(self.level)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "name": self.name,
+            "cluster": self.cluster,
+            "level": self.level,
+            "bit": self.bit,
+            "mask": self.mask,
+            "subtree": list(self.leaves),
+            "target": self.target,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A tree of clusters with its name. `switched` are the leaves that an operator chose, by distributor and subtree.
+
+    :raises ConfigError: A level has no bit in the header.
+    """
+
+    name: str
+    root: TreeNode
+    header: FlagsHeader = field(default_factory=FlagsHeader)
+    switched: Mapping[tuple[str, int, tuple[str, ...]], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.root.level > self.header.level_max:
+            raise ConfigError(
+                f"level {self.root.level} has no bit in a header of {self.header.width_bytes} bytes",
+                hint=f"State lower levels, or set header.width_bytes to {-(-self.root.level // 8)}.",
+            )
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """All clusters, in the order they are written."""
+        return self.root.leaves()
+
+    @property
+    def distributors(self) -> tuple[Distributor, ...]:
+        """What runs on every cluster: by cluster, from the lowest level up."""
+        found = list(self._below(self.root))
+        order = {cluster: index for index, cluster in enumerate(self.clusters)}
+        return tuple(sorted(found, key=lambda each: (order[each.cluster], each.level, order[each.target])))
+
+    @property
+    def mesh_links(self) -> int:
+        """How many links it would take to copy from every cluster to every other one."""
+        return len(self.clusters) * (len(self.clusters) - 1)
+
+    def hops(self, source: str) -> dict[str, int]:
+        """How many copies lie between a message's cluster and each of the others; 0 for its own."""
+        return {cluster: len(way) for cluster, way in self.ways(source).items()}
+
+    def ways(self, source: str) -> dict[str, tuple[Distributor, ...]]:
+        """By which distributors a message of one cluster comes to each of the others."""
+        ways: dict[str, tuple[Distributor, ...]] = {source: ()}
+        pending = [(source, 0)]
+        while pending:
+            cluster, flags = pending.pop(0)
+            for each in self.distributors:
+                if each.cluster == cluster and not flags & each.mask:
+                    ways[each.target] = (*ways[cluster], each)
+                    pending.append((each.target, flags | each.bit))
+        return ways
+
+    def _below(self, node: TreeNode) -> Iterator[Distributor]:
+        for child in node.children:
+            # As the leaves of a subtree are counted, so are its targets: not all of them write to the same one.
+            for position, cluster in enumerate(leaves_of(child)):
+                for part, other in enumerate(node.children, 1):
+                    if other is not child:
+                        several = part if len(node.children) > _CHILDREN_MIN else 0
+                        yield self._distributor(node.level, cluster, leaves_of(other), position, several)
+            if isinstance(child, TreeNode):
+                yield from self._below(child)
+
+    def _distributor(self, level: int, cluster: str, leaves: tuple[str, ...], position: int, part: int) -> Distributor:
+        target = self.switched.get((cluster, level, leaves), leaves[position % len(leaves)])
+        if target not in leaves:
+            raise ConfigError(
+                f"{target} is no leaf of the subtree {', '.join(leaves)}", hint="Choose one of these clusters."
+            )
+        return Distributor(tree=self.name, cluster=cluster, level=level, leaves=leaves, target=target, part=part)
