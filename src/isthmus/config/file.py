@@ -14,6 +14,7 @@ from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schema import FabricSection
+from isthmus.config.treerules import tree_conflicts, trees_of
 from isthmus.config.values import clusters_of, ledger_of, links_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
@@ -56,10 +57,12 @@ def parse(
 
     clusters = clusters_of(fabric, folder, resolution.origins)
     links = links_of(fabric, clusters, folder)
-    refuse(one_writer(links), document)
+    trees = trees_of(fabric.trees)
+    refuse([*one_writer(links), *tree_conflicts(trees, links)], document)
     return Configuration(
         clusters=clusters,
         links=links,
+        trees=trees,
         spark=spark_of(fabric),
         ledger=ledger_of(fabric),
         metrics=metrics_of(fabric),

@@ -15,6 +15,7 @@ from isthmus.config.naming import naming_of
 from isthmus.config.problems import Mistake, nearest
 from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection, TopicsSection
 from isthmus.config.start import start_of
+from isthmus.config.treerules import tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
 from isthmus.model.listening import ListenAddress
@@ -29,6 +30,7 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
     yield from _names(fabric.links)
+    yield from tree_rules(fabric.trees, frozenset(fabric.clusters))
     yield from _listening(("metrics", "listen"), fabric.metrics)
     for position, link in enumerate(fabric.links):
         yield from _ends(("links", position), link, fabric)

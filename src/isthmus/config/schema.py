@@ -31,6 +31,7 @@ from isthmus.config.fields import (
 from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.network import Addresses, ProxySection
 from isthmus.config.section import Section as Section
+from isthmus.config.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
@@ -348,6 +349,7 @@ class FabricSection(Section):
         )
     )
     links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
+    trees: tuple[TreeSection, ...] = Field((), description="Distribution trees, which cannot be run yet.")
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
     metrics: MetricsSection = Field(MetricsSection(), description="Where a run tells how it does (docs/metrics.md).")

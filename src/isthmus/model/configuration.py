@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
+from isthmus.model.tree import TreeSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class Configuration:
 
     clusters: tuple[Cluster, ...]
     links: tuple[Link, ...]
+    trees: tuple[TreeSettings, ...] = ()
     spark: SparkSettings = SparkSettings()
     ledger: LedgerSettings = LedgerSettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, bit, mask
+from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.selection import TopicPattern
 
 _CHILDREN_MIN: Final = 2
 
@@ -176,6 +178,17 @@ class Tree:
                     pending.append((each.target, flags | each.bit))
         return ways
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "tree": self.name,
+            "level": self.root.level,
+            "clusters": list(self.clusters),
+            "distributors": [each.as_dict() for each in self.distributors],
+            "mesh_links": self.mesh_links,
+            "hops": {cluster: self.hops(cluster) for cluster in self.clusters},
+        }
+
     def _below(self, node: TreeNode) -> Iterator[Distributor]:
         for child in node.children:
             # As the leaves of a subtree are counted, so are its targets: not all of them write to the same one.
@@ -194,3 +207,30 @@ class Tree:
                 f"{target} is no leaf of the subtree {', '.join(leaves)}", hint="Choose one of these clusters."
             )
         return Distributor(tree=self.name, cluster=cluster, level=level, leaves=leaves, target=target, part=part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSettings:
+    """A tree with what it distributes. `flags` says where copy flags are kept."""
+
+    tree: Tree
+    topics: tuple[TopicPattern, ...] = ()
+    exclude: tuple[TopicPattern, ...] = ()
+    groups: tuple[GroupPattern, ...] = ()
+    flags: Literal["producer-id", "header"] = "producer-id"
+
+    def distributes(self, topic: str) -> bool:
+        """Whether a topic belongs to the tree."""
+        return any(each.matches(topic) for each in self.topics) and not any(
+            each.matches(topic) for each in self.exclude
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            **self.tree.as_dict(),
+            "topics": [str(each) for each in self.topics],
+            "exclude": [str(each) for each in self.exclude],
+            "groups": [str(each) for each in self.groups],
+            "flags": self.flags,
+        }

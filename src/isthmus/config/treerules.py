@@ -1,0 +1,100 @@
+"""What has to hold of distribution trees, and the values that their sections become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from isthmus.config.document import Path
+from isthmus.config.problems import Mistake
+from isthmus.config.trees import TreeSection
+from isthmus.errors import ConfigError
+from isthmus.model.copyflags import FlagsHeader
+from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic
+from isthmus.model.selection import TopicPattern
+from isthmus.model.tree import Tree, TreeSettings, node_of
+
+
+def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str]) -> Iterator[Mistake]:
+    """What is wrong with each tree by itself, and with two of one name."""
+    seen: dict[str, int] = {}
+    for position, section in enumerate(trees):
+        path: Path = ("trees", position)
+        if section.name in seen:
+            yield Mistake(
+                (*path, "name"),
+                f"is {section.name}, which is the name of trees[{seen[section.name]}] already",
+                "Give every tree a name of its own.",
+            )
+        seen.setdefault(section.name, position)
+        try:
+            tree = _tree(section)
+        except ConfigError as error:
+            yield Mistake((*path, "clusters"), error.message, error.hint)
+            continue
+        for alias in tree.clusters:
+            if alias not in aliases:
+                yield Mistake(
+                    (*path, "clusters"),
+                    f"has {alias}, which is not the alias of a cluster",
+                    f"The clusters are: {', '.join(sorted(aliases))}.",
+                )
+
+
+def tree_conflicts(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Iterator[Mistake]:
+    """Topics that two trees, or a tree and a mirror, would write on one cluster, as far as names tell."""
+    for (_, former), (position, latter) in combinations(enumerate(trees), 2):
+        shared = {*former.tree.clusters} & {*latter.tree.clusters}
+        if shared and any(_meet(one, other) for one in former.topics for other in latter.topics):
+            yield Mistake(
+                ("trees", position, "topics"),
+                f"overlap those of tree {former.tree.name} on {', '.join(sorted(shared))}",
+                "A topic belongs to one tree: name other topics, or exclude some.",
+            )
+    for position, link in enumerate(links):
+        for settings in trees:
+            if link.target.alias not in settings.tree.clusters:
+                continue
+            written = sorted(link.topics.named(_literals(link, settings)).sources)
+            taken = [name for name in written if settings.distributes(name)]
+            if taken:
+                yield Mistake(
+                    ("links", position, "topics"),
+                    f"mirrors into {taken[0]} of {link.target.alias}, which tree {settings.tree.name} distributes",
+                    "A mirror has one writer: exclude the topic here or there.",
+                )
+
+
+def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
+    """The values of sections that have been found sound."""
+    return tuple(
+        TreeSettings(
+            tree=_tree(section),
+            topics=tuple(map(TopicPattern.parse, section.topics)),
+            exclude=tuple(map(TopicPattern.parse, section.exclude)),
+            groups=tuple(map(GroupPattern.parse, section.groups)),
+            flags=section.flags,
+        )
+        for section in sections
+    )
+
+
+def _tree(section: TreeSection) -> Tree:
+    header = FlagsHeader(name=section.header.name, width_bytes=section.header.width_bytes)
+    return Tree(name=section.name, root=node_of(section.clusters), header=header)
+
+
+def _literals(link: Link, settings: TreeSettings) -> set[SourceTopic]:
+    return {*link.topics.literals, *(SourceTopic(one.value) for one in settings.topics if one.kind == "literal")}
+
+
+def _meet(one: TopicPattern, other: TopicPattern) -> bool:
+    """Whether a name certainly fits both: of regular expressions that is not known."""
+    if "regex" in (one.kind, other.kind):
+        return False
+    literal, rest = (one, other) if one.kind == "literal" else (other, one)
+    if literal.kind == "literal":
+        return rest.matches(literal.value)
+    return one.value.startswith(other.value) or other.value.startswith(one.value)

@@ -1,0 +1,61 @@
+"""Trees in the configuration file: understood, or refused by line with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus import config
+from isthmus.errors import ConfigError
+
+CLUSTERS = "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'}}\n"
+
+
+def test_a_tree_is_read_with_its_levels() -> None:
+    """Nested lists and a stated level become a tree; what it distributes is told by patterns."""
+    text = (
+        f"{CLUSTERS}trees: [{{name: t, clusters: {{level: 4, clusters: [[a, b], c]}}, topics: ['x.*'], exclude: [x.y],"
+        " flags: header, header: {name: copies, width_bytes: 2}}]\n"
+    )
+    (settings,) = config.parse(text).trees
+    assert (settings.tree.root.level, settings.tree.clusters, settings.flags) == (4, ("a", "b", "c"), "header")
+    assert (settings.tree.header.name, settings.tree.header.width_bytes) == ("copies", 2)
+    assert [settings.distributes(name) for name in ("x.1", "x.y", "z")] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("trees", "told"),
+    [
+        ("[{name: t, clusters: [a, a]}]", r"trees\[0\]\.clusters cluster a is in the tree twice"),
+        ("[{name: t, clusters: a}]", "distributes nothing"),
+        ("[{name: t, clusters: [a, d]}]", "has d, which is not the alias of a cluster"),
+        ("[{name: t, clusters: [{level: 1, clusters: [[a, b], c]}]}]", "is not above level 1"),
+        ("[{name: t, clusters: {level: 9, clusters: [a, b]}}]", "level 9 has no bit in a header of 1 bytes"),
+        ("[{name: t, clusters: [a, b]}, {name: t, clusters: [a, b]}]", r"trees\[1\]\.name is t, which is the name of"),
+        (
+            "[{name: t, clusters: [a, b], topics: ['x.*']}, {name: u, clusters: [b, c], topics: [x.1]}]",
+            "overlap those of tree t on b",
+        ),
+    ],
+)
+def test_what_is_no_tree_is_refused(trees: str, told: str) -> None:
+    """By its place in the file."""
+    with pytest.raises(ConfigError, match=told):
+        config.parse(f"{CLUSTERS}trees: {trees}\n")
+
+
+def test_trees_that_share_topics_but_no_cluster() -> None:
+    """They have nothing to do with each other."""
+    more = CLUSTERS.replace("}}\n", "}, d: {bootstrap_servers: 'h:4'}}\n")
+    trees = "[{name: t, clusters: [a, b], topics: [x]}, {name: u, clusters: [c, d], topics: [x]}]"
+    assert len(config.parse(f"{more}trees: {trees}\n").trees) == 2
+
+
+def test_a_mirror_into_a_topic_of_a_tree_is_refused() -> None:
+    """A mirror has one writer, and a tree has many."""
+    text = (
+        f"{CLUSTERS}links: [{{name: l, source: a, target: b, topics: {{include: ['x.*', z]}}}}]\n"
+        "trees: [{name: t, clusters: [b, c], topics: [x.1]}]\n"
+    )
+    with pytest.raises(ConfigError, match=r"links\[0\]\.topics mirrors into x\.1 of b, which tree t distributes"):
+        config.parse(text)
+    assert config.parse(text.replace("[x.1]", "[y]")).trees
