@@ -220,7 +220,7 @@ def test_quotas_that_hold_the_link_up_are_told(run: Asked, east: LocalCluster, w
     run.until(lambda: True)
     assert run.value(throttled["target"]) == 0
     before = run.value("isthmus_link_records_replicated_total") or 0
-    with quota(west, 20_000.0):
+    with quota(west, f"isthmus-{run.shell.stem}", 20_000.0):
         filling = Given(b"k", secrets.token_bytes(20_000), [], int(time.time() * 1000))
         topics.produce(east, f"{run.shell.stem}.a", [filling] * 20)
         run.until(lambda: (run.value(throttled["target"]) or 0) > 0)
@@ -229,19 +229,19 @@ def test_quotas_that_hold_the_link_up_are_told(run: Asked, east: LocalCluster, w
 
 
 @contextlib.contextmanager
-def quota(cluster: LocalCluster, bytes_per_s: float) -> Iterator[None]:
-    """For as long as the block runs, so much is all that Isthmus may write."""
-    _limit(cluster, bytes_per_s, remove=False)
+def quota(cluster: LocalCluster, client_id: str, bytes_per_s: float) -> Iterator[None]:
+    """For as long as the block runs, so much is all that a link may write, by its client id."""
+    _limit(cluster, client_id, bytes_per_s, remove=False)
     try:
         yield
     finally:
-        _limit(cluster, bytes_per_s, remove=True)
+        _limit(cluster, client_id, bytes_per_s, remove=True)
 
 
-def _limit(cluster: LocalCluster, bytes_per_s: float, *, remove: bool) -> None:
+def _limit(cluster: LocalCluster, client_id: str, bytes_per_s: float, *, remove: bool) -> None:
     entry = AlterClientQuotasRequest.EntryData
     ours = entry(
-        entity=[entry.EntityData(entity_type="client-id", entity_name="isthmus")],
+        entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
         ops=[entry.OpData(key="producer_byte_rate", value=bytes_per_s, remove=remove)],
     )
     port = int(cluster.admin_bootstrap_servers.rpartition(":")[2])
