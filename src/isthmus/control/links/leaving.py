@@ -21,14 +21,14 @@ from isthmus.wire.offsets import PartitionKey
 
 
 async def source_logs(link: Link, source: Client) -> dict[PartitionKey, LogRange]:
-    """The logs of all partitions at the source that the link selects.
+    """The logs of all partitions at the source that the link selects and has a name for.
 
     :raises ClusterError: One of them cannot be told.
     """
     metadata = await selected_topics(source, link.topics)
     keys = [
         (name, each.partition)
-        for name in link.topics.select(metadata.topics)
+        for name in sorted(link.topics.named(metadata.topics).sources.values())
         for each in metadata.topics[name].partitions
     ]
     found = await log_ranges(source, keys)
