@@ -1,14 +1,15 @@
-"""Topics created and enlarged: CreateTopics (API 19) and CreatePartitions (API 37)."""
+"""Topics created, enlarged and deleted: CreateTopics (API 19), CreatePartitions (API 37), DeleteTopics (API 20)."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 
 from isthmus.cluster.configs import entries_of
 from isthmus.cluster.outcomes import Outcomes
@@ -22,6 +23,7 @@ BROKER_DEFAULT: Final = -1
 _TIMEOUT_S: Final = 30.0
 _CONTROLLER_RETRIES: Final = 5
 _RETRY_S: Final = 0.3
+_DELETE_BY_ID_FROM: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,23 @@ async def add_partitions(client: Client, counts: Mapping[str, int]) -> Outcomes[
         if result.error_code
     }
     return Outcomes({name: count for name, count in counts.items() if name not in errors}, errors)
+
+
+async def delete_topic(client: Client, topic_id: uuid.UUID, name: str) -> bool:
+    """Delete the topic with that id, whatever has its name by now; whether it was there. Needs DELETE on it.
+
+    :raises ClusterError: It was refused.
+    """
+    state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
+    request = DeleteTopicsRequest(topics=[state], timeout_ms=int(_TIMEOUT_S * 1000), min_version=_DELETE_BY_ID_FROM)
+    answer = await _ask_controller(client, request, lambda answer: answer.responses)
+    (result,) = answer.responses
+    if result.error_code in (codes.UNKNOWN_TOPIC_ID, codes.UNKNOWN_TOPIC_OR_PARTITION):
+        return False
+    if result.error_code:
+        right = on_topic("DELETE", name)
+        raise _refusal(client, result.error_code, f"deleting topic {name}", right, result.error_message)
+    return True
 
 
 async def await_leaders(client: Client, counts: Mapping[str, int], *, timeout_s: float = 10.0) -> frozenset[str]:

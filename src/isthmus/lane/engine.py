@@ -130,6 +130,8 @@ class Engine:
             self._runs[lane.key] = run
             self._source_routes.watch([lane.source_topic])
             self._target_routes.watch([lane.target_topic])
+            self._source_routes.expect(lane.source_topic, lane.source_topic_id)
+            self._target_routes.expect(lane.target_topic, lane.target_topic_id)
             self._resolver.add(run)
 
     def remove(self, keys: Iterable[LaneKey]) -> None:

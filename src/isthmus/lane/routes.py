@@ -52,6 +52,7 @@ class Routes:
         self._acknowledging: dict[int, frozenset[int]] = {}
         self._heard = asyncio.Event()
         self._ids: dict[str, uuid.UUID] = {}
+        self._superseded: dict[str, uuid.UUID] = {}
         self._codes: dict[str, int] = {}
         self._missing: dict[str, tuple[float, float]] = {}
         self._refreshed_at = 0.0
@@ -63,6 +64,23 @@ class Routes:
         before = len(self._topics)
         self._topics.update(topics)
         if len(self._topics) != before:
+            self._refreshed_at = 0.0
+
+    def expect(self, topic: str, topic_id: uuid.UUID) -> None:
+        """A lane was planned for the topic with this id: what was heard of another one of its name counts no more, nor
+        does what a broker says that has not heard of the new one yet.
+        """
+        known = self._ids.get(topic, NO_TOPIC_ID)
+        if self._superseded.get(topic) == topic_id:
+            del self._superseded[topic]
+        is_another = NO_TOPIC_ID not in (known, topic_id) and known != topic_id
+        if is_another:
+            self._superseded[topic] = known
+        if is_another or topic in self._missing:
+            for heard in (self._ids, self._epochs, self._missing):
+                heard.pop(topic, None)
+            for key in [key for key in self._leaders if key[0] == topic]:
+                del self._leaders[key]
             self._refreshed_at = 0.0
 
     def leader(self, topic: str, partition: int) -> Leader | None:
@@ -170,6 +188,8 @@ class Routes:
 
     def _take(self, metadata: Metadata) -> None:
         for name, topic in metadata.topics.items():
+            if topic.topic_id != NO_TOPIC_ID and topic.topic_id == self._superseded.get(name):
+                continue
             self._codes[name] = topic.error_code
             known_id = self._ids.get(name, NO_TOPIC_ID)
             if topic.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:

@@ -10,6 +10,9 @@
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
     filters/east-west             what an operator has the link select, in place of the file
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
+    recovering/east-west          who brings topics of the link back that have diverged
+    recovery/east-west/orders     how far that came
+    replay/east-west/orders/ID/x  from where on a topic holds what was replayed from quarantine
     pause/east-west[/orders]      an operator paused the link, or one topic of it
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
@@ -39,6 +42,9 @@ from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
+from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
+from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
+from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -308,6 +314,9 @@ _KINDS: Final[dict[str, type[Document]]] = {
         DeclarationDocument,
         NamespaceDocument,
         ProvenanceDocument,
+        RecoveryClaimDocument,
+        RecoveryDocument,
+        ReplayDocument,
         FiltersDocument,
         PauseDocument,
         ControllerDocument,
@@ -362,6 +371,9 @@ def _fields(key: str, value: bytes) -> Any:
 _OTHERS = (
     DeclarationDocument,
     ProvenanceDocument,
+    RecoveryClaimDocument,
+    RecoveryDocument,
+    ReplayDocument,
     FiltersDocument,
     PauseDocument,
     TaskDocument,

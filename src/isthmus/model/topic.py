@@ -6,6 +6,7 @@ import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from isthmus.model.naming import SourceTopic
 
@@ -82,3 +83,10 @@ class TopicIds:
     source: uuid.UUID
     target: uuid.UUID
     is_mapped: bool = False
+
+
+class Rebuilt(NamedTuple):
+    """A topic that was deleted and created again on purpose, by its ids."""
+
+    former: uuid.UUID
+    present: uuid.UUID

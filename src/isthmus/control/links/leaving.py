@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
@@ -92,14 +92,11 @@ def _left_partition(
     )
 
 
-def is_writing(known: LinkMemory, link: Link) -> bool:
-    """Whether a task may still write to a topic of the link."""
+def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bool:
+    """Whether a task of the link may still write to one of these topics."""
     leases = (each for each in known.documents.values() if isinstance(each, LeaseDocument))
     return any(
-        link.topics.source_of(lane.key.topic) is not None
-        for lease in leases
-        if not has_ended(lease, known.documents)
-        for lane in lease.lanes
+        is_meant(lane.key.topic) for lease in leases if not has_ended(lease, known.documents) for lane in lease.lanes
     )
 
 

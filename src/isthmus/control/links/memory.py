@@ -15,6 +15,7 @@ from isthmus.ledger.documents import (
     LoopDocument,
     PauseDocument,
     ProgressDocument,
+    RecoveryDocument,
     TopicDocument,
     decoded,
     link_of,
@@ -26,7 +27,7 @@ from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.progress import GroupProgress
 from isthmus.model.state import ControllerState
-from isthmus.model.topic import TopicIds
+from isthmus.model.topic import Rebuilt, TopicIds
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -55,6 +56,15 @@ def paused_topics(link: str, documents: Mapping[str, Document]) -> frozenset[Tar
         for document in documents.values()
         if isinstance(document, PauseDocument) and document.link == link
     )
+
+
+def rebuilt_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, Rebuilt]:
+    """The topics of the link that an operator had deleted and created again because they had diverged."""
+    return {
+        document.topic: Rebuilt(document.topic_id, document.rebuilt_id)
+        for document in documents.values()
+        if isinstance(document, RecoveryDocument) and document.link == link and document.rebuilt_id != NO_TOPIC_ID
+    }
 
 
 class _Lease(NamedTuple):

@@ -271,7 +271,7 @@ class Promoter:
             while True:
                 known = await recollect(self.name, target)
                 is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
-                if is_writing(known, link):
+                if is_writing(known, lambda topic: link.topics.source_of(topic) is not None):
                     calm_from = None
                 elif not is_alive:
                     return

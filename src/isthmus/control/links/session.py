@@ -17,7 +17,7 @@ from isthmus.control.lanes.idle import IdleLanes
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
-from isthmus.control.links.memory import paused_topics, recorded_topics
+from isthmus.control.links.memory import paused_topics, rebuilt_topics, recorded_topics
 from isthmus.control.links.record import FAREWELL_S, LinkRecord
 from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
@@ -25,13 +25,14 @@ from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
 from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
 from isthmus.control.topics.loop import TopicLoop
-from isthmus.control.topics.plan import LinkPlan, TopicPlan
+from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.ledger.documents import (
     Document,
     FiltersDocument,
     PauseDocument,
     ProgressDocument,
+    RecoveryDocument,
 )
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
@@ -239,13 +240,13 @@ class Session:
             return Arrival.UNDER_WAY
         await self._write_reports()
         await self._groups.remember()
-        if arrival is Arrival.HELD_UP or not _is_whole(plan) or not await self._measure_idle():
+        if arrival is Arrival.HELD_UP or not plan.is_whole or not await self._measure_idle():
             return Arrival.HELD_UP
         return Arrival.CAUGHT_UP
 
     def _is_to_be_created(self, plan: LinkPlan) -> bool:
         """Whether partitions are missing at the target that may come soon."""
-        missing = {topic.topic: not topic.reasons and not _is_laid_out(topic) for topic in plan.topics}
+        missing = {topic.topic: not topic.reasons and not topic.is_laid_out for topic in plan.topics}
         # Every topic is asked about, so that one that came is not held against it later.
         stuck = [
             self._catch_up.is_stuck(LaneKey(name, _ALL), is_waiting=is_missing) for name, is_missing in missing.items()
@@ -279,7 +280,12 @@ class Session:
 
     def _runnable(self) -> list[Lane]:
         paused = self.paused
-        lanes = (lane for lane in self._topics.lanes if not paused & {None, lane.target_topic})
+        former = {ids.former for ids in rebuilt_topics(self._link.name, self._ledger.documents).values()}
+        lanes = (
+            lane
+            for lane in self._topics.lanes
+            if not paused & {None, lane.target_topic} and lane.target_topic_id not in former
+        )
         return [self._audit.doubted(lane) for lane in lanes]
 
     def _assign(self) -> None:
@@ -338,6 +344,7 @@ class Session:
         while True:
             try:
                 await self._take_over_settings()
+                self._topics.accept(rebuilt_topics(self._link.name, self._ledger.documents))
                 await self._topics.refresh()
                 await self._audit_when_due()
                 await self._write_reports()
@@ -379,18 +386,8 @@ class Session:
         elif key.startswith(f"{FiltersDocument.KIND}/"):
             self._wanted = self._filtered()
             self._stirred.set()
+        elif isinstance(document, RecoveryDocument):
+            self._stirred.set()
         elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
             # Groups shall not be carried onto what is no mirror any more.
             self._stirred.set()
-
-
-def _is_laid_out(topic: TopicPlan) -> bool:
-    """Whether every partition has a lane, or a reason why it has none."""
-    return len(topic.lanes) + sum(p.refusal is not None for p in topic.partitions) >= topic.partition_count
-
-
-def _is_whole(plan: LinkPlan) -> bool:
-    """Whether every partition of every topic has a lane."""
-    return plan.problem is None and all(
-        not topic.reasons and len(topic.lanes) == topic.partition_count for topic in plan.topics
-    )

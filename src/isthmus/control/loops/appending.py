@@ -1,4 +1,4 @@
-"""Records appended to the only partition of a topic, each once and in their order, and all that it holds read."""
+"""Records appended to a partition, each once and in their order, and all that a topic's only partition holds read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.producer import allocate_producer
 from isthmus.model.mirrormaker_records import KeyedRecord
@@ -28,6 +29,8 @@ _ANSWER_S: Final = 5.0
 _RETRY_S: Final = 0.2
 _DUPLICATE_SEQUENCE: Final = 46
 _TOPIC_IDS_FROM: Final = 13
+_TRANSACTIONAL_VERSION_MAX: Final = 11
+"""Later versions of Produce take part in transactions the way of KIP-890, and add partitions by themselves."""
 _PASSING: Final = codes.LEADER_MOVED | {
     codes.REQUEST_TIMED_OUT,
     codes.NOT_ENOUGH_REPLICAS,
@@ -38,14 +41,19 @@ _PASSING: Final = codes.LEADER_MOVED | {
 
 
 class TopicAppender:
-    """Appends to one topic as an idempotent producer, over a connection of its own: acks=all may keep others waiting.
+    """Appends to one partition as an idempotent producer, over a connection of its own: acks=all may hold others up.
 
-    What was given up may still arrive: whoever goes on by what is there has to read it again.
+    What was given up may still arrive: whoever goes on by what is there has to read it again. With a `transaction`
+    every batch is one, and nothing arrives any more once another has initialized the same transactional id.
     """
 
-    def __init__(self, client: Client, topic: str) -> None:
+    def __init__(
+        self, client: Client, topic: str, partition: int = PARTITION, *, transaction: Transaction | None = None
+    ) -> None:
         self.client = client
         self.topic = topic
+        self.partition = partition
+        self._transaction = transaction
         self._connection: Connection | None = None
         self._topic_id = NO_TOPIC_ID
         self._producer_id: int | None = None
@@ -64,19 +72,37 @@ class TopicAppender:
         """
         deadline = time.monotonic() + term_s
         for part in _parts(records):
-            batch = next(scan(encoded((now_ms, key, value, ()) for key, value in part)))
-            try:
-                await self._append(batch, deadline)
-            except ClusterError:
-                # With a new id nothing that is still on its way is taken for what comes next.
-                self._producer_id = None
-                self.close()
-                raise
+            await self._write(next(scan(encoded((now_ms, key, value, ()) for key, value in part))), deadline)
+
+    async def write(self, batch: Batch, *, term_s: float = 30.0) -> None:
+        """Append a batch as it is; it is durable when this returns.
+
+        :raises ClusterError: It was refused, or did not arrive in time; it may be there all the same.
+        """
+        await self._write(batch, time.monotonic() + term_s)
+
+    async def _write(self, batch: Batch, deadline: float) -> None:
+        try:
+            await self._append(batch, deadline)
+        except ClusterError:
+            # With a new id nothing that is still on its way is taken for what comes next.
+            self._producer_id = None
+            self.close()
+            raise
 
     async def _append(self, batch: Batch, deadline: float) -> None:
+        transaction = self._transaction
+        if transaction is not None:
+            await transaction.begin((self.topic, self.partition))
+            header = stamp(batch, transaction.producer_id, transaction.epoch, self._sequence, transactional=True)
+            await self._send(header, batch, deadline)
+            await transaction.end(commit=True)
+            return
         if self._producer_id is None:
             self._producer_id, self._sequence = await allocate_producer(self.client), 0
-        header = stamp(batch, self._producer_id, 0, self._sequence)
+        await self._send(stamp(batch, self._producer_id, 0, self._sequence), batch, deadline)
+
+    async def _send(self, header: bytes, batch: Batch, deadline: float) -> None:
         while True:
             try:
                 await self._attempt(header, batch)
@@ -94,9 +120,17 @@ class TopicAppender:
         version = produce.version_for(connection.api_versions)
         if self._topic_id == NO_TOPIC_ID:
             version = min(version, _TOPIC_IDS_FROM - 1)
-        append = produce.Append(self.topic, self._topic_id, PARTITION, header, batch.view[HEADER_BYTES:])
+        transactional_id = None
+        if self._transaction is not None:
+            version, transactional_id = min(version, _TRANSACTIONAL_VERSION_MAX), self._transaction.transactional_id
+        append = produce.Append(self.topic, self._topic_id, self.partition, header, batch.view[HEADER_BYTES:])
         answers, _ = await produce.post(
-            connection, [append], version=version, timeout_ms=_BROKER_TERM_MS, timeout_s=_ANSWER_S
+            connection,
+            [append],
+            version=version,
+            timeout_ms=_BROKER_TERM_MS,
+            timeout_s=_ANSWER_S,
+            transactional_id=transactional_id,
         )
         answer = answers[produce.answer_key(append, version)]
         if answer.error_code == _DUPLICATE_SEQUENCE:
@@ -121,7 +155,7 @@ class TopicAppender:
         what, right = f"finding topic {self.topic}", on_topic("DESCRIBE", self.topic)
         if topic.error_code not in codes.LEADER_MOVED:
             codes.raise_for_code(topic.error_code, what, right, cluster=self.client.cluster.alias)
-        leader = next((p.leader for p in topic.partitions if p.partition == PARTITION), -1)
+        leader = next((p.leader for p in topic.partitions if p.partition == self.partition), -1)
         if leader not in metadata.brokers:
             raise Unreachable(
                 f"topic {self.topic} of {self.client.cluster.alias} has no leader",

@@ -16,7 +16,7 @@ from isthmus.model.topic import Configs, TopicDescription
 from isthmus.model.wording import counted
 
 _UNLIMITED: Final = "-1"
-_FILLING: Final = {
+FILLING: Final = {
     "cleanup.policy": "compact,delete",
     "retention.ms": _UNLIMITED,
     "retention.bytes": _UNLIMITED,
@@ -86,7 +86,7 @@ def creation(
     configs = dict(_copied(source, defaults, replication_factor, left_out))
     configs.update(_demanded(source, defaults))
     if has_prefix and "delete" not in _policy(source).split(","):
-        configs.update(_FILLING)
+        configs.update(FILLING)
     topic = NewTopic(
         name=name,
         partition_count=source.partition_count,
@@ -116,15 +116,15 @@ def settled_policy(
     ):
         return {}
     own = {name: value for name, value in source.own_configs.items() if _is_copied(source, name, settings)}
-    wanted = {name: own.get(name) for name in _FILLING} | {"cleanup.policy": _policy(source)}
-    return {name: value for name, value in wanted.items() if value != _FILLING[name]}
+    wanted = {name: own.get(name) for name in FILLING} | {"cleanup.policy": _policy(source)}
+    return {name: value for name, value in wanted.items() if value != FILLING[name]}
 
 
 def is_filling(source: TopicDescription, target: TopicDescription) -> bool:
     """Whether a target still has the configuration it was created with for filling."""
     own = target.own_configs
-    return _policy(source) != _FILLING["cleanup.policy"] and all(
-        own.get(name) == value for name, value in _FILLING.items()
+    return _policy(source) != FILLING["cleanup.policy"] and all(
+        own.get(name) == value for name, value in FILLING.items()
     )
 
 

@@ -22,7 +22,7 @@ from isthmus.model.link import Link
 from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.problem import problem_of
 from isthmus.model.selection import TopicPattern
-from isthmus.model.topic import TopicIds
+from isthmus.model.topic import Rebuilt, TopicIds
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
@@ -109,6 +109,14 @@ class TopicLoop:
         self._shapes.clear()
         self._suspected.clear()
         self._unmatched = ()
+
+    def accept(self, rebuilt: Mapping[TargetTopic, Rebuilt]) -> None:
+        """Begin topics anew that somebody has deleted and created again on purpose: all others are stopped for that."""
+        for name, ids in rebuilt.items():
+            recorded = self._recorded.get(name)
+            if recorded is not None and recorded.target == ids.former:
+                del self._recorded[name]
+                self._shapes.pop(name, None)
 
     @property
     def plan(self) -> LinkPlan | None:

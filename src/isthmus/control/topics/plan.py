@@ -89,6 +89,11 @@ class TopicPlan:
         return () if self.reasons else tuple(p for p in self.partitions if p.refusal is None)
 
     @property
+    def is_laid_out(self) -> bool:
+        """Whether every partition has a lane, or a reason why it has none."""
+        return len(self.lanes) + len(self.refused) >= self.partition_count
+
+    @property
     def has_changes(self) -> bool:
         """Whether applying and running it would do anything."""
         if self.action is Action.REFUSE:
@@ -159,6 +164,13 @@ class LinkPlan:
     def has_changes(self) -> bool:
         """Whether its loops would change anything: what cannot be changed, or is to stay as it is, does not count."""
         return any(change.problem is None for change in self.changes)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every partition of every topic has a lane."""
+        return self.problem is None and all(
+            not topic.reasons and len(topic.lanes) == topic.partition_count for topic in self.topics
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""

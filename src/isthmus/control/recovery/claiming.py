@@ -1,0 +1,115 @@
+"""One recovery of a link at a time: whoever comes later is told who is at it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+from isthmus.control.links.attaching import operator
+from isthmus.control.links.host import liveness_of, whereabouts
+from isthmus.control.links.memory import now_ms, recollect
+from isthmus.errors import ClusterError, Fenced, PlanRefused
+from isthmus.ledger.documents import RecoveryClaimDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.link import BEAT_S, SILENCE_S
+from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.topic import on_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.whereabouts import Liveness
+from isthmus.wire.client import Client
+
+_ROLE: Final = "recovery"
+
+
+class RecoveryClaim:
+    """The right to recover a link. All that its owner writes into the ledger goes through it, and fails with an error
+    that names the other one once somebody else has taken it.
+    """
+
+    def __init__(self, target: Client, link: str, ledger: LedgerSettings) -> None:
+        self._target, self._link, self._ledger = target, link, ledger
+        self._writer = FencedWriter(target, link, role=_ROLE)
+        self._writing = asyncio.Lock()
+        self._beat = 0
+
+    async def write(self, *changes: Change) -> None:
+        """Write documents, all or none; durable when this returns.
+
+        :raises PlanRefused: Somebody else recovers the link now.
+        :raises ClusterError: The ledger cannot be written.
+        """
+        append = partial(self._writer.append, changes)
+        try:
+            async with self._writing:
+                await on_topic(self._target, append, replication_factor=self._ledger.replication_factor)
+        except Fenced as error:
+            raise self._taken("somebody else") from error
+
+    async def _open(self) -> None:
+        await self._check()
+        await on_topic(self._target, self._writer.take_over, replication_factor=self._ledger.replication_factor)
+        # Whoever came at the same moment has said so by now, or will be refused.
+        await self._check()
+        await self.write(self._claim())
+
+    async def _check(self) -> None:
+        known = await recollect(self._link, self._target)
+        found = known.documents.get(f"{RecoveryClaimDocument.KIND}/{self._link}")
+        if not isinstance(found, RecoveryClaimDocument):
+            return
+        is_heard = known.document_age_s(found, now_ms()) < SILENCE_S
+        if is_heard and liveness_of(found.whereabouts) is not Liveness.DEAD:
+            raise self._taken(found.by)
+
+    def _taken(self, by: str) -> PlanRefused:
+        return PlanRefused(
+            f"{by} recovers link {self._link} now",
+            hint=f"Wait for its end. If it was killed, give this command again in {SILENCE_S:g} s: it goes on there.",
+        )
+
+    def _claim(self) -> RecoveryClaimDocument:
+        self._beat += 1
+        here = whereabouts()
+        return RecoveryClaimDocument(
+            link=self._link,
+            by=operator(),
+            beat=self._beat,
+            host=here.host,
+            host_id=here.host_id,
+            pid=here.pid,
+            process_start=here.process_start,
+        )
+
+    async def _live(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            # Whoever has taken it shows at the next step; a ledger that is away for a while ends nothing.
+            with contextlib.suppress(ClusterError, PlanRefused):
+                await self.write(self._claim())
+
+    async def _close(self) -> None:
+        with contextlib.suppress(ClusterError, PlanRefused):
+            await self.write(Deletion(f"{RecoveryClaimDocument.KIND}/{self._link}"))
+        self._writer.close()
+
+
+@asynccontextmanager
+async def claimed(target: Client, link: str, ledger: LedgerSettings) -> AsyncIterator[RecoveryClaim]:
+    """The right to recover a link, for as long as the block lasts.
+
+    :raises PlanRefused: Somebody else is at it.
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    claim = RecoveryClaim(target, link, ledger)
+    await claim._open()
+    living = asyncio.create_task(claim._live())
+    try:
+        yield claim
+    finally:
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+        await claim._close()

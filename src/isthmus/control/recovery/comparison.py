@@ -1,0 +1,100 @@
+"""Both logs of a partition read side by side, up to where they first differ."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.control.takeover.examination import digest
+from isthmus.errors import ClusterError
+from isthmus.lane.rebatch import Record, records_of
+from isthmus.model.divergence import Seen, Side, Stretch, last_shared
+from isthmus.model.log import LogRange
+from isthmus.model.recovery import DivergedPartition
+from isthmus.wire.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
+from isthmus.wire.client import Client
+
+_TOLD_BY_HEADER = CODEC_MASK | LOG_APPEND_TIME
+
+
+async def compared(
+    source: Client,
+    target: Client,
+    topics: tuple[str, str],
+    partition: int,
+    logs: tuple[LogRange, LogRange],
+    *,
+    is_compacted: bool,
+) -> DivergedPartition:
+    """How far a partition is the same at both sides; topics and logs are the source's and the target's.
+
+    :raises ClusterError: One of the logs cannot be read.
+    """
+    here, there = logs
+    begin, end = max(here.start, there.start), min(here.stable_end, there.end)
+    shared = end
+    if begin < end:
+        spans = (OffsetRange(topics[0], partition, begin, end), OffsetRange(topics[1], partition, begin, end))
+        async with aclosing(_stretches(source, spans[0])) as first, aclosing(_stretches(target, spans[1])) as second:
+            shared = await _searched({Side.SOURCE: first, Side.TARGET: second}, begin, end, is_compacted=is_compacted)
+    return DivergedPartition(
+        partition=partition,
+        source_begin=here.start,
+        source_end=here.stable_end,
+        target_begin=there.start,
+        target_end=there.end,
+        shared=shared,
+    )
+
+
+async def _searched(
+    logs: dict[Side, AsyncGenerator[Stretch, None]], begin: int, end: int, *, is_compacted: bool
+) -> int:
+    search = last_shared(begin, end, is_compacted=is_compacted)
+    try:
+        side = next(search)
+        while True:
+            side = search.send(await anext(logs[side], None))
+    except StopIteration as found:
+        return int(found.value)
+
+
+async def _stretches(client: Client, span: OffsetRange) -> AsyncGenerator[Stretch, None]:
+    alias = client.cluster.alias
+    async with aclosing(LogReader(client).read(span)) as answers:
+        async for stored in answers:
+            for batch, is_aborted in stored:
+                if not (batch.is_control or is_aborted):
+                    yield Stretch(
+                        offset_begin=batch.base_offset,
+                        offset_end=batch.offset_end,
+                        token=_token(batch),
+                        records=partial(_seen, batch, alias, span),
+                    )
+
+
+def _token(batch: Batch) -> tuple[int, int, int, int, bytes]:
+    """All of a batch that its records follow from; who wrote it, and in which transaction, is left out."""
+    told = batch.attributes & _TOLD_BY_HEADER
+    return batch.magic, told, batch.base_timestamp, batch.max_timestamp, bytes(batch.view[RECORDS_BEGIN:])
+
+
+def _seen(batch: Batch, alias: str, span: OffsetRange) -> list[Seen]:
+    return [Seen(record.offset, digest(record)) for record in decoded(batch, alias, span)]
+
+
+def decoded(batch: Batch, alias: str, span: OffsetRange) -> list[Record]:
+    """The records of a batch that lie in a range.
+
+    :raises ClusterError: They cannot be decoded.
+    """
+    try:
+        return [one for one in records_of(batch) if span.offset_begin <= one.offset < span.offset_end]
+    except ValueError as error:
+        raise ClusterError(
+            f"{alias}: {span} cannot be read: {error}",
+            cluster=alias,
+            hint="Check the broker's disk: kafka-dump-log --deep-iteration names the batch.",
+        ) from error

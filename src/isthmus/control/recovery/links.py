@@ -1,0 +1,127 @@
+"""`isthmus link recover`: which topics of a link have diverged, and these brought back one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.filtering import in_force
+from isthmus.control.links.memory import recollect
+from isthmus.control.links.pausing import mirrored_as
+from isthmus.control.recovery.claiming import claimed
+from isthmus.control.recovery.recovery import OnStep, TopicRecoverer
+from isthmus.control.topics.foresight import Foreseen, foresee
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.ledger.documents import RecoveryDocument, TopicDocument
+from isthmus.model.configuration import Configuration
+from isthmus.model.lane import LaneState
+from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
+from isthmus.wire.client import Client
+
+RECOVERABLE: Final = frozenset(
+    {LaneState.FOREIGN_WRITE, LaneState.DIVERGED, LaneState.DATA_GAP, LaneState.TOPIC_RECREATED}
+)
+"""What a recovery is the way out of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecoverer:
+    """Recovers topics of one link, those named (as at the source or as at the target) or all that have diverged.
+
+    The source leads: what only the target has goes into quarantine. `configuration` has the declared links too.
+    `quiet_s` is for how long nobody may have written to the target, `timeout_s` how long any wait may take.
+    """
+
+    configuration: Configuration
+    name: str
+    topics: Collection[str] = ()
+    quiet_s: float = 2.0
+    timeout_s: float = 60.0
+    on_step: OnStep = lambda _: None
+
+    async def recover(self, *, dry_run: bool = False) -> Recovery:
+        """Bring the topics back to what the source holds. With `dry_run` only what was found is told.
+
+        :raises ConfigError: There is no such link, or it does not mirror one of the topics.
+        :raises GateNotMet: Somebody is at work at the target, lanes do not end, or a topic is not refilled in time.
+        :raises PlanRefused: Somebody else recovers the link, or offsets of a topic are mapped.
+        :raises ClusterError: A cluster does not answer; a repeated call goes on.
+        """
+        (link,) = await in_force([self.configuration.link(self.name)])
+        async with AsyncExitStack() as stack:
+            source = await stack.enter_async_context(Client(link.source))
+            target = await stack.enter_async_context(Client(link.target))
+            claim = None
+            if not dry_run:
+                # Before anything is looked at: what somebody else changes meanwhile would be found half-way.
+                claim = await stack.enter_async_context(claimed(target, link.name, self.configuration.ledger))
+            self.on_step("looking for topics that have diverged")
+            found: list[TopicRecovery] = []
+            for topic, source_topic in sorted((await self._chosen(link, source, target)).items()):
+                recoverer = self._recoverer(link, source, target, topic, source_topic)
+                found.append(await (recoverer.foresee() if claim is None else recoverer.recover(claim)))
+        return Recovery(link=link.name, topics=tuple(found), is_dry_run=dry_run)
+
+    def _recoverer(
+        self, link: Link, source: Client, target: Client, topic: TargetTopic, source_topic: SourceTopic
+    ) -> TopicRecoverer:
+        return TopicRecoverer(
+            link=link,
+            source=source,
+            target=target,
+            topic=topic,
+            source_topic=source_topic,
+            ledger=self.configuration.ledger,
+            quiet_s=self.quiet_s,
+            timeout_s=self.timeout_s,
+            on_step=self.on_step,
+        )
+
+    async def _chosen(self, link: Link, source: Client, target: Client) -> dict[TargetTopic, SourceTopic]:
+        """The topics to recover, by their names at the target."""
+        known = await recollect(link.name, target)
+        mapped = {name for name, document in known.topics.items() if document.is_mapped}
+        if self.topics:
+            chosen = dict(self._named(link))
+            for topic in sorted(mapped & chosen.keys()):
+                raise PlanRefused(
+                    f"offsets of {topic} are mapped: others may write there, and nothing diverges",
+                    hint="What the link has copied of it isthmus verify compares.",
+                )
+            return chosen
+        foreseen = await foresee(link, source, target, Claims(), self.configuration.links, self.configuration.clusters)
+        chosen = dict(_diverged(foreseen))
+        for document in known.documents.values():
+            if isinstance(document, RecoveryDocument) and document.stage != RecoveryStage.DONE:
+                chosen[document.topic] = document.source_topic
+            elif isinstance(document, TopicDocument) and _has_ended(document):
+                chosen[document.target_topic] = document.source_topic
+        return {
+            topic: own for topic, own in chosen.items() if topic not in mapped and link.topics.target_of(own) == topic
+        }
+
+    def _named(self, link: Link) -> Iterator[tuple[TargetTopic, SourceTopic]]:
+        for name in self.topics:
+            topic = mirrored_as(link, name)
+            source_topic = None if topic is None else link.topics.source_of(topic)
+            if topic is None or source_topic is None:
+                raise ConfigError(
+                    f"link {link.name} does not mirror topic {name}",
+                    hint="isthmus plan shows which topics a link mirrors.",
+                )
+            yield topic, source_topic
+
+
+def _diverged(foreseen: Foreseen) -> Iterator[tuple[TargetTopic, SourceTopic]]:
+    for topic in foreseen.plan.topics:
+        if RECOVERABLE.intersection((topic.state, *topic.states)):
+            yield topic.topic, topic.source_topic
+
+
+def _has_ended(document: TopicDocument) -> bool:
+    return bool({document.state, *(each.state for each in document.ended)} & RECOVERABLE)

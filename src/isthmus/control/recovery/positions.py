@@ -1,0 +1,125 @@
+"""Consumer groups at the target whose topic is deleted and comes back: brokers forget their positions with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from isthmus.cluster.groups import Positions, committed_offsets, describe_groups, list_groups, listed
+from isthmus.control.groups.transaction import commit_outside
+from isthmus.errors import GateNotMet
+from isthmus.model.group import NO_LEADER_EPOCH, Committed
+from isthmus.model.recovery import DivergedPartition, HeldPosition, RestoredPosition
+from isthmus.wire.client import Client
+
+_NAMED_MAX: Final = 3
+_FORGETTING_S: Final = 15.0
+_LOOK_S: Final = 0.2
+
+
+async def held_positions(target: Client, topic: str) -> tuple[HeldPosition, ...]:
+    """Where all groups of a cluster stand in a topic.
+
+    :raises ClusterError: Not all of them could be asked: what is not known cannot be put back.
+    """
+    names = await list_groups(target)
+    for error in names.errors.values():
+        raise error
+    found = await committed_offsets(target, list(listed(names)), require_stable=True)
+    for each in found.errors.values():
+        raise each
+    return tuple(
+        HeldPosition(group, partition, committed.offset, committed.metadata)
+        for group, positions in sorted(found.values.items())
+        for (name, partition), committed in sorted(positions.items())
+        if name == topic
+    )
+
+
+async def require_nobody(target: Client, groups: Collection[str]) -> None:
+    """See that nobody is in these groups: they would lose their place while they work.
+
+    :raises GateNotMet: Somebody is.
+    :raises ClusterError: One of them could not be asked.
+    """
+    found = await describe_groups(target, sorted(groups))
+    for error in found.errors.values():
+        raise error
+    at_work = sorted(name for name, group in found.values.items() if group.members)
+    if at_work:
+        more = f" and {len(at_work) - _NAMED_MAX} more" if len(at_work) > _NAMED_MAX else ""
+        raise GateNotMet(
+            f"consumers are at work at {target.cluster.alias}: {', '.join(at_work[:_NAMED_MAX])}{more}",
+            hint="Stop them, and give the command again: their topic is deleted and filled anew. Nothing was deleted.",
+        )
+
+
+async def await_forgotten(target: Client, topic: str, groups: Collection[str]) -> None:
+    """Wait until coordinators have dropped the positions of a topic that was deleted, so that none does so later."""
+    deadline = time.monotonic() + _FORGETTING_S
+    while groups and time.monotonic() < deadline:
+        found = await committed_offsets(target, sorted(groups))
+        if not found.errors and not any(name == topic for positions in found.values.values() for name, _ in positions):
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
+def foreseen(held: Sequence[HeldPosition], partitions: Sequence[DivergedPartition]) -> tuple[RestoredPosition, ...]:
+    """Where the groups will stand: where they stood, at most at the last shared offset."""
+    shared = {each.partition: each.shared for each in partitions}
+    return tuple(_foreseen(each, shared.get(each.partition, each.offset)) for each in held)
+
+
+def _foreseen(each: HeldPosition, shared: int) -> RestoredPosition:
+    is_beyond = each.offset > shared
+    return RestoredPosition(
+        group=each.group,
+        partition=each.partition,
+        before=each.offset,
+        after=min(each.offset, shared),
+        reason="beyond the last shared offset: what it had read from there on is in quarantine" if is_beyond else "",
+    )
+
+
+async def restore(
+    target: Client, topic: str, held: Sequence[HeldPosition], wanted: Sequence[RestoredPosition]
+) -> tuple[RestoredPosition, ...]:
+    """Put positions back, unless a group has one there by now: then it, or the link, was quicker.
+
+    :raises ClusterError: The groups cannot be asked.
+    """
+    groups = sorted({each.group for each in wanted})
+    now = await committed_offsets(target, groups)
+    for error in now.errors.values():
+        raise error
+    metadata = {(each.group, each.partition): each.metadata for each in held}
+    commits: dict[str, Positions] = {}
+    for each in wanted:
+        if (topic, each.partition) not in now.values.get(each.group, {}):
+            commits.setdefault(each.group, {})[topic, each.partition] = Committed(
+                each.after, NO_LEADER_EPOCH, metadata.get((each.group, each.partition), "")
+            )
+    outcome = await commit_outside(target, commits)
+    return tuple(_restored(topic, each, now.values, outcome.errors, commits) for each in wanted)
+
+
+def _restored(
+    topic: str,
+    each: RestoredPosition,
+    now: Mapping[str, Positions],
+    errors: Mapping[str, Exception],
+    commits: Mapping[str, Positions],
+) -> RestoredPosition:
+    if (topic, each.partition) not in commits.get(each.group, {}):
+        there = now[each.group][topic, each.partition].offset
+        reason = each.reason if there == each.after else "the group, or the link, was quicker"
+        return RestoredPosition(
+            group=each.group, partition=each.partition, before=each.before, after=there, reason=reason
+        )
+    if each.group in errors:
+        return RestoredPosition(
+            group=each.group, partition=each.partition, before=each.before, after=-1, reason=str(errors[each.group])
+        )
+    return each

@@ -1,0 +1,259 @@
+"""Records set aside: each in a topic of its own beside the one it was in, with where it stood in its headers.
+
+The quarantine topic has the partitions of the topic. Key, value, headers and timestamp are the record's; the headers
+below come behind its own. Any consumer can read it.
+
+    isthmus.topic-id     the id of the topic it was in (it is deleted since)
+    isthmus.partition    where it stood
+    isthmus.offset
+    isthmus.kind         diverged, misplaced or expired, see `SetAside`
+    isthmus.producer     the producer id that wrote it, -1 for none
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from isthmus.cluster.changes import BROKER_DEFAULT, NewTopic, await_leaders, create_topics
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.control.loops.appending import TopicAppender
+from isthmus.control.recovery.comparison import decoded
+from isthmus.control.takeover.examination import digest
+from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.lane.rebatch import Record
+from isthmus.model.recovery import DivergedPartition, LogSpan, OffsetRuns, SetAside, quarantine_of
+from isthmus.wire import codes
+from isthmus.wire.batch import Batch, scan
+from isthmus.wire.client import Client
+from isthmus.wire.records import Headers, encoded
+
+TOPIC_ID: Final = "isthmus.topic-id"
+PARTITION: Final = "isthmus.partition"
+OFFSET: Final = "isthmus.offset"
+KIND: Final = "isthmus.kind"
+PRODUCER: Final = "isthmus.producer"
+_OURS: Final = frozenset({TOPIC_ID, PARTITION, OFFSET, KIND, PRODUCER})
+_CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "compression.type": "zstd",
+    "message.timestamp.type": "CreateTime",
+    # A record of a compressed batch may be far larger than the batch was.
+    "max.message.bytes": str(64 << 20),
+}
+_PARCEL_BYTES: Final = 512 << 10
+_RECORD_BYTES: Final = 256
+"""What a record takes beside its key and its value, headers of ours included: more than enough."""
+
+
+class Quarantined(NamedTuple):
+    """A record as it stood before it was set aside."""
+
+    topic_id: str
+    kind: SetAside
+    producer_id: int
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """The quarantine of one topic at the target, to be filled: `topic_id` is that of the topic as it is now.
+
+    `own_producers` are the producer ids of the link, whose copies may stand at wrong offsets.
+    """
+
+    source: Client
+    target: Client
+    source_topic: str
+    topic: str
+    topic_id: uuid.UUID
+    own_producers: Collection[int] = ()
+
+    @property
+    def name(self) -> str:
+        """The topic that takes the records."""
+        return quarantine_of(self.topic)
+
+    async def open(self, partition_count: int, replication_factor: int | None) -> None:
+        """See that the quarantine topic is there. Needs CREATE on it.
+
+        :raises ClusterError: It cannot be created, or has too few partitions.
+        """
+        factor = replication_factor or BROKER_DEFAULT
+        new = NewTopic(
+            name=self.name, partition_count=partition_count, replication_factor=factor, configs=dict(_CONFIGS)
+        )
+        error = (await create_topics(self.target, [new])).errors.get(self.name)
+        if error is not None and not (isinstance(error, BrokerRefused) and error.code == codes.TOPIC_ALREADY_EXISTS):
+            raise error
+        if self.name not in await await_leaders(self.target, {self.name: partition_count}):
+            raise ClusterError(
+                f"topic {self.name} of {self.target.cluster.alias} has not {partition_count} partitions with leaders",
+                cluster=self.target.cluster.alias,
+                hint=f"Bring its brokers back, or add partitions: kafka-topics --alter --topic {self.name}.",
+            )
+
+    async def take(self, found: DivergedPartition) -> int:
+        """Set aside all that only the target has of a partition, and read it back; how many records that are.
+
+        Whatever is there already is not written again.
+
+        :raises ClusterError: It cannot be read, written or read back.
+        """
+        stored = await self._stored(found.partition)
+        wanted = OffsetRuns()
+        appender = TopicAppender(self.target, self.name, found.partition)
+        try:
+            for span, is_head in ((found.head, True), (found.tail, False)):
+                if span.begin < span.end:
+                    await self._take_span(found, span, stored, wanted, appender, is_head=is_head)
+        finally:
+            appender.close()
+        there = await self._stored(found.partition)
+        lost = next((offset for offset in wanted if offset not in there), None)
+        if lost is not None:
+            raise ClusterError(
+                f"{self.name} of {self.target.cluster.alias} lacks offset {lost} of {self.topic}-{found.partition}",
+                cluster=self.target.cluster.alias,
+                hint="Nothing was deleted. See that nobody deletes records of the quarantine; then give it again.",
+            )
+        return wanted.count
+
+    async def _take_span(
+        self,
+        found: DivergedPartition,
+        span: LogSpan,
+        stored: OffsetRuns,
+        wanted: OffsetRuns,
+        appender: TopicAppender,
+        *,
+        is_head: bool,
+    ) -> None:
+        range_ = OffsetRange(self.topic, found.partition, *span)
+        at_source: frozenset[bytes] | None = None
+        async with aclosing(committed_records(self.target, range_)) as batches:
+            async for batch, records in batches:
+                is_own = not is_head and batch.producer_id in self.own_producers
+                if is_own and at_source is None:
+                    at_source = await self._digests_at_source(found)
+                taken = []
+                for record in records:
+                    wanted.add(record.offset)
+                    if record.offset not in stored:
+                        is_misplaced = is_own and at_source is not None and digest(record) in at_source
+                        kind = SetAside.MISPLACED if is_misplaced else SetAside.DIVERGED
+                        taken.append(self._row(record, SetAside.EXPIRED if is_head else kind, batch, found.partition))
+                for parcel in parcels(taken):
+                    await appender.write(parcel)
+
+    async def _digests_at_source(self, found: DivergedPartition) -> frozenset[bytes]:
+        """What the source has where the link's own misplaced copies can come from."""
+        span = OffsetRange(self.source_topic, found.partition, found.shared, min(found.source_end, found.target_end))
+        seen: set[bytes] = set()
+        async with aclosing(committed_records(self.source, span)) as batches:
+            async for _, records in batches:
+                seen.update(map(digest, records))
+        return frozenset(seen)
+
+    def _row(self, record: Record, kind: SetAside, batch: Batch, partition: int) -> Row:
+        headers: Headers = [
+            *record.headers,
+            (TOPIC_ID, str(self.topic_id).encode()),
+            (PARTITION, b"%d" % partition),
+            (OFFSET, b"%d" % record.offset),
+            (KIND, str(kind).encode()),
+            (PRODUCER, b"%d" % batch.producer_id),
+        ]
+        return record.timestamp, record.key, record.value, headers
+
+    async def _stored(self, partition: int) -> OffsetRuns:
+        """The offsets of the partition that are set aside already."""
+        own = str(self.topic_id)
+        return OffsetRuns(
+            [each.offset async for each in quarantined(self.target, self.name, partition) if each.topic_id == own]
+        )
+
+
+Row = tuple[int, bytes | None, bytes | None, Headers]
+"""A record to write: timestamp (ms), key, value, headers."""
+
+
+def parcels(rows: Sequence[Row]) -> Iterator[Batch]:
+    """The records in the same order, as batches of a size that brokers certainly take, if no record is larger."""
+    parcel: list[Row] = []
+    size = 0
+    for row in rows:
+        own = _RECORD_BYTES + len(row[1] or b"") + len(row[2] or b"")
+        if parcel and size + own > _PARCEL_BYTES:
+            yield next(scan(encoded(parcel)))
+            parcel, size = [], 0
+        parcel.append(row)
+        size += own
+    if parcel:
+        yield next(scan(encoded(parcel)))
+
+
+async def quarantined(client: Client, name: str, partition: int) -> AsyncGenerator[Quarantined, None]:
+    """What a partition of a quarantine topic holds, each record once, in the order of its being set aside.
+
+    A record that was written twice (by somebody who was cut off in the middle) is told once.
+
+    :raises ClusterError: It cannot be read.
+    """
+    outcomes = await log_ranges(client, [(name, partition)])
+    for error in outcomes.errors.values():
+        raise error
+    log = outcomes.values[name, partition]
+    told: dict[str, OffsetRuns] = {}
+    async with aclosing(committed_records(client, OffsetRange(name, partition, log.start, log.end))) as batches:
+        async for _, records in batches:
+            for record in records:
+                found = _parsed(record)
+                if found is not None:
+                    runs = told.setdefault(found.topic_id, OffsetRuns())
+                    if found.offset not in runs:
+                        runs.add(found.offset)
+                        yield found
+
+
+def _parsed(record: Record) -> Quarantined | None:
+    """The record as it was; `None` for what somebody else wrote into the quarantine."""
+    own = {name: value or b"" for name, value in record.headers if name in _OURS}
+    if own.keys() != _OURS:
+        return None
+    try:
+        return Quarantined(
+            topic_id=own[TOPIC_ID].decode(),
+            kind=SetAside(own[KIND].decode()),
+            producer_id=int(own[PRODUCER]),
+            partition=int(own[PARTITION]),
+            offset=int(own[OFFSET]),
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=[each for each in record.headers if each[0] not in _OURS],
+        )
+    except ValueError:
+        return None
+
+
+async def committed_records(client: Client, span: OffsetRange) -> AsyncGenerator[tuple[Batch, list[Record]], None]:
+    """The committed records of a range, batch by batch."""
+    if span.is_empty:
+        return
+    async with aclosing(LogReader(client).read(span)) as answers:
+        async for stored in answers:
+            for batch, is_aborted in stored:
+                if not (batch.is_control or is_aborted):
+                    yield batch, decoded(batch, client.cluster.alias, span)

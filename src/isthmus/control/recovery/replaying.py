@@ -1,0 +1,236 @@
+"""Records from quarantine written into a topic, each once, however often that is begun.
+
+Whoever replays initializes the transactional id of the quarantine at the other cluster first: what somebody before has
+on its way is refused from then on. Then what is there already is read, by a header that every replayed record carries
+(`isthmus.replayed`), from where the topic ended when the first replay into it began.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.cluster.reading import OffsetRange
+from isthmus.cluster.transaction import Transaction
+from isthmus.control.links.attaching import operator
+from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.loops.appending import TopicAppender
+from isthmus.control.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined
+from isthmus.control.recovery.sides import described, logs_of
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.ledger.documents import ReplayDocument
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.recovery import ReplayBegin
+from isthmus.model.naming import TargetTopic
+from isthmus.model.recovery import SetAside, quarantine_of
+from isthmus.model.topic import TopicDescription
+from isthmus.wire.client import Client
+
+REPLAYED: Final = "isthmus.replayed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedPartition:
+    """What the quarantine of a topic holds of a partition, of one kind and one producer."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    kind: SetAside
+    producer_id: int
+    records: int
+    offset_first: int
+    offset_last: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "kind": str(self.kind),
+            "producer": None if self.producer_id < 0 else self.producer_id,
+            "records": self.records,
+            "offset_first": self.offset_first,
+            "offset_last": self.offset_last,
+            "topic_id": self.topic_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedPartition:
+    """What a replay wrote of a partition, or would write, and what was there already."""
+
+    partition: int
+    written: int
+    present: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {"partition": self.partition, "written_records": self.written, "present_records": self.present}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """Which records of a quarantine are meant: of a kind, and of one producer if that is given."""
+
+    kind: SetAside = SetAside.DIVERGED
+    producer_id: int | None = None
+
+    def takes(self, record: Quarantined) -> bool:
+        """Whether a record is meant."""
+        return record.kind is self.kind and self.producer_id in (None, record.producer_id)
+
+
+async def quarantine_holds(target: Client, topic: str) -> tuple[QuarantinedPartition, ...]:
+    """What is set aside of a topic, counted.
+
+    :raises ClusterError: The quarantine cannot be read.
+    """
+    there = await described(target, quarantine_of(topic))
+    found: list[QuarantinedPartition] = []
+    for partition in range(0 if there is None else there.partition_count):
+        counts: Counter[tuple[str, SetAside, int]] = Counter()
+        extents: dict[tuple[str, SetAside, int], tuple[int, int]] = {}
+        async with aclosing(quarantined(target, quarantine_of(topic), partition)) as records:
+            async for each in records:
+                key = each.topic_id, each.kind, each.producer_id
+                first, last = extents.get(key, (each.offset, each.offset))
+                extents[key] = min(first, each.offset), max(last, each.offset)
+                counts[key] += 1
+        for (topic_id, kind, producer_id), (first, last) in extents.items():
+            found.append(
+                QuarantinedPartition(
+                    topic=topic,
+                    partition=partition,
+                    topic_id=topic_id,
+                    kind=kind,
+                    producer_id=producer_id,
+                    records=counts[topic_id, kind, producer_id],
+                    offset_first=first,
+                    offset_last=last,
+                )
+            )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayer:
+    """Replays what was set aside of `topic` at the target of `link` into a topic of the cluster of `destination`."""
+
+    link: str
+    target: Client
+    destination: Client
+    topic: TargetTopic
+    into: str
+    selected: Selected = Selected()
+
+    async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
+        """Write what is not there yet. With `dry_run` only count it.
+
+        :raises ConfigError: Nothing was set aside of the topic.
+        :raises PlanRefused: The other topic is not there, or has fewer partitions.
+        :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
+        """
+        there = await described(self.target, quarantine_of(self.topic))
+        if there is None:
+            raise ConfigError(
+                f"{self.target.cluster.alias} has no quarantine of topic {self.topic}",
+                hint="isthmus quarantine list shows what was set aside.",
+            )
+        into = await self._destination(there)
+        transaction = Transaction(self.destination, f"isthmus.{self.link}.replay.{self.topic}")
+        if not dry_run:
+            await transaction.initialize()
+        begins = await self._begins(into, dry_run=dry_run)
+        return tuple(
+            [
+                await self._replay(partition, begins.get(partition), into, None if dry_run else transaction)
+                for partition in range(there.partition_count)
+            ]
+        )
+
+    async def _destination(self, there: TopicDescription) -> TopicDescription:
+        alias = self.destination.cluster.alias
+        into = await described(self.destination, self.into)
+        if into is None:
+            raise PlanRefused(f"{alias} has no topic {self.into}", hint="Create it, or name another one: --into.")
+        if into.partition_count < there.partition_count:
+            raise PlanRefused(
+                f"{self.into} of {alias} has {into.partition_count} partitions, and records of "
+                f"{there.partition_count} were set aside",
+                hint=f"Records keep their partition. Add partitions to {self.into}, or name another topic: --into.",
+            )
+        return into
+
+    async def _begins(self, into: TopicDescription, *, dry_run: bool) -> Mapping[int, int]:
+        """From where on the other topic may hold what was replayed; remembered before the first record is written."""
+        cluster_id = (await describe_cluster(self.destination)).cluster_id
+        known = await recollect(self.link, self.target)
+        document = ReplayDocument(
+            link=self.link,
+            topic=self.topic,
+            cluster_id=cluster_id,
+            into=f"{self.into}@{into.topic_id}",
+            begins=tuple(
+                ReplayBegin(number, log.end) for number, log in sorted((await logs_of(self.destination, into)).items())
+            ),
+            by=operator(),
+            at_ms=now_ms(),
+        )
+        before = known.documents.get(document.key)
+        if isinstance(before, ReplayDocument):
+            return {each.partition: each.offset for each in before.begins}
+        if not dry_run:
+            writer = LedgerWriter(self.target)
+            try:
+                await writer.append([document])
+            finally:
+                writer.close()
+        return {each.partition: each.offset for each in document.begins}
+
+    async def _replay(
+        self, partition: int, begin: int | None, into: TopicDescription, transaction: Transaction | None
+    ) -> ReplayedPartition:
+        present = await self._present(partition, begin or 0, into)
+        rows: list[Row] = []
+        count = 0
+        async with aclosing(quarantined(self.target, quarantine_of(self.topic), partition)) as records:
+            async for each in records:
+                if self.selected.takes(each):
+                    count += 1
+                    if self._mark(each) not in present:
+                        rows.append(self._row(each))
+        if transaction is not None and rows:
+            appender = TopicAppender(self.destination, self.into, partition, transaction=transaction)
+            try:
+                for parcel in parcels(rows):
+                    await appender.write(parcel)
+            finally:
+                appender.close()
+        return ReplayedPartition(partition=partition, written=len(rows), present=count - len(rows))
+
+    async def _present(self, partition: int, begin: int, into: TopicDescription) -> frozenset[bytes]:
+        log = (await logs_of(self.destination, into))[partition]
+        span = OffsetRange(self.into, partition, max(begin, log.start), log.stable_end)
+        marks: set[bytes] = set()
+        async with aclosing(committed_records(self.destination, span)) as batches:
+            async for _, records in batches:
+                for record in records:
+                    marks.update(value for name, value in record.headers if name == REPLAYED and value is not None)
+        return frozenset(marks)
+
+    def _mark(self, each: Quarantined) -> bytes:
+        """Where a record stood, and in which topic of that name: no other record has the same."""
+        return f"{self.topic}-{each.partition}@{each.offset} {each.topic_id}".encode()
+
+    def _row(self, each: Quarantined) -> Row:
+        return each.timestamp, each.key, each.value, [*each.headers, (REPLAYED, self._mark(each))]
+
+
+def topics_of(names: Sequence[str], prefix: str) -> tuple[str, ...]:
+    """The quarantine topics among all topics of a cluster."""
+    return tuple(sorted(name for name in names if name.startswith(prefix)))

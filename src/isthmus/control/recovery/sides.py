@@ -1,0 +1,98 @@
+"""A topic of a link at both sides, as a recovery looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.topics import describe_topics
+from isthmus.control.recovery.comparison import compared
+from isthmus.control.topics.preflight import is_compacted
+from isthmus.errors import PlanRefused
+from isthmus.model.log import LogRange
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.recovery import DivergedPartition
+from isthmus.model.topic import TopicDescription
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+_AT_ONCE = 4
+_NOTHING = LogRange(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BothTopics:
+    """Both sides of a topic and their logs, by partition; `target` is `None` where it does not exist."""
+
+    source: TopicDescription
+    target: TopicDescription | None
+    source_logs: Mapping[int, LogRange] = field(default_factory=dict)
+    target_logs: Mapping[int, LogRange] = field(default_factory=dict)
+
+    async def compared(self, source: Client, target: Client) -> tuple[DivergedPartition, ...]:
+        """How far each partition of the target is the same as the source's.
+
+        :raises ClusterError: A log cannot be read.
+        """
+        there, room = self.target, asyncio.Semaphore(_AT_ONCE)
+        if there is None:
+            return ()
+        names, may_lack = (self.source.name, there.name), is_compacted(self.source) or is_compacted(there)
+
+        async def one(partition: int) -> DivergedPartition:
+            logs = self.source_logs.get(partition, _NOTHING), self.target_logs[partition]
+            async with room:
+                return await compared(source, target, names, partition, logs, is_compacted=may_lack)
+
+        return tuple(await asyncio.gather(*map(one, sorted(self.target_logs))))
+
+
+async def both_topics(source: Client, target: Client, source_topic: SourceTopic, topic: TargetTopic) -> BothTopics:
+    """A topic at both sides as it is now: the target's log first, so that it is never ahead of a source that grows.
+
+    :raises PlanRefused: Its brokers do not tell topics of the same name apart.
+    :raises ClusterError: A side cannot be asked, or the source has no such topic.
+    """
+    there = await described(target, topic)
+    target_logs = {} if there is None else await logs_of(target, there)
+    here = await described(source, source_topic)
+    if here is None:
+        raise PlanRefused(
+            f"{source.cluster.alias} has no topic {source_topic}: there is nothing that {topic} could be filled with",
+            hint="Create it there, or take it from the link: what the target holds stays as it is.",
+        )
+    if there is not None and there.topic_id == NO_TOPIC_ID:
+        raise PlanRefused(
+            f"the brokers of {target.cluster.alias} give topics no ids, so an interrupted recovery could not go on",
+            hint="Upgrade them: Kafka has topic ids from 2.8 on, with inter.broker.protocol.version 2.8.",
+        )
+    return BothTopics(source=here, target=there, source_logs=await logs_of(source, here), target_logs=target_logs)
+
+
+async def described(client: Client, topic: str) -> TopicDescription | None:
+    """A topic, `None` where the cluster has none of that name.
+
+    :raises ClusterError: It cannot be described.
+    """
+    metadata = (await client.metadata([topic])).topics[topic]
+    if metadata.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    found = await describe_topics(client, [metadata])
+    for error in found.errors.values():
+        raise error
+    return found.values[topic]
+
+
+async def logs_of(client: Client, topic: TopicDescription) -> dict[int, LogRange]:
+    """The logs of all partitions.
+
+    :raises ClusterError: One of them cannot be told.
+    """
+    keys: Sequence[tuple[str, int]] = [(topic.name, number) for number in range(topic.partition_count)]
+    found = await log_ranges(client, keys)
+    for error in found.errors.values():
+        raise error
+    return {partition: log for (_, partition), log in found.values.items()}

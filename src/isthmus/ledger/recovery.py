@@ -1,0 +1,85 @@
+"""What the ledger remembers of a recovery: who is at it, how far each topic came, where a replay began."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from isthmus.ledger.document import DocumentOfLink
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.recovery import DivergedPartition, HeldPosition
+from isthmus.model.whereabouts import UNKNOWN, Whereabouts
+
+_NO_ID: Final = uuid.UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryClaimDocument(DocumentOfLink):
+    """Somebody recovers the link now; written every few seconds with another `beat`."""
+
+    KIND: ClassVar[str] = "recovering"
+
+    by: str
+    beat: int
+    host: str = ""
+    host_id: str = ""
+    pid: int = 0
+    process_start: int = UNKNOWN
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """Which process it is."""
+        return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryDocument(DocumentOfLink):
+    """How far the recovery of a topic came, and all that is needed to go on once the diverged topic is gone.
+
+    `topic_id` is that of the topic that diverged, `rebuilt_id` that of the one in its place, nil until there is one.
+    `was_paused`: an operator had paused the topic before, so it stays so.
+    """
+
+    KIND: ClassVar[str] = "recovery"
+
+    topic: TargetTopic
+    source_topic: SourceTopic
+    stage: str
+    topic_id: uuid.UUID
+    rebuilt_id: uuid.UUID = _NO_ID
+    was_paused: bool = False
+    replication_factor: int = 1
+    configs: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[DivergedPartition, ...] = ()
+    positions: tuple[HeldPosition, ...] = ()
+    quarantined: int = 0
+    by: str
+    at_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+
+class ReplayBegin(NamedTuple):
+    """Where the log of a partition ended when the first replay into it began."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayDocument(DocumentOfLink):
+    """A replay from quarantine: what it has written stands behind these offsets of another topic."""
+
+    KIND: ClassVar[str] = "replay"
+
+    topic: TargetTopic
+    cluster_id: str
+    into: str
+    begins: tuple[ReplayBegin, ...]
+    by: str
+    at_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.topic, self.cluster_id, self.into)

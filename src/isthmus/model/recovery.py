@@ -1,0 +1,205 @@
+"""A follower that is brought back to what its source holds: what was found of it, and what became of it."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic
+from isthmus.model.problem import Problem, problem_dict
+
+QUARANTINE_PREFIX: Final = "__isthmus.quarantine."
+_DIGEST_BYTES: Final = 8
+
+
+class RecoveryStage(enum.StrEnum):
+    """How far the recovery of a topic came; whoever goes on begins here."""
+
+    SETTING_ASIDE = "SETTING_ASIDE"
+    """Nothing was lost yet: the target topic is the one that diverged."""
+    REBUILDING = "REBUILDING"
+    """All that only the target had is set aside, and the topic may be deleted at any moment."""
+    REFILLING = "REFILLING"
+    """The new topic is there, and lanes fill it."""
+    DONE = "DONE"
+
+
+class SetAside(enum.StrEnum):
+    """Why a record stands in quarantine."""
+
+    DIVERGED = "diverged"
+    """The source has something else there, or nothing: written at the target, or lost at the source."""
+    MISPLACED = "misplaced"
+    """The link copied it to a wrong offset, behind what somebody else wrote: the source has it at its own."""
+    EXPIRED = "expired"
+    """A copy of what the source had and has deleted since."""
+
+
+class LogSpan(NamedTuple):
+    """The offsets `[begin, end)` of a log."""
+
+    begin: int
+    end: int
+
+
+class HeldPosition(NamedTuple):
+    """Where a consumer group stood before its topic was deleted."""
+
+    group: str
+    partition: int
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivergedPartition:
+    """A partition at both sides. Up to `shared` both hold the same, as far as both still hold anything."""
+
+    partition: int
+    source_begin: int
+    source_end: int
+    target_begin: int
+    target_end: int
+    shared: int
+
+    @property
+    def tail(self) -> LogSpan:
+        """What the target has from the first difference on."""
+        return LogSpan(max(self.shared, self.target_begin), self.target_end)
+
+    @property
+    def head(self) -> LogSpan:
+        """What the target still has of what the source has deleted."""
+        return LogSpan(self.target_begin, max(min(self.source_begin, self.tail.begin, self.target_end), 0))
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the target cannot go on from here as a copy."""
+        return self.tail.begin < self.tail.end or 0 < self.target_end < self.source_begin
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "partition": self.partition,
+            "source_begin": self.source_begin,
+            "source_end": self.source_end,
+            "target_begin": self.target_begin,
+            "target_end": self.target_end,
+            "last_shared": self.shared,
+            "only_at_target": max(self.tail.end - self.tail.begin, 0) + max(self.head.end - self.head.begin, 0),
+            "diverged": self.has_diverged,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPosition:
+    """A group's position before and after; `after` is -1 where it was not put back, for the `reason` given."""
+
+    group: str
+    partition: int
+    before: int
+    after: int
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "group": self.group,
+            "partition": self.partition,
+            "before": self.before,
+            "after": None if self.after < 0 else self.after,
+            "reason": self.reason or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecovery:
+    """What became of one topic, or would: with a `problem` nothing was changed. `stage` is `None` where both sides are
+    alike, so that there is nothing to recover.
+    """
+
+    topic: TargetTopic
+    source_topic: SourceTopic
+    stage: RecoveryStage | None
+    partitions: tuple[DivergedPartition, ...] = ()
+    quarantine: str = ""
+    quarantined: int = 0
+    positions: tuple[RestoredPosition, ...] = ()
+    problem: Problem | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            "source_topic": self.source_topic,
+            "stage": None if self.stage is None else str(self.stage),
+            "quarantine": self.quarantine or None,
+            "quarantined_records": self.quarantined,
+            "partitions": [each.as_dict() for each in self.partitions],
+            "groups": [each.as_dict() for each in self.positions],
+            "problem": None if self.problem is None else problem_dict(self.problem),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What became of the topics of a link; with `is_dry_run` nothing was changed."""
+
+    link: str
+    topics: tuple[TopicRecovery, ...] = ()
+    is_dry_run: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "link": self.link,
+            "dry_run": self.is_dry_run,
+            "topics": [each.as_dict() for each in self.topics],
+        }
+
+
+def quarantine_of(topic: str) -> str:
+    """The topic beside `topic` that takes what was set aside of it."""
+    name = f"{QUARANTINE_PREFIX}{topic}"
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    told = hashlib.blake2b(topic.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{name[: NAME_CHARACTERS_MAX - len(told) - 1]}.{told}"
+
+
+class OffsetRuns:
+    """Many offsets, kept as runs of those that follow one another: what was set aside already."""
+
+    def __init__(self, offsets: Iterable[int] = ()) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        for offset in offsets:
+            self.add(offset)
+
+    @property
+    def count(self) -> int:
+        """How many offsets there are."""
+        return sum(self._ends) - sum(self._begins)
+
+    def add(self, offset: int) -> None:
+        """One more, unless it is there."""
+        place = bisect_right(self._begins, offset)
+        if place and offset < self._ends[place - 1]:
+            return
+        if place and offset == self._ends[place - 1]:
+            self._ends[place - 1] = offset + 1
+        else:
+            self._begins.insert(place, offset)
+            self._ends.insert(place, offset + 1)
+
+    def __contains__(self, offset: int) -> bool:
+        place = bisect_right(self._begins, offset)
+        return place > 0 and offset < self._ends[place - 1]
+
+    def __iter__(self) -> Iterator[int]:
+        for begin, end in zip(self._begins, self._ends, strict=True):
+            yield from range(begin, end)
