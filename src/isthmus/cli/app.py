@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "filters": Command("isthmus.cli.filters", "Show or change what a link selects, while it runs."),
     "forget": Command("isthmus.cli.forget", "Forget topics that a link mirrors no more."),
     "link": Command("isthmus.cli.link", "Declare links on their clusters, and change them."),
+    "quarantine": Command("isthmus.cli.quarantine", "Show and replay what was set aside when a topic was recovered."),
     "tree": Command("isthmus.cli.trees", "Draw distribution trees."),
     "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from isthmus.cli import promoting
+from isthmus.cli import promoting, recovering
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -26,6 +26,7 @@ app.command()(promoting.detach)
 app.command()(promoting.promote)
 app.command()(promoting.failover)
 app.command()(promoting.reverse)
+app.command()(recovering.recover)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
 _Maps = Annotated[

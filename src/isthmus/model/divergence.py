@@ -8,21 +8,15 @@ here says what is set aside before a topic is deleted, so nothing is guessed.
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-
-class Side(enum.Enum):
-    """Which of the two logs."""
-
-    SOURCE = "source"
-    TARGET = "target"
+from isthmus.model.needs import Side
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record at its offset: all that it holds, in few bytes."""
 
     offset: int
@@ -30,7 +24,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class LogStretch:
     """Consecutive records of a log. Two with the same offsets and the same `token` hold the same; else they are told
     by `records`, which may cost some work.
     """
@@ -38,22 +32,22 @@ class Stretch:
     offset_begin: int
     offset_end: int
     token: Hashable
-    records: Callable[[], Sequence[Seen]]
+    records: Callable[[], Sequence[SeenRecord]]
 
-    def is_like(self, other: Stretch) -> bool:
+    def is_like(self, other: LogStretch) -> bool:
         """Whether both are known to hold the same without looking at their records."""
         return (self.offset_begin, self.offset_end, self.token) == (other.offset_begin, other.offset_end, other.token)
 
 
-Search = Generator[Side, Stretch | None, int]
+Search = Generator[Side, LogStretch | None, int]
 """Says which side it wants the next stretch of (`None` for its end), and returns what it has found."""
 
 
 @dataclass(slots=True)
 class _Log:
     side: Side
-    stretch: Stretch | None = None
-    records: deque[Seen] = field(default_factory=deque)
+    stretch: LogStretch | None = None
+    records: deque[SeenRecord] = field(default_factory=deque)
     has_ended: bool = False
 
 
@@ -83,7 +77,7 @@ def last_shared(offset_begin: int, offset_end: int, *, is_compacted: bool) -> Se
             return first
 
 
-def _filled(log: _Log) -> Generator[Side, Stretch | None, None]:
+def _filled(log: _Log) -> Generator[Side, LogStretch | None, None]:
     if not log.records and log.stretch is None and not log.has_ended:
         log.stretch = yield log.side
         log.has_ended = log.stretch is None

@@ -36,7 +36,7 @@ class HeldOffsets(NamedTuple):
 
 
 def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets]) -> str:
-    """The two ways out where a target topic has records that nobody else has: leave it as it is, or begin anew.
+    """The ways out where a target topic has records that nobody else has: leave it as it is, or begin anew.
 
     `only_there` is what the target alone has, as far as is known: control records are among its offsets, and what was
     deleted since, so the count is an upper bound.
@@ -44,7 +44,10 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
     extents = [extent for extent in only_there if not extent.is_empty]
     if not extents:
         where = f"its partition {only_there[0].partition}" if len(only_there) == 1 else "it"
-        return f"Delete the target topic {topic} and run again: {where} has no record that the source lacks."
+        return (
+            f"{recover(topic)} deletes the target topic and has it filled anew: {where} has no record that the source "
+            "lacks."
+        )
     more = f" and {len(extents) - _NAMED_MAX} more partitions" if len(extents) > _NAMED_MAX else ""
     named = ", ".join(_named(topic, extent) for extent in extents[:_NAMED_MAX]) + more
     count = sum(extent.records_max for extent in extents)
@@ -52,19 +55,24 @@ def keep_or_delete(topic: str, target: Cluster, only_there: Sequence[HeldOffsets
     likewise = "" if len(extents) == 1 else " and likewise for the others"
     records = f"at most {count:,} record{'' if count == 1 else 's'}"
     lost = f"{named}, {records if is_counted else 'however many records that are'}"
-    return _two_ways(topic, lost, f"{console_consumer(topic, target, extents[0])}{likewise}")
+    return _ways(topic, lost, f"{console_consumer(topic, target, extents[0])}{likewise}")
 
 
 def keep_or_delete_unknown(topic: str, target: Cluster, partition: int) -> str:
     """As `keep_or_delete`, where somebody else wrote between records of ours and nobody has counted how much."""
     lost = f"what others wrote to it (`isthmus verify --topic {topic}` lists and counts that)"
     command = _command(topic, target, partition, "FIRST_OFFSET", "COUNT")
-    return _two_ways(topic, lost, command)
+    return _ways(topic, lost, command)
 
 
 def recreated(topic: str, target: Cluster, only_there: Sequence[HeldOffsets]) -> str:
     """The source topic is another one now; the target holds the one before."""
     return f"The target holds the topic that was deleted at the source. {keep_or_delete(topic, target, only_there)}"
+
+
+def recover(topic: str) -> str:
+    """The command that begins a target topic anew and loses nothing; the link is for the reader to fill in."""
+    return f"`isthmus link recover LINK --topic {topic}`"
 
 
 def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
@@ -75,11 +83,11 @@ def console_consumer(topic: str, target: Cluster, extent: HeldOffsets) -> str:
     return _command(topic, target, extent.partition, begin, count)
 
 
-def _two_ways(topic: str, lost: str, command: str) -> str:
+def _ways(topic: str, lost: str, command: str) -> str:
     return (
-        f"Deleting the target topic loses what only it has: {lost}. To keep that, exclude {topic} from the link "
-        "(topics.exclude), which leaves the target topic as it is. Or set it aside first: "
-        f"{command}; then delete the target topic and run again."
+        f"What only the target has: {lost}. {recover(topic)} sets that aside in a quarantine topic, deletes the target "
+        f"topic and has it filled anew. To keep it instead, exclude {topic} from the link (topics.exclude), which "
+        f"leaves the target topic as it is. By hand: {command}; then delete the target topic and run again."
     )
 
 

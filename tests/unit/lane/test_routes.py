@@ -117,3 +117,16 @@ def test_one_answer_that_knows_no_topic_ends_nothing(monkeypatch: pytest.MonkeyP
         routes.check(TOPIC, FIRST)
     routes._take(told(1, 4))
     routes.check(TOPIC, FIRST)
+
+
+def test_a_topic_in_place_of_another_is_waited_for() -> None:
+    """A lane of a topic that was created again is not held against what was heard of the one before, now or later."""
+    routes = routes_told(told(1, 7))
+    routes.expect(TOPIC, SECOND)
+    routes.check(TOPIC, SECOND)
+    routes._take(told(1, 7))
+    routes.check(TOPIC, SECOND)
+    assert routes.leader(TOPIC, 0) is None
+    routes._take(told(2, 0, SECOND))
+    routes.check(TOPIC, SECOND)
+    assert routes.leader(TOPIC, 0) == Leader(2, 0)

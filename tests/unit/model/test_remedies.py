@@ -9,10 +9,11 @@ WEST = Cluster(alias="west", bootstrap_servers=("w1:9092", "w2:9092"))
 
 
 def test_what_is_lost_is_counted() -> None:
-    """Every stretch is named, all together are counted, and both ways out are there."""
+    """Every stretch is named, all together are counted, and all ways out are there."""
     told = keep_or_delete("orders", WEST, [HeldOffsets(0, 10, 15), HeldOffsets(2, 0, 1000)])
     assert "offsets [10, 15) of orders-0, offsets [0, 1000) of orders-2, at most 1,005 records" in told
     assert "exclude orders from the link (topics.exclude), which leaves the target topic as it is" in told
+    assert "`isthmus link recover LINK --topic orders` sets that aside in a quarantine topic" in told
     assert "--partition 0 --offset 10 --max-messages 5" in told
     assert "likewise for the others" in told
     assert told.endswith("then delete the target topic and run again.")
@@ -22,7 +23,10 @@ def test_what_is_lost_is_counted() -> None:
 def test_nothing_to_lose() -> None:
     """Where the target has nothing of its own nobody is sent to copy it first."""
     told = keep_or_delete("orders", WEST, [HeldOffsets(1, 5, 5)])
-    assert told == "Delete the target topic orders and run again: its partition 1 has no record that the source lacks."
+    assert told == (
+        "`isthmus link recover LINK --topic orders` deletes the target topic and has it filled anew: its partition 1 "
+        "has no record that the source lacks."
+    )
     assert "console-consumer" not in keep_or_delete("orders", WEST, [])
 
 

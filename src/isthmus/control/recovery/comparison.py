@@ -10,8 +10,9 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.takeover.examination import digest
 from isthmus.errors import ClusterError
 from isthmus.lane.rebatch import Record, records_of
-from isthmus.model.divergence import Seen, Side, Stretch, last_shared
+from isthmus.model.divergence import LogStretch, SeenRecord, last_shared
 from isthmus.model.log import LogRange
+from isthmus.model.needs import Side
 from isthmus.model.recovery import DivergedPartition
 from isthmus.wire.batch import CODEC_MASK, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.wire.client import Client
@@ -50,7 +51,7 @@ async def compared(
 
 
 async def _searched(
-    logs: dict[Side, AsyncGenerator[Stretch, None]], begin: int, end: int, *, is_compacted: bool
+    logs: dict[Side, AsyncGenerator[LogStretch, None]], begin: int, end: int, *, is_compacted: bool
 ) -> int:
     search = last_shared(begin, end, is_compacted=is_compacted)
     try:
@@ -61,13 +62,13 @@ async def _searched(
         return int(found.value)
 
 
-async def _stretches(client: Client, span: OffsetRange) -> AsyncGenerator[Stretch, None]:
+async def _stretches(client: Client, span: OffsetRange) -> AsyncGenerator[LogStretch, None]:
     alias = client.cluster.alias
     async with aclosing(LogReader(client).read(span)) as answers:
         async for stored in answers:
             for batch, is_aborted in stored:
                 if not (batch.is_control or is_aborted):
-                    yield Stretch(
+                    yield LogStretch(
                         offset_begin=batch.base_offset,
                         offset_end=batch.offset_end,
                         token=_token(batch),
@@ -81,8 +82,8 @@ def _token(batch: Batch) -> tuple[int, int, int, int, bytes]:
     return batch.magic, told, batch.base_timestamp, batch.max_timestamp, bytes(batch.view[RECORDS_BEGIN:])
 
 
-def _seen(batch: Batch, alias: str, span: OffsetRange) -> list[Seen]:
-    return [Seen(record.offset, digest(record)) for record in decoded(batch, alias, span)]
+def _seen(batch: Batch, alias: str, span: OffsetRange) -> list[SeenRecord]:
+    return [SeenRecord(record.offset, digest(record)) for record in decoded(batch, alias, span)]
 
 
 def decoded(batch: Batch, alias: str, span: OffsetRange) -> list[Record]:

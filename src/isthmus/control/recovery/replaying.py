@@ -8,7 +8,7 @@ on its way is refused from then on. Then what is there already is read, by a hea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -74,7 +74,7 @@ class ReplayedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
+class QuarantineFilter:
     """Which records of a quarantine are meant: of a kind, and of one producer if that is given."""
 
     kind: SetAside = SetAside.DIVERGED
@@ -126,7 +126,7 @@ class Replayer:
     destination: Client
     topic: TargetTopic
     into: str
-    selected: Selected = Selected()
+    selected: QuarantineFilter = QuarantineFilter()
 
     async def replay(self, *, dry_run: bool = False) -> tuple[ReplayedPartition, ...]:
         """Write what is not there yet. With `dry_run` only count it.
@@ -229,8 +229,3 @@ class Replayer:
 
     def _row(self, each: Quarantined) -> Row:
         return each.timestamp, each.key, each.value, [*each.headers, (REPLAYED, self._mark(each))]
-
-
-def topics_of(names: Sequence[str], prefix: str) -> tuple[str, ...]:
-    """The quarantine topics among all topics of a cluster."""
-    return tuple(sorted(name for name in names if name.startswith(prefix)))

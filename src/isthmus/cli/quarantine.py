@@ -1,0 +1,106 @@
+"""`isthmus quarantine`: records that were set aside when a follower was brought back, listed and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import linked
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.recovery.holdings import holdings, replay_of
+from isthmus.control.recovery.replaying import QuarantineFilter
+from isthmus.model.recovery import SetAside, quarantine_of
+from isthmus.model.wording import counted
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+_Link = Annotated[str, typer.Argument(metavar="LINK", help="The link that was recovered.")]
+_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("kind"),
+    Column("producer"),
+    Column("records", Cells.NUMBER),
+    Column("offset_first", Cells.NUMBER),
+    Column("offset_last", Cells.NUMBER),
+    Column("topic_id", gives_way=1, is_wide=True),
+)
+_REPLAYED: Final = (
+    Column("partition", Cells.NUMBER),
+    Column("written_records", Cells.NUMBER),
+    Column("present_records", Cells.NUMBER),
+)
+
+
+@app.callback()
+def group() -> None:
+    """Records that only the target had when isthmus link recover brought it back: listed, and replayed."""
+
+
+@app.command("list")
+def list_quarantine(
+    link: _Link,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic of it.")] = None,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Show what was set aside at the target of a link: how many records of which partition, why, and by which producer.
+
+    "diverged" the source has not; "misplaced" it has at another offset, where the link copies them from; "expired" it
+    had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read.
+    """
+    found = asyncio.run(holdings(linked(path, link).link(link), topic))
+    rows = [each.as_dict() for each in found]
+    if not output.is_table:
+        render(rows, output, names=[quarantine_of(each.topic) for each in found])
+        return
+    if rows:
+        render([{**row, "producer": row["producer"] or "none"} for row in rows], output, columns=_COLUMNS)
+    else:
+        _tell(f"nothing was set aside of {f'link {link}' if topic is None else topic}")
+
+
+@app.command()
+def replay(
+    link: _Link,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, as at the source or as at the target.")],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="The cluster to write to; else the source of the link.")
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="TOPIC", help="The topic to write to; else that at the source.")
+    ] = None,
+    kind: Annotated[SetAside, typer.Option("--kind", help="Which of them.")] = SetAside.DIVERGED,
+    producer: Annotated[
+        int | None, typer.Option("--producer", metavar="ID", help="Only records that this producer wrote; see list.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be written.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Write what was set aside of a topic to the end of the source's topic, or of another one, each record once.
+
+    Records keep partition, timestamp, key, value and headers; one more header, isthmus.replayed, says where each stood.
+    By that header a replay that was interrupted, or is given again, writes only what is not there yet.
+    """
+    configuration = linked(path, link)
+    selected = QuarantineFilter(kind=kind, producer_id=producer)
+    running = replay_of(configuration, link, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
+    found = asyncio.run(running)
+    if not output.is_table:
+        render([each.as_dict() for each in found], output, names=[str(each.partition) for each in found])
+        return
+    render([each.as_dict() for each in found], output, columns=_REPLAYED)
+    written = counted(sum(each.written for each in found), "record")
+    _tell(f"{written} would be written; nothing was" if dry_run else f"{written} written")
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))

@@ -1,0 +1,126 @@
+"""`isthmus link recover`: a follower that has diverged is brought back to what its source holds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.config import linked
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.errors import ConfigError
+from isthmus.model.duration import parse_duration
+from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
+from isthmus.model.wording import counted
+
+_COLUMNS: Final = (
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("last_shared", Cells.NUMBER),
+    Column("source_begin", Cells.NUMBER, gives_way=1),
+    Column("source_end", Cells.NUMBER),
+    Column("target_begin", Cells.NUMBER, gives_way=1),
+    Column("target_end", Cells.NUMBER),
+    Column("only_at_target", Cells.NUMBER),
+    Column("diverged"),
+)
+_GROUPS: Final = (
+    Column("group", Cells.NAME),
+    Column("topic", Cells.NAME),
+    Column("partition", Cells.NUMBER),
+    Column("before", Cells.NUMBER),
+    Column("after", Cells.NUMBER),
+    Column("reason", Cells.PROSE, gives_way=1),
+)
+
+
+def recover(
+    name: Annotated[str, typer.Argument(metavar="LINK", help="A link of the file, or a declared one.")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Only this topic, whether it is known to have diverged or not; repeatable."),
+    ] = None,
+    quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the target.")] = "2s",
+    timeout: Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")] = "1m",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show where both sides part.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = False,
+) -> None:
+    """Bring topics of the target back that have diverged: out of FOREIGN_WRITE, DIVERGED, DATA_GAP, TOPIC_RECREATED.
+
+    The source leads. What only the target has is written to a quarantine topic there and read back; then the topic is
+    deleted, created again with the same configuration, and filled by the link. Consumer groups are put back where they
+    stood, at most at the last shared offset. Interrupted anywhere it goes on when it is given again.
+    """
+    recoverer = LinkRecoverer(
+        configuration=linked(path, name),
+        name=name,
+        topics=tuple(topics or ()),
+        quiet_s=parse_duration(quiet),
+        timeout_s=parse_duration(timeout),
+        on_step=_tell,
+    )
+    if not (yes or dry_run):
+        foreseen = asyncio.run(recoverer.recover(dry_run=True))
+        if not any(each.stage for each in foreseen.topics):
+            _show(foreseen, output)
+            return
+        _show_table(foreseen)
+        if typer.prompt(f"Type {name} to have these topics deleted and filled anew", err=True) != name:
+            raise ConfigError("that was not its name, and nothing was changed", hint="Use --yes in scripts.")
+    _show(asyncio.run(recoverer.recover(dry_run=dry_run)), output)
+
+
+def _show(found: Recovery, output: OutputFormat) -> None:
+    if output.is_table:
+        _show_table(found)
+    else:
+        render(found.as_dict(), output, names=[each.topic for each in found.topics if each.stage])
+
+
+def _show_table(found: Recovery) -> None:
+    rows = [
+        {"topic": topic.topic, **each.as_dict(), "diverged": "yes" if each.has_diverged else "no"}
+        for topic in found.topics
+        for each in topic.partitions
+    ]
+    if rows:
+        render(rows, OutputFormat.TABLE, columns=_COLUMNS)
+    groups = [
+        {**each.as_dict(), "topic": topic.topic, "reason": each.reason or "-"}
+        for topic in found.topics
+        for each in topic.positions
+    ]
+    if groups:
+        render(groups, OutputFormat.TABLE, columns=_GROUPS)
+    for topic in found.topics:
+        _tell(_told(topic, is_dry_run=found.is_dry_run))
+    if not found.topics:
+        _tell(f"link {found.link}: no topic has diverged, as far as the ends of both logs show (--topic compares all)")
+    elif found.is_dry_run:
+        _tell("nothing was changed")
+
+
+def _told(topic: TopicRecovery, *, is_dry_run: bool) -> str:
+    if topic.stage is None:
+        return f"{topic.topic}: the target has nothing that the source has not; it was left as it is"
+    if is_dry_run:
+        begun = "" if topic.stage is RecoveryStage.SETTING_ASIDE else f" (begun before: {topic.stage})"
+        return f"{topic.topic}: would be set aside, deleted and filled anew{begun}"
+    if not topic.quarantined:
+        return f"{topic.topic}: created again; the link fills it"
+    return (
+        f"{topic.topic}: created again; the link fills it. {counted(topic.quarantined, 'record')} set aside in "
+        f"{topic.quarantine} (isthmus quarantine list)"
+    )
+
+
+def _tell(text: str) -> None:
+    console.print(Text(printable(text)))
