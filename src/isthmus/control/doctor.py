@@ -51,6 +51,8 @@ from isthmus.wire.client import Client
 
 _CLOCK_AHEAD_MS_MAX: Final = 5_000
 _RETENTION_MS_MIN: Final = 3_600_000
+DIVERGENCE: Final = "divergence"
+"""The check that tells of a topic whose target cannot be gone on with; `isthmus link recover` is the way out."""
 _HOST: Final = "host"
 _CLUSTERS: Final = "clusters"
 _SOURCE, _TARGET = Side.SOURCE, Side.TARGET
@@ -269,16 +271,21 @@ def retention_findings(observed: ObservedLink) -> Iterator[Finding]:
 
 def _topic(subject: str, topic: TopicPlan) -> Iterator[Finding]:
     for problem in topic.reasons:
-        yield _of_problem(Level.ERROR, subject, "preflight", problem)
+        yield _of_problem(Level.ERROR, subject, _check(topic.state), problem)
     for partition in topic.partitions:
         if partition.refusal is not None and partition.state is not LaneState.NOT_AUTHORIZED:
             # Rights that are missing are told by right, not by partition.
-            yield _of_problem(Level.ERROR, subject, "preflight", _numbered(partition.partition, partition.refusal))
+            told = _numbered(partition.partition, partition.refusal)
+            yield _of_problem(Level.ERROR, subject, _check(partition.state), told)
         if partition.unexamined is not None:
             problem = _numbered(partition.partition, partition.unexamined, "not examined: ")
             yield _of_problem(Level.WARN, subject, "preflight", problem)
     for problem in topic.notes:
         yield _of_problem(Level.WARN, subject, "preflight", problem)
+
+
+def _check(state: LaneState) -> str:
+    return DIVERGENCE if state.is_recoverable else "preflight"
 
 
 def _numbered(partition: int, problem: Problem, what: str = "") -> Problem:

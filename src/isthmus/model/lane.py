@@ -55,6 +55,11 @@ class LaneState(enum.StrEnum):
     def is_terminal(self) -> bool:
         return self in _TERMINAL
 
+    @property
+    def is_recoverable(self) -> bool:
+        """Whether `isthmus link recover` is the way out."""
+        return self in _RECOVERABLE
+
 
 _TERMINAL = frozenset(
     {
@@ -66,6 +71,9 @@ _TERMINAL = frozenset(
         LaneState.FAILED,
     }
 )
+
+
+_RECOVERABLE = frozenset({LaneState.FOREIGN_WRITE, LaneState.DIVERGED, LaneState.DATA_GAP, LaneState.TOPIC_RECREATED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class Pair:
     def doctor(self) -> set[tuple[Level, str]]:
         """What the doctor finds wrong with the link's topics and patterns."""
         found = asyncio.run(examine(configuration_of(self.link)))
-        checks = ("preflight", "patterns")
+        checks = ("preflight", "divergence", "patterns")
         return {(finding.level, finding.message) for finding in found if finding.check in checks}
 
 

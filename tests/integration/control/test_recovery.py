@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.recovery import quarantine, replaying
+from isthmus.control.recovery.claiming import claimed
+from isthmus.control.recovery.holdings import holdings, replay_of
 from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.recovery.quarantine import Row, parcels
+from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.recovery import Recovery, RecoveryStage, quarantine_of
+from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of
 from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.test_declared import both as both
+from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
-from tests.integration.groups.test_carrying import records
+from tests.integration.groups.test_carrying import filled, records
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
 
@@ -30,7 +41,8 @@ FOREIGN = [Given(b"k", b"foreign %d" % n, [("h", b"%d" % n)], SEPTEMBER + n) for
 
 def link_between(east: LocalCluster, west: LocalCluster, name: str, *patterns: str) -> Configuration:
     """A file with one link of some topics."""
-    return configuration_of(link_of(east.cluster(), west.cluster(), *patterns, name=name))
+    link = link_of(east.cluster(), west.cluster(), *patterns, name=name)
+    return configuration_of(replace(link, topics_interval_s=0.5))
 
 
 def told(record: Stored) -> tuple[bytes | None, bytes | None, int]:
@@ -96,11 +108,11 @@ def test_a_foreign_write_is_set_aside_and_the_topic_filled_anew(
     assert one.stage is RecoveryStage.DONE
     for partition in range(2):
         assert log_of(west, name, partition) == log_of(east, name, partition)
-    quarantine = log_of(west, quarantine_of(name))
-    assert one.quarantined == len(quarantine)
+    stored = log_of(west, quarantine_of(name))
+    assert one.quarantined == len(stored)
     # Behind them the link's own records may stand, at wrong offsets.
-    assert {kind_of(each) for each in quarantine[len(FOREIGN) :]} <= {b"misplaced"}
-    aside = quarantine[: len(FOREIGN)]
+    assert {kind_of(each) for each in stored[len(FOREIGN) :]} <= {b"misplaced"}
+    aside = stored[: len(FOREIGN)]
     assert [told(each) for each in aside] == [(each.key, each.value, each.timestamp) for each in FOREIGN]
     assert [dict(each.headers)["isthmus.offset"] for each in aside] == [b"20", b"21", b"22"]
     assert all(each.headers[0] == ("h", b"%d" % n) and kind_of(each) == b"diverged" for n, each in enumerate(aside))
@@ -110,3 +122,134 @@ def test_a_foreign_write_is_set_aside_and_the_topic_filled_anew(
 
 async def _are_at(cluster: LocalCluster, name: str, wanted: list[int]) -> bool:
     return await ends(cluster, name, partitions=len(wanted)) == wanted
+
+
+async def caught_up(configuration: Configuration, spark: SparkSession) -> None:
+    """Run all links until everything is copied."""
+    async with running(configuration, spark, until_caught_up=True) as run:
+        await run.task
+
+
+def lost(east: LocalCluster, west: LocalCluster, name: str) -> None:
+    """A topic that was copied, of which the source then lost the last 8 records and got 5 others."""
+    filled(east, west, name, 20)
+    topics.delete(east, name)
+    topics.create(east, name)
+    topics.produce(east, name, [*records(12), *records(5, begin=100)])
+
+
+def overtaken(east: LocalCluster, west: LocalCluster, name: str) -> None:
+    """A topic of which 10 records were copied, and the source has deleted the next ones by now."""
+    filled(east, west, name, 10)
+    topics.produce(east, name, records(20, begin=10))
+    topics.delete_records(east, name, 15)
+
+
+def in_single_records(rows: list[Row]) -> Iterator[Batch]:
+    """The fourth of them is not written any more: who replays ends there."""
+    for number, row in enumerate(rows):
+        if number == 3:
+            raise Interrupted
+        yield from parcels([row])
+
+
+def test_what_the_source_lost_or_deleted_is_kept(
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an unclean election, and after a gap: both sides are alike again, what only the target had is in quarantine
+    and can be replayed into the source's topic, each record once, from where it is copied. Somebody else at work, at
+    the target or at the same command, ends it, and a dry run changes nothing.
+    """
+    link, unclean, gap = topic("link"), topic("unclean"), topic("gap")
+    lost(east, west, unclean)
+    overtaken(east, west, gap)
+    only = link_between(east, west, link, unclean, gap)
+    recoverer = partial(LinkRecoverer, configuration=only, name=link, quiet_s=0.3)
+
+    async def scenario() -> None:
+        before = await topic_id(west, unclean)
+        foreseen = await recoverer().recover(dry_run=True)
+        assert {each.topic: each.stage for each in foreseen.topics} == dict.fromkeys((unclean, gap), "SETTING_ASIDE")
+        assert await topic_id(west, unclean) == before
+        async with Client(west.cluster()) as target, claimed(target, link, only.ledger):
+            with pytest.raises(PlanRefused, match=f"recovers link {link} now"):
+                await recoverer().recover()
+        writing = asyncio.create_task(write_for_ever(west, unclean))
+        with pytest.raises(GateNotMet, match=f"somebody writes to {unclean} of west"):
+            await recoverer(topics=[unclean], quiet_s=1.0, timeout_s=2.0).recover()
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(quarantine, "parcels", in_single_records)
+            with pytest.raises(Interrupted):
+                await recoverer().recover()
+        assert await topic_id(west, unclean) == before
+        found = await recoverer().recover()
+        assert {each.stage for each in found.topics} == {RecoveryStage.DONE}
+        await caught_up(only, spark)
+
+    asyncio.run(scenario())
+    for each in (unclean, gap):
+        assert log_of(west, each) == log_of(east, each)
+    assert {kind_of(each) for each in log_of(west, quarantine_of(gap))} == {b"expired"}
+    stored = log_of(west, quarantine_of(unclean))
+    offsets = [(each.headers[-5], dict(each.headers)["isthmus.offset"]) for each in stored]
+    assert len(set(offsets)) == len(offsets), "a record was set aside twice"
+    aside = [told(each) for each in stored if kind_of(each) == b"diverged"]
+    assert [value for _, value, _ in aside[:8]] == [b"%d" % n for n in range(12, 20)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replaying, "parcels", in_single_records)
+        with pytest.raises(Interrupted):
+            asyncio.run(replay_of(only, link, unclean))
+    (counted,) = asyncio.run(replay_of(only, link, unclean, dry_run=True))
+    assert (counted.written, counted.present) == (len(aside) - 3, 3)
+    for _ in range(2):
+        asyncio.run(replay_of(only, link, unclean))
+    assert [told(each) for each in log_of(east, unclean)[17:]] == aside
+    asyncio.run(caught_up(only, spark))
+    assert log_of(west, unclean) == log_of(east, unclean)
+
+
+async def write_for_ever(cluster: LocalCluster, name: str) -> None:
+    while True:
+        await asyncio.to_thread(topics.produce, cluster, name, records(1, begin=1000))
+
+
+def test_an_old_source_follows_the_new_one(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, spark: SparkSession
+) -> None:
+    """After a failover the old source comes back with records that nobody has seen: a declared link has it follow, what
+    it has beyond goes aside, and its groups wait until the topic is filled, unless somebody is in them.
+    """
+    orders, group = f"{name}.orders", f"{name}.app"
+    filled(east, west, orders, 20)
+    topics.produce(east, orders, FOREIGN)
+    topics.produce(west, orders, records(10, begin=20))
+    consumers.commit(east, {group: {(orders, 0): 21}})
+    Fabric(both).declarations.create(name, source="west", target="east", maps=[NamespaceMap.parse(f"{name}.:{name}.")])
+    opened = open_fabric(both, declared=True).configuration
+    only = replace(opened, links=tuple(link for link in opened.links if link.name == name))
+    recoverer = LinkRecoverer(configuration=only, name=name, quiet_s=0.3)
+    joined = consumers.joined(east, group, orders)
+    with joined, pytest.raises(GateNotMet, match=f"consumers are at work at east: {group}"):
+        asyncio.run(recoverer.recover())
+    with pytest.raises(GateNotMet, match="waits to be filled") as waiting:
+        asyncio.run(recoverer.recover())
+    assert "isthmus run" in waiting.value.hint
+
+    async def scenario() -> Recovery:
+        async with running(only, spark) as run:
+            await run.until(lambda: _are_at(east, orders, [30]))
+            return await recoverer.recover()
+
+    found = asyncio.run(scenario())
+    assert [each.after for each in found.topics[0].positions] == [20]
+    assert log_of(east, orders) == log_of(west, orders)
+    assert [told(each) for each in log_of(east, quarantine_of(orders))] == [
+        (each.key, each.value, each.timestamp) for each in FOREIGN
+    ]
+    consumers.await_position(east, group, (orders, 0), 20)
+    (held,) = asyncio.run(holdings(only.link(name)))
+    assert (held.records, held.offset_first, held.offset_last) == (3, 20, 22)
+    assert asyncio.run(recoverer.recover()).topics == ()

@@ -6,7 +6,7 @@ from typing import Any
 
 from isthmus import __version__
 from isthmus.cluster.brokers import broker_releases, describe_cluster
-from isthmus.control.doctor import examine
+from isthmus.control.doctor import DIVERGENCE, examine
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import SCHEMA_VERSION
 from isthmus.model.configuration import Configuration
@@ -16,13 +16,14 @@ from isthmus.wire.client import Client
 
 
 async def handshake(configuration: Configuration, name: str) -> None:
-    """See that both clusters are ready for a link, as `isthmus doctor` examines it.
+    """See that both clusters are ready for a link, as `isthmus doctor` examines it. That topics have diverged is no
+    hindrance: an old source that is to follow the new one is brought back by the link itself.
 
     :raises PlanRefused: They are not.
     """
     subjects = {name, *(cluster.alias for cluster in configuration.clusters)}
     found = [each for each in await examine(configuration) if each.level is Level.ERROR]
-    errors = [each for each in found if each.subject.split("/")[0] in subjects]
+    errors = [each for each in found if each.subject.split("/")[0] in subjects and each.check != DIVERGENCE]
     if errors:
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if errors[1:] else ""

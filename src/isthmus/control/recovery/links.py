@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import in_force
@@ -22,11 +21,6 @@ from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
 from isthmus.wire.client import Client
-
-RECOVERABLE: Final = frozenset(
-    {LaneState.FOREIGN_WRITE, LaneState.DIVERGED, LaneState.DATA_GAP, LaneState.TOPIC_RECREATED}
-)
-"""What a recovery is the way out of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +113,10 @@ class LinkRecoverer:
 
 def _diverged(foreseen: Foreseen) -> Iterator[tuple[TargetTopic, SourceTopic]]:
     for topic in foreseen.plan.topics:
-        if RECOVERABLE.intersection((topic.state, *topic.states)):
+        if any(state.is_recoverable for state in (topic.state, *topic.states)):
             yield topic.topic, topic.source_topic
 
 
 def _has_ended(document: TopicDocument) -> bool:
-    return bool({document.state, *(each.state for each in document.ended)} & RECOVERABLE)
+    states = {document.state, *(each.state for each in document.ended)}
+    return any(state.is_recoverable for state in LaneState if state in states)

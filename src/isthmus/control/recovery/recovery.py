@@ -38,6 +38,7 @@ OnStep = Callable[[str], None]
 LOOK_S: Final = 0.3
 GONE_S: Final = 60.0
 """Tasks of a controller that was not heard for so long have ended: they give up without it after seconds."""
+_NAMED_MAX: Final = 3
 _IRREVOCABLE: Final = frozenset({RecoveryStage.REBUILDING, RecoveryStage.REFILLING})
 
 
@@ -282,14 +283,22 @@ class TopicRecoverer:
                 return
             known = await recollect(self.link.name, self.target)
             is_run = known.controller_state(now_ms()) is ControllerState.ALIVE
-            if not is_run or time.monotonic() > deadline:
-                groups = ", ".join(sorted({each.group for each in wanted})[:3])
-                raise GateNotMet(
-                    f"{self.topic} is there again and waits to be filled; then groups are put back: {groups}",
-                    hint=f"{'It is being filled' if is_run else 'Run the link: isthmus run'}; then give the command "
-                    "again, which does what is left.",
-                )
+            is_paused = bool(known.paused & {None, self.topic})
+            if not is_run or is_paused or time.monotonic() > deadline:
+                raise self._not_refilled(wanted, is_run=is_run, is_paused=is_paused)
             await asyncio.sleep(LOOK_S)
+
+    def _not_refilled(self, wanted: tuple[RestoredPosition, ...], *, is_run: bool, is_paused: bool) -> GateNotMet:
+        groups = sorted({each.group for each in wanted})
+        more = f" and {len(groups) - _NAMED_MAX} more" if len(groups) > _NAMED_MAX else ""
+        first = "Run the link: isthmus run" if not is_run else "It is being filled"
+        if is_paused:
+            first = f"It is paused: isthmus resume {self.link.name}, with --topic {self.topic} or without"
+        return GateNotMet(
+            f"{self.topic} is there again and waits to be filled; then groups are put back: "
+            f"{', '.join(groups[:_NAMED_MAX])}{more}",
+            hint=f"{first}; then give the command again, which does what is left.",
+        )
 
     # Everywhere
 
