@@ -16,12 +16,14 @@ from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.holdings import holdings, replay_of
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.quarantine import Row, parcels
+from isthmus.control.recovery.sides import described
 from isthmus.errors import GateNotMet, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.recovery import Recovery, RecoveryStage, quarantine_of
+from isthmus.model.topic import TopicDescription
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.integration.control.recovering import Interrupted, Stored, interrupted_at, log_of
@@ -226,6 +228,7 @@ def test_an_old_source_follows_the_new_one(
     filled(east, west, orders, 20)
     topics.produce(east, orders, FOREIGN)
     topics.produce(west, orders, records(10, begin=20))
+    topics.configure(east, orders, max_message_bytes=1_234_567)
     consumers.commit(east, {group: {(orders, 0): 21}})
     Fabric(both).declarations.create(name, source="west", target="east", maps=[NamespaceMap.parse(f"{name}.:{name}.")])
     opened = open_fabric(both, declared=True).configuration
@@ -238,12 +241,14 @@ def test_an_old_source_follows_the_new_one(
         asyncio.run(recoverer.recover())
     assert "isthmus run" in waiting.value.hint
 
-    async def scenario() -> Recovery:
-        async with running(only, spark) as run:
+    async def scenario() -> tuple[Recovery, TopicDescription | None]:
+        async with running(only, spark) as run, Client(east.cluster()) as client:
             await run.until(lambda: _are_at(east, orders, [30]))
-            return await recoverer.recover()
+            return await recoverer.recover(), await described(client, orders)
 
-    found = asyncio.run(scenario())
+    found, there = asyncio.run(scenario())
+    assert there is not None
+    assert there.own_configs["max.message.bytes"] == "1234567"
     assert [each.after for each in found.topics[0].positions] == [20]
     assert log_of(east, orders) == log_of(west, orders)
     assert [told(each) for each in log_of(east, quarantine_of(orders))] == [
