@@ -10,11 +10,14 @@ from typing import Final
 
 import pytest
 
+from isthmus.control.recovery.holdings import holdings
+from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 from tests.faults.witness import until_told
+from tests.integration.control.running import configuration_of, link_of
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror, Running
 from tests.integration.lane.topics import Given
@@ -100,7 +103,9 @@ def test_unclean_election_while_an_engine_runs(
 def test_unclean_election_between_two_engines(
     mirror3: Mirror, topic: TopicNamer, chance: random.Random, is_alike: bool
 ) -> None:
-    """The next owner finds it too, by what the one before has left."""
+    """The next owner finds it too, by what the one before has left. A recovery sets aside all that the source lost,
+    even where the last record looks right, and has the topic begin anew.
+    """
     source = Source(mirror3.source, topic("unclean"), chance)
     last, key = source.records(1)[0], LaneKey(TargetTopic(source.name), 0)
 
@@ -118,6 +123,13 @@ def test_unclean_election_between_two_engines(
     asyncio.run(scenario())
 
     assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == COPIED
+    link = link_of(source.cluster.cluster(), mirror3.target.cluster(), source.name, name=source.name)
+    recoverer = LinkRecoverer(configuration=configuration_of(link), name=source.name, topics=[source.name], quiet_s=0.2)
+    (found,) = asyncio.run(recoverer.recover()).topics
+    assert [each.shared for each in found.partitions] == [KEPT]
+    (held,) = asyncio.run(holdings(link))
+    assert (held.records, held.offset_first, held.offset_last) == (COPIED - KEPT, KEPT, COPIED - 1)
+    assert oracle.ends(mirror3.target.admin_bootstrap_servers, source.name).high == 0
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic
-from isthmus.model.problem import Problem, problem_dict
 
 QUARANTINE_PREFIX: Final = "__isthmus.quarantine."
 _DIGEST_BYTES: Final = 8
@@ -118,9 +117,7 @@ class RestoredPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecovery:
-    """What became of one topic, or would: with a `problem` nothing was changed. `stage` is `None` where both sides are
-    alike, so that there is nothing to recover.
-    """
+    """What became of one topic, or would. `stage` is `None` where the target has nothing that the source has not."""
 
     topic: TargetTopic
     source_topic: SourceTopic
@@ -129,7 +126,6 @@ class TopicRecovery:
     quarantine: str = ""
     quarantined: int = 0
     positions: tuple[RestoredPosition, ...] = ()
-    problem: Problem | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
@@ -141,7 +137,6 @@ class TopicRecovery:
             "quarantined_records": self.quarantined,
             "partitions": [each.as_dict() for each in self.partitions],
             "groups": [each.as_dict() for each in self.positions],
-            "problem": None if self.problem is None else problem_dict(self.problem),
         }
 
 

@@ -6,12 +6,20 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.ledger.documents import Document, GapDocument, MapDocument, PauseDocument, TopicDocument
+from isthmus.ledger.documents import (
+    Document,
+    GapDocument,
+    MapDocument,
+    PauseDocument,
+    RecoveryDocument,
+    ReplayDocument,
+    TopicDocument,
+)
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
@@ -21,6 +29,8 @@ from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
+
+_OF_TOPIC: Final = (GapDocument, PauseDocument, MapDocument, RecoveryDocument, ReplayDocument)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +141,6 @@ def _forgotten(known: LinkMemory, topic: TargetTopic) -> Forgotten:
     keys = (
         key
         for key, d in known.documents.items()
-        if (isinstance(d, TopicDocument) and d.target_topic == topic)
-        or (isinstance(d, GapDocument | PauseDocument | MapDocument) and d.topic == topic)
+        if (isinstance(d, TopicDocument) and d.target_topic == topic) or (isinstance(d, _OF_TOPIC) and d.topic == topic)
     )
     return Forgotten(link=known.link, topic=topic, documents=tuple(sorted(keys)))

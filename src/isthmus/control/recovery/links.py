@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.memory import recollect
+from isthmus.control.links.memory import rebuilt_topics, recollect
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.recovery import OnStep, TopicRecoverer
@@ -90,10 +90,14 @@ class LinkRecoverer:
             return chosen
         foreseen = await foresee(link, source, target, Claims(), self.configuration.links, self.configuration.clusters)
         chosen = dict(_diverged(foreseen))
+        # What is told of a topic that was deleted since says nothing of the one in its place.
+        former = {ids.former for ids in rebuilt_topics(link.name, known.documents).values()}
         for document in known.documents.values():
             if isinstance(document, RecoveryDocument) and document.stage != RecoveryStage.DONE:
                 chosen[document.topic] = document.source_topic
-            elif isinstance(document, TopicDocument) and _has_ended(document):
+            elif (
+                isinstance(document, TopicDocument) and _has_ended(document) and document.target_topic_id not in former
+            ):
                 chosen[document.target_topic] = document.source_topic
         return {
             topic: own for topic, own in chosen.items() if topic not in mapped and link.topics.target_of(own) == topic
