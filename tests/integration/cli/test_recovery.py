@@ -19,7 +19,7 @@ def test_recover_and_replay(
     tmp_path: Path, east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]
 ) -> None:
     """A dry run tells where both sides part, and the plan which command it is. What was set aside is listed, counted,
-    and replayed once.
+    and replayed once. One command at a time, and one that was killed is gone on with.
     """
     shell = Shell(tmp_path, east, west, topic("recover"))
     name, link = f"{shell.stem}.a", shell.stem
@@ -32,6 +32,12 @@ def test_recover_and_replay(
     (foreseen,) = shell.run("link", "recover", link, "--dry-run")["topics"]
     (partition,) = foreseen["partitions"]
     assert (partition["last_shared"], partition["target_end"], partition["only_at_target"]) == (10, 14, 4)
+    with shell.start("link", "recover", link, "--yes", "--quiet", "1m") as first:
+        assert first.stderr is not None
+        assert any("waiting until nobody writes" in line for line in first.stderr)
+        # Whoever comes later is refused while the first is there, and goes on as soon as it is not.
+        shell.run("link", "recover", link, "--yes", code=6)
+        first.kill()
     (done,) = shell.run("link", "recover", link, "--yes", "--quiet", "500ms")["topics"]
     assert (done["stage"], done["quarantined_records"]) == ("DONE", 4)
     (held,) = shell.run("quarantine", "list", link)
