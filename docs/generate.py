@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from isthmus.cli.completion import TREE
 from isthmus.cli.tree import command_tree
-from isthmus.config import fields, network, schema
+from isthmus.config import fields, keys, network, schema
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import METRICS, MetricScope
@@ -57,6 +57,13 @@ An unknown key, a wrong type or a contradiction is an error that names the place
 to write instead; `isthmus config check` tells all of them at once, and which PEM files cannot be
 used; `isthmus config show` prints what the file amounts to, defaults included and secrets masked. A
 PEM file is read for every connection: a run waits for one that is missing as for a cluster that is away.
+
+**Variables** of the environment replace keys of the file, for one machine or one command. The name of the variable is
+`ISTHMUS_` and the keys on the way from the top, in capitals, with `__` between them and `_` for whatever is no letter
+and no digit: `ISTHMUS_CLUSTERS__EAST__SECURITY__PASSWORD`, `ISTHMUS_LINKS__EAST_WEST__LIMITS__BYTES_PER_S=10MB`,
+`ISTHMUS_LEDGER__REPLICATION_FACTOR=1`. Items of a list go by their `name`, or their position. The value is text where
+the key takes text, else YAML: `ISTHMUS_LINKS__EAST_WEST__TOPICS__INCLUDE='[orders, flights]'`. A variable that names
+no key is an error; `isthmus config check` lists those that are in force.
 
 **Secrets** belong outside the file. Any text may refer to one:
 
@@ -132,7 +139,7 @@ def _sections(section: type[schema.Section], path: str) -> Iterator[str]:
     for name, field in section.model_fields.items():
         described = (field.description or "").replace("|", "\\|")
         yield f"| `{name}` | {_type(hints[name])} | {_default(field)} | {described} |"
-        held = schema.section_of(field.annotation)
+        held = keys.section_of(field.annotation)
         if held is not None:
             inner[_path(path, name, field.annotation)] = held
     yield ""

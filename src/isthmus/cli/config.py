@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -17,6 +18,7 @@ from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
+from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Proxy, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
@@ -56,6 +58,7 @@ def check(
             "file": str(found),
             "clusters": [cluster.alias for cluster in configuration.clusters],
             "links": [link.name for link in configuration.links],
+            "variables": variables(os.environ),
             "warnings": configuration.warnings,
         },
         output,
