@@ -72,6 +72,9 @@ no key is an error; `isthmus config check` lists those that are in force.
 | `${{env:NAME}}` | the environment variable `NAME` |
 | `${{file:/path}}` | what the file holds, without its last line ends |
 | `${{file:/path:key}}` | the value of `key` in a Java properties file |
+| `${{dir:/path:name}}` | what the file `name` in that folder holds, as Kubernetes mounts a secret |
+| `${{prompt:what}}` | what is typed on the terminal, unseen, once in a process |
+| `${{keyring:service:user}}` | what the system's keyring keeps (`pip install 'isthmus[keyring]'`) |
 | `$${{` | a plain `${{` |
 
 A reference that leads nowhere is an error; a secret written out is a warning. Relative paths, here
