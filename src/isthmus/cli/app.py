@@ -29,6 +29,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
+    "init": Command("isthmus.cli.init", "Write a configuration to start with, after asking the clusters."),
     "local": Command("isthmus.cli.local", "Start, stop and show real Kafka clusters on this machine."),
     "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
     "run": Command("isthmus.cli.run", "Create what is missing and copy."),
