@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from isthmus.cli.completion import TREE
 from isthmus.cli.tree import command_tree
 from isthmus.config import fields, keys, network, schema
+from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import METRICS, MetricScope
@@ -45,10 +46,12 @@ INTRODUCTION = f"""\
 
 <!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
 
-Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIABLE}` names, else the first
-`{DEFAULT_NAME}` in the working directory, in the folders above it (as far as one with `.git`, or the home; folders
-into which anybody may write are passed over), in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in
-`{SYSTEM_FOLDER}`. The smallest one is
+Isthmus reads one YAML file: the one given with `-c`, else that of the context which `--context` or `{CONTEXT_VARIABLE}`
+names, else the one that `{VARIABLE}` names, else the first `{DEFAULT_NAME}` in the working directory, in the folders
+above it (as far as one with `.git`, or the home; folders into which anybody may write are passed over), that of the
+current context, in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in `{SYSTEM_FOLDER}`.
+`isthmus context` gives files names, and chooses the current one; `isthmus context show` says which file counts here.
+`isthmus init` writes one to start with. The smallest one is
 
 ```yaml
 {SMALLEST}```

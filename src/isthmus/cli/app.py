@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -15,6 +16,7 @@ from isthmus import __version__
 from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.options import VerboseOption
 from isthmus.cli.output import console
+from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 
 
 class Command(NamedTuple):
@@ -49,6 +51,7 @@ COMMANDS: Final = {
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
+    "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them counts."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
     "help": Command("isthmus.cli.help", "Show what exit codes and error codes mean."),
 }
@@ -87,6 +90,12 @@ app = typer.Typer(
 )
 
 
+def _choose(name: str | None) -> str | None:
+    if name:
+        os.environ[CONTEXT_VARIABLE] = name
+    return name
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"isthmus {__version__}")
@@ -96,6 +105,16 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def isthmus(
     _verbose: VerboseOption = False,
+    _context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            callback=_choose,
+            help="Use the configuration file of this name: isthmus context list.",
+            show_default=False,
+        ),
+    ] = None,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Tell the version."),

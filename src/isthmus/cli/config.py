@@ -16,6 +16,7 @@ from rich.text import Text
 
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.config.overrides import variables
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _MASK: Final = str(Secret(""))
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 
 @app.callback()

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.fabric import Fabric
@@ -73,7 +74,7 @@ _DRILL_COLUMNS: Final = (
     Column("waiting", Cells.NUMBER, gives_way=4),
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name at the source.")]
 LinkOption = Annotated[str | None, typer.Option("--link", help="Only this link.")]

@@ -11,6 +11,7 @@ from rich.text import Text
 from isthmus.cli import promoting
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
@@ -21,7 +22,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.declaration import said_name
 from isthmus.model.namespace import NamespaceMap
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 app.command()(promoting.detach)
 app.command()(promoting.promote)
 app.command()(promoting.failover)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, render
 from isthmus.errors import ConfigError
@@ -27,7 +28,7 @@ _COLUMNS: Final = (
     Column("pid", gives_way=1),
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 NamesOption = Annotated[str, typer.Option("--clusters", metavar="NAMES", help="Their names, separated by commas.")]
 KnownNamesOption = Annotated[

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.clusters.namespace import NamespaceReport
@@ -19,7 +20,7 @@ from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.namespace import Namespace
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 
 class KindOption(enum.StrEnum):
