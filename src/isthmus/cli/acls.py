@@ -83,7 +83,7 @@ def generate(
     output: Annotated[
         AclFormat, typer.Option("-o", "--output", help="Commands of Kafka's tool, KafkaUsers of Strimzi, or a list.")
     ] = AclFormat.KAFKA_ACLS,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Print the least that a link's users have to be granted at both ends, by what its configuration asks for.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from rich.logging import RichHandler
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from isthmus import __version__
 from isthmus.cli.endings import end_at_signals, told, written
+from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
-from isthmus.cli.output import console
 from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.model.configuration import LogSettings
 
 
 class Command(NamedTuple):
@@ -104,7 +104,7 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def isthmus(
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
     _context: Annotated[
         str | None,
         typer.Option(
@@ -115,21 +115,39 @@ def isthmus(
             show_default=False,
         ),
     ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="FILE",
+            help="Keep all that is logged in this file as well, as JSON lines.",
+            show_default=False,
+        ),
+    ] = None,
+    unsafe_trace: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-trace",
+            help="Log requests and answers in full: passwords and records too. With -vv or --log-file.",
+        ),
+    ] = False,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Tell the version."),
     ] = False,
 ) -> None:
     """Mirrors Kafka topics between clusters: same offsets, same bytes, exactly once, on Spark."""
+    if log_file is not None:
+        log_into(LogSettings(file=str(log_file)))
+    if unsafe_trace:
+        from isthmus.wire.trace import trace_unsafely
+
+        trace_unsafely()
 
 
 def main() -> None:
     """What the command `isthmus` runs; ends the process with the command's exit code."""
     end_at_signals()
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(name)s: %(message)s",
-        handlers=[RichHandler(console=console, show_path=False, log_time_format="[%X]")],
-    )
+    begin()
     with written():
         get_command(app)(prog_name="isthmus")

@@ -116,7 +116,7 @@ def describe(
     alias: AliasArgument,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
     report = Fabric(configured(path)).cluster(alias).describe()
@@ -134,7 +134,7 @@ def topics(
     topic: TopicOption = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show leaders, replicas and offsets of every partition, and what they suffer from."""
     report = Fabric(configured(path)).cluster(alias).topics(topic or ())
@@ -152,7 +152,7 @@ def groups(
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be repeated.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show groups of all types with state, coordinator and lag; those named with members and positions.
 
@@ -181,7 +181,7 @@ def elect_leaders(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which elections would be held.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Let preferred replicas lead again, where they are in sync. Exits with 1 if one that should does not lead."""
     if not preferred:
@@ -205,7 +205,7 @@ def registry(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on telling what changes until Ctrl-C.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers tell it."""
     cluster = Fabric(configured(path)).cluster(alias)

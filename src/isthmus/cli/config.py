@@ -16,6 +16,7 @@ from rich.text import Text
 
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.logs import log_into
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
@@ -48,7 +49,7 @@ def group() -> None:
 def check(
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Tell every mistake in the file and in the PEM files it names, or what it configures. No cluster is contacted."""
     found = config.find(path)
@@ -70,7 +71,7 @@ def check(
 def show(
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the resolved configuration: references replaced, defaults filled in, secrets masked."""
     document = resolved(configured(path))
@@ -88,6 +89,7 @@ def configured(path: Path | None) -> Configuration:
     :raises ConfigError: When there is none, or it cannot be used.
     """
     configuration = config.load(path)
+    log_into(configuration.log)
     for warning in configuration.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
     return configuration
@@ -135,6 +137,7 @@ def resolved(configuration: Configuration) -> Row:
         },
         "ledger": _plain(configuration.ledger),
         "metrics": _plain(configuration.metrics),
+        "log": {"file": configuration.log.file, "size": configuration.log.size_bytes, "keep": configuration.log.keep},
     }
 
 

@@ -32,7 +32,7 @@ def group() -> None:
 
 
 @app.command(name="list")
-def list_(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = False) -> None:
+def list_(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0) -> None:
     """Show all names."""
     found = read_contexts(user_folder())
     rows = [
@@ -43,7 +43,7 @@ def list_(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = F
 
 
 @app.command()
-def show(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = False) -> None:
+def show(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0) -> None:
     """Show which configuration file a command would use here."""
     render({"file": str(config.find().absolute()), "context": read_contexts(user_folder()).current}, output)
 
@@ -53,7 +53,7 @@ def add(
     name: NameArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
     use: Annotated[bool, typer.Option("--use", help="Have it count from now on.")] = False,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Give a configuration file a name, or a name another file."""
     config.load(file)
@@ -64,7 +64,7 @@ def add(
 
 
 @app.command()
-def use(name: NameArgument, _verbose: VerboseOption = False) -> None:
+def use(name: NameArgument, _verbose: VerboseOption = 0) -> None:
     """Have a configuration file count wherever no nearer one is found: see docs/configuration.md."""
     found = read_contexts(user_folder())
     path = found.path(name)
@@ -76,7 +76,7 @@ def use(name: NameArgument, _verbose: VerboseOption = False) -> None:
 
 
 @app.command()
-def delete(name: NameArgument, _verbose: VerboseOption = False) -> None:
+def delete(name: NameArgument, _verbose: VerboseOption = 0) -> None:
     """Forget a name. The configuration file stays."""
     found = read_contexts(user_folder())
     found.path(name)

@@ -66,7 +66,7 @@ def init(
     ),
     force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print it.")] = False,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Write a configuration of one link to start with, with comments on what else it could say.
 

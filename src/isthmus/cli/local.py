@@ -61,7 +61,7 @@ def up(
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Start clusters, or what is missing of them, and wait until they serve clients.
 
@@ -103,7 +103,7 @@ def down(
     clusters: KnownNamesOption = "",
     wipe: Annotated[bool, typer.Option("--wipe/--keep", help="Remove the data, or keep it for the next `up`.")] = False,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Stop clusters."""
     found = [LocalCluster.find(known.name) for known in _known(clusters)]
@@ -124,7 +124,7 @@ def down(
 def show(
     clusters: KnownNamesOption = "",
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show clusters and their brokers."""
     _show(_known(clusters), output)

@@ -65,7 +65,7 @@ def create(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Declare a namespace. Its kind and its prefix stay as they are."""
     namespace = Namespace.of(prefix, kind.value, is_exact=exact)
@@ -78,7 +78,7 @@ def list_namespaces(
     cluster: _Cluster,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the namespaces that are declared on a cluster."""
     found = _of(cluster, path).all()
@@ -96,7 +96,7 @@ def describe(
     exact: _Exact = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show a namespace: what is in it, what it follows or leads, and who declared what."""
     _show(_of(cluster, path).describe(Namespace.of(prefix, kind.value, is_exact=exact)), output)
@@ -126,7 +126,7 @@ def update(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Reserve a namespace or release it. One that follows stays reserved.
 
@@ -154,7 +154,7 @@ def delete(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Take back a namespace that is attached to no link. What is in it stays."""
     found = _of(cluster, path).delete(Namespace.of(prefix, kind.value, is_exact=exact), dry_run=dry_run)

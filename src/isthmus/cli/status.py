@@ -48,7 +48,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option("--interval", help="How often --watch looks: 2s, 1m.")] = "2s",
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
 

@@ -40,7 +40,7 @@ def show(
     svg: Annotated[Path | None, typer.Option("--svg", help="Write a drawing of the tree to this file.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Draw trees, with the levels above each cluster and what runs there. No cluster is contacted."""
     found = _chosen(configured(path).trees, name)

@@ -16,7 +16,7 @@ from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schema import FabricSection
 from isthmus.config.treerules import tree_conflicts, trees_of
-from isthmus.config.values import clusters_of, ledger_of, links_of, metrics_of, spark_of
+from isthmus.config.values import clusters_of, ledger_of, links_of, log_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
 
@@ -68,6 +68,7 @@ def parse(
         spark=spark_of(fabric),
         ledger=ledger_of(fabric),
         metrics=metrics_of(fabric),
+        log=log_of(fabric, folder),
         warnings=tuple(warnings(fabric, document, resolution.referenced | document.given.keys())),
     )
 

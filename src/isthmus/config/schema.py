@@ -11,7 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from isthmus.config.beside import AccessSection, ConfigsSection, MetricsSection
+from isthmus.config.beside import AccessSection, ConfigsSection, LogSection, MetricsSection
 from isthmus.config.fields import (
     Address,
     GroupPatternText,
@@ -350,4 +350,5 @@ class FabricSection(Section):
     trees: tuple[TreeSection, ...] = Field((), description="Distribution trees, which cannot be run yet.")
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
+    log: LogSection = Field(LogSection(), description="Where what is logged is kept.")
     metrics: MetricsSection = Field(MetricsSection(), description="Where a run tells how it does (docs/metrics.md).")

@@ -37,7 +37,7 @@ from isthmus.errors import *
 app = typer.Typer(add_completion=False)
 
 @app.command()
-def act(_verbose: VerboseOption = False) -> None:
+def act(_verbose: VerboseOption = 0) -> None:
 """
 
 

@@ -74,7 +74,10 @@ def found(at: float, **others: Any) -> None:
         (
             ("nothing",),
             "--",
-            ["--context", "--help", "--install-completion", "--show-completion", "--verbose", "--version"],
+            [
+                *("--context", "--help", "--install-completion", "--log-file", "--show-completion"),
+                *("--unsafe-trace", "--verbose", "--version"),
+            ],
         ),
     ],
 )
