@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from isthmus import __version__
+from isthmus.cli import oneoff
 from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
@@ -115,6 +116,25 @@ def isthmus(
             show_default=False,
         ),
     ] = None,
+    bootstrap_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-b",
+            "--bootstrap-server",
+            metavar="[ALIAS=]HOST:PORT,...",
+            help="A cluster for this one command, in place of a configuration file; its alias is cluster without one.",
+            show_default=False,
+        ),
+    ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="The properties of a client of it, as Kafka's own tools take them.",
+            show_default=False,
+        ),
+    ] = None,
     log_file: Annotated[
         Path | None,
         typer.Option(
@@ -137,6 +157,7 @@ def isthmus(
     ] = False,
 ) -> None:
     """Mirrors Kafka topics between clusters: same offsets, same bytes, exactly once, on Spark."""
+    oneoff.name(bootstrap_server or (), command_config)
     if log_file is not None:
         log_into(LogSettings(file=str(log_file)))
     if unsafe_trace:

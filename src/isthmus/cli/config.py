@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from isthmus import config
+from isthmus.cli import oneoff
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.logs import log_into
 from isthmus.cli.noun import Noun
@@ -88,7 +89,7 @@ def configured(path: Path | None) -> Configuration:
 
     :raises ConfigError: When there is none, or it cannot be used.
     """
-    configuration = config.load(path)
+    configuration = oneoff.named(path) or config.load(path)
     log_into(configuration.log)
     for warning in configuration.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))

@@ -88,6 +88,22 @@ def starter(
     )
 
 
+def clusters_only(starts: Collection[Start], surroundings: Surroundings, *, folder: str) -> Draft:
+    """The configuration of clusters without any link, for one command.
+
+    :raises ConfigError: Settings have values nobody could use.
+    """
+    gathering = Gathering(Deployment(name="-b", form=_FORM, clusters={}, flows=()), surroundings, folder)
+    clusters = {start.alias: cluster_draft(start.alias, start.settings, gathering) for start in starts}
+    return Draft(
+        text=written({"clusters": {alias: draft.section for alias, draft in clusters.items()}}, {}, ""),
+        companions=tuple(gathering.companions.values()),
+        notices=tuple(gathering.notices),
+        clusters=tuple(clusters),
+        links=(),
+    )
+
+
 def _comments(
     clusters: Mapping[str, ClusterDraft], source: str, seen: Mapping[str, ClusterSurvey]
 ) -> dict[KeyPath, str]:

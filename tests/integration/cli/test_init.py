@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -65,3 +66,14 @@ def test_a_cluster_that_is_away_is_told(tmp_path: Path, east: LocalCluster) -> N
     assert made.returncode == 0, made.stderr
     assert "far at 127.0.0.1:1 does not answer" in made.stderr
     assert config.load(tmp_path / "isthmus.yaml", environment={}).cluster("far")
+
+
+def test_a_cluster_for_one_command(tmp_path: Path, east: LocalCluster) -> None:
+    """Without any file; it is called `cluster` where no alias is given, and a file beside it is refused."""
+    described = run(tmp_path, "-b", east.bootstrap_servers, "cluster", "desc", "cluster", "-o", "json")
+    named = run(tmp_path, "-b", f"east={east.bootstrap_servers}", "cluster", "topics", "east", "-o", "json")
+    both = run(tmp_path, "-b", east.bootstrap_servers, "cluster", "describe", "cluster", "-c", "isthmus.yaml")
+
+    assert (described.returncode, named.returncode, both.returncode) == (0, 0, 2), described.stderr + named.stderr
+    assert json.loads(described.stdout)["mode"] == "kraft"
+    assert "-b and by -c" in both.stderr

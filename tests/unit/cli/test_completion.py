@@ -75,8 +75,8 @@ def found(at: float, **others: Any) -> None:
             ("nothing",),
             "--",
             [
-                *("--context", "--help", "--install-completion", "--log-file", "--show-completion"),
-                *("--unsafe-trace", "--verbose", "--version"),
+                *("--bootstrap-server", "--command-config", "--context", "--help", "--install-completion"),
+                *("--log-file", "--show-completion", "--unsafe-trace", "--verbose", "--version"),
             ],
         ),
     ],
