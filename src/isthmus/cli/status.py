@@ -90,7 +90,7 @@ def status(
 
 def _is_lines(output: OutputFormat) -> bool:
     """Whether --watch prints lines of JSON rather than a table."""
-    if output in (OutputFormat.YAML, OutputFormat.NAME):
+    if output in (OutputFormat.YAML, OutputFormat.NAME, OutputFormat.HELP):
         raise ConfigError(
             f"--watch shows a table or lines of JSON, not {output}",
             hint=f"Use -o json, or leave out --watch and call isthmus status -o {output} as often as you like.",
