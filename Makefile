@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo bench soak mutants docs requirements clean java
+.PHONY: default help env fmt check unit integration faults test demo bench soak mutants docs requirements package clean java
 
 default: env help
 
@@ -96,6 +96,16 @@ requirements: ## pin the dependencies anew (needs uv)
 	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --all-extras \
 		--custom-compile-command "make requirements" \
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--extra keyring --extra terminal --extra zookeeper --constraint requirements/dev.txt \
+		--custom-compile-command "make requirements" pyproject.toml --output-file requirements/run.txt
+
+package: env ## build the wheel and the source archive into dist/, and install the wheel into a fresh environment
+	@rm -rf dist && $(BIN)/python -m hatchling build >/dev/null
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder" && wheel=$$(ls "$$PWD"/dist/*.whl) && cd "$$folder" && \
+	bin/python -m pip install --quiet --disable-pip-version-check "$$wheel" && bin/isthmus --version && \
+	ls "$$wheel" "$${wheel%-py3-none-any.whl}.tar.gz"
 
 clean: ## remove the environment and every cache in the checkout
 	@rm -rf $(VENV) build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

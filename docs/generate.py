@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 
 from isthmus.cli.completion import TREE
 from isthmus.cli.tree import command_tree
-from isthmus.config import fields, network, schema
+from isthmus.config import fields, keys, network, schema
+from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import METRICS, MetricScope
@@ -45,10 +46,12 @@ INTRODUCTION = f"""\
 
 <!-- Written by `make docs` from the models in src/isthmus/config/schema.py. -->
 
-Isthmus reads one YAML file: the one given with `-c`, else the one that `{VARIABLE}` names, else the first
-`{DEFAULT_NAME}` in the working directory, in the folders above it (as far as one with `.git`, or the home; folders
-into which anybody may write are passed over), in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in
-`{SYSTEM_FOLDER}`. The smallest one is
+Isthmus reads one YAML file: the one given with `-c`, else that of the context which `--context` or `{CONTEXT_VARIABLE}`
+names, else the one that `{VARIABLE}` names, else the first `{DEFAULT_NAME}` in the working directory, in the folders
+above it (as far as one with `.git`, or the home; folders into which anybody may write are passed over), that of the
+current context, in `$XDG_CONFIG_HOME/isthmus` (by default `~/.config/isthmus`), and in `{SYSTEM_FOLDER}`.
+`isthmus context` gives files names, and chooses the current one; `isthmus context show` says which file counts here.
+`isthmus init` writes one to start with. The smallest one is
 
 ```yaml
 {SMALLEST}```
@@ -58,6 +61,13 @@ to write instead; `isthmus config check` tells all of them at once, and which PE
 used; `isthmus config show` prints what the file amounts to, defaults included and secrets masked. A
 PEM file is read for every connection: a run waits for one that is missing as for a cluster that is away.
 
+**Variables** of the environment replace keys of the file, for one machine or one command. The name of the variable is
+`ISTHMUS_` and the keys on the way from the top, in capitals, with `__` between them and `_` for whatever is no letter
+and no digit: `ISTHMUS_CLUSTERS__EAST__SECURITY__PASSWORD`, `ISTHMUS_LINKS__EAST_WEST__LIMITS__BYTES_PER_S=10MB`,
+`ISTHMUS_LEDGER__REPLICATION_FACTOR=1`. Items of a list go by their `name`, or their position. The value is text where
+the key takes text, else YAML: `ISTHMUS_LINKS__EAST_WEST__TOPICS__INCLUDE='[orders, flights]'`. A variable that names
+no key is an error; `isthmus config check` lists those that are in force.
+
 **Secrets** belong outside the file. Any text may refer to one:
 
 | written | means |
@@ -65,6 +75,9 @@ PEM file is read for every connection: a run waits for one that is missing as fo
 | `${{env:NAME}}` | the environment variable `NAME` |
 | `${{file:/path}}` | what the file holds, without its last line ends |
 | `${{file:/path:key}}` | the value of `key` in a Java properties file |
+| `${{dir:/path:name}}` | what the file `name` in that folder holds, as Kubernetes mounts a secret |
+| `${{prompt:what}}` | what is typed on the terminal, unseen, once in a process |
+| `${{keyring:service:user}}` | what the system's keyring keeps (`pip install 'isthmus[keyring]'`) |
 | `$${{` | a plain `${{` |
 
 A reference that leads nowhere is an error; a secret written out is a warning. Relative paths, here
@@ -132,7 +145,7 @@ def _sections(section: type[schema.Section], path: str) -> Iterator[str]:
     for name, field in section.model_fields.items():
         described = (field.description or "").replace("|", "\\|")
         yield f"| `{name}` | {_type(hints[name])} | {_default(field)} | {described} |"
-        held = schema.section_of(field.annotation)
+        held = keys.section_of(field.annotation)
         if held is not None:
             inner[_path(path, name, field.annotation)] = held
     yield ""

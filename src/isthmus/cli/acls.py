@@ -15,6 +15,7 @@ import yaml
 from rich.text import Text
 
 from isthmus.cli.config import configured
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.cli.output import console, print_line, printable
 from isthmus.errors import ConfigError
@@ -47,7 +48,7 @@ class AclFormat(enum.StrEnum):
     JSON = "json"
 
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def generate(
     output: Annotated[
         AclFormat, typer.Option("-o", "--output", help="Commands of Kafka's tool, KafkaUsers of Strimzi, or a list.")
     ] = AclFormat.KAFKA_ACLS,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Print the least that a link's users have to be granted at both ends, by what its configuration asks for.
 

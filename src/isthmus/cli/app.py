@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import logging
+import os
+from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from rich.logging import RichHandler
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from isthmus import __version__
+from isthmus.cli import oneoff
 from isthmus.cli.endings import end_at_signals, told, written
+from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
-from isthmus.cli.output import console
+from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.model.configuration import LogSettings
 
 
 class Command(NamedTuple):
@@ -29,6 +32,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
+    "init": Command("isthmus.cli.init", "Write a configuration to start with, after asking the clusters."),
     "local": Command("isthmus.cli.local", "Start, stop and show real Kafka clusters on this machine."),
     "plan": Command("isthmus.cli.plan", "Show what would be created and copied."),
     "run": Command("isthmus.cli.run", "Create what is missing and copy."),
@@ -49,6 +53,7 @@ COMMANDS: Final = {
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
+    "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them counts."),
     "config": Command("isthmus.cli.config", "Check the configuration file, or show it resolved."),
     "help": Command("isthmus.cli.help", "Show what exit codes and error codes mean."),
 }
@@ -87,6 +92,12 @@ app = typer.Typer(
 )
 
 
+def _choose(name: str | None) -> str | None:
+    if name:
+        os.environ[CONTEXT_VARIABLE] = name
+    return name
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"isthmus {__version__}")
@@ -95,22 +106,70 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def isthmus(
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
+    _context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            callback=_choose,
+            help="Use the configuration file of this name: isthmus context list.",
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-b",
+            "--bootstrap-server",
+            metavar="[ALIAS=]HOST:PORT,...",
+            help="A cluster for this one command, in place of a configuration file; its alias is cluster without one.",
+            show_default=False,
+        ),
+    ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            help="The properties of a client of it, as Kafka's own tools take them.",
+            show_default=False,
+        ),
+    ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="FILE",
+            help="Keep all that is logged in this file as well, as JSON lines.",
+            show_default=False,
+        ),
+    ] = None,
+    unsafe_trace: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-trace",
+            help="Log requests and answers in full: passwords and records too. With -vv or --log-file.",
+        ),
+    ] = False,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Tell the version."),
     ] = False,
 ) -> None:
     """Mirrors Kafka topics between clusters: same offsets, same bytes, exactly once, on Spark."""
+    oneoff.name(bootstrap_server or (), command_config)
+    if log_file is not None:
+        log_into(LogSettings(file=str(log_file)))
+    if unsafe_trace:
+        from isthmus.wire.trace import trace_unsafely
+
+        trace_unsafely()
 
 
 def main() -> None:
     """What the command `isthmus` runs; ends the process with the command's exit code."""
     end_at_signals()
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(name)s: %(message)s",
-        handlers=[RichHandler(console=console, show_path=False, log_time_format="[%X]")],
-    )
+    begin()
     with written():
         get_command(app)(prog_name="isthmus")

@@ -12,6 +12,7 @@ from rich.text import Text
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.doctor import FINDING_COLUMNS
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
 from isthmus.control.clusters.administration import Administration
@@ -99,7 +100,7 @@ _ELECTION_COLUMNS: Final = (
     Column("detail", Cells.PROSE, gives_way=1),
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 AliasArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="The cluster's alias in the configuration.")]
 TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
@@ -115,7 +116,7 @@ def describe(
     alias: AliasArgument,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
     report = Fabric(configured(path)).cluster(alias).describe()
@@ -133,7 +134,7 @@ def topics(
     topic: TopicOption = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show leaders, replicas and offsets of every partition, and what they suffer from."""
     report = Fabric(configured(path)).cluster(alias).topics(topic or ())
@@ -151,7 +152,7 @@ def groups(
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; may be repeated.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show groups of all types with state, coordinator and lag; those named with members and positions.
 
@@ -180,7 +181,7 @@ def elect_leaders(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which elections would be held.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Let preferred replicas lead again, where they are in sync. Exits with 1 if one that should does not lead."""
     if not preferred:
@@ -204,7 +205,7 @@ def registry(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on telling what changes until Ctrl-C.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the registry of brokers and partitions: ZooKeeper's nodes, or the same as KRaft brokers tell it."""
     cluster = Fabric(configured(path)).cluster(alias)

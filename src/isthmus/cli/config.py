@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -14,9 +15,13 @@ import typer
 from rich.text import Text
 
 from isthmus import config
+from isthmus.cli import oneoff
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.logs import log_into
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
+from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Proxy, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 _SECRET_PROPERTY: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _MASK: Final = str(Secret(""))
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
@@ -45,7 +50,7 @@ def group() -> None:
 def check(
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Tell every mistake in the file and in the PEM files it names, or what it configures. No cluster is contacted."""
     found = config.find(path)
@@ -56,6 +61,7 @@ def check(
             "file": str(found),
             "clusters": [cluster.alias for cluster in configuration.clusters],
             "links": [link.name for link in configuration.links],
+            "variables": variables(os.environ),
             "warnings": configuration.warnings,
         },
         output,
@@ -66,7 +72,7 @@ def check(
 def show(
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the resolved configuration: references replaced, defaults filled in, secrets masked."""
     document = resolved(configured(path))
@@ -83,7 +89,8 @@ def configured(path: Path | None) -> Configuration:
 
     :raises ConfigError: When there is none, or it cannot be used.
     """
-    configuration = config.load(path)
+    configuration = oneoff.named(path) or config.load(path)
+    log_into(configuration.log)
     for warning in configuration.warnings:
         console.print(Text(f"Warning: {warning}", style="yellow"))
     return configuration
@@ -131,6 +138,7 @@ def resolved(configuration: Configuration) -> Row:
         },
         "ledger": _plain(configuration.ledger),
         "metrics": _plain(configuration.metrics),
+        "log": {"file": configuration.log.file, "size": configuration.log.size_bytes, "keep": configuration.log.keep},
     }
 
 

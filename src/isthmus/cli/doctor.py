@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False)
 def doctor(
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
     findings = asyncio.run(examine(linked(path)))

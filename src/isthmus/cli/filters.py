@@ -30,7 +30,7 @@ def filters(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be selected.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show what a link selects, or change it: running lanes go on, others come and go within seconds.
 

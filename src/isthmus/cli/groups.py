@@ -10,6 +10,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
 from isthmus.control.fabric import Fabric
@@ -73,7 +74,7 @@ _DRILL_COLUMNS: Final = (
     Column("waiting", Cells.NUMBER, gives_way=4),
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name at the source.")]
 LinkOption = Annotated[str | None, typer.Option("--link", help="Only this link.")]
@@ -89,7 +90,7 @@ def list_groups(
     path: ConfigOption = None,
     link: LinkOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show all groups the links carry and how each stands at its target.
 
@@ -106,7 +107,7 @@ def describe(
     path: ConfigOption = None,
     link: LinkOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show every position of one group, at the source and at the target.
 
@@ -131,7 +132,7 @@ def translate(
     path: ConfigOption = None,
     link: LinkOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show what each position of one group is at the target, whether it is written there or not."""
     found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
@@ -149,7 +150,7 @@ def sync(
     name: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Carry the positions of all groups once. isthmus run does so all the time.
 
@@ -168,7 +169,7 @@ def drill(
     link: LinkOption = None,
     records: Annotated[int, typer.Option("--records", min=1, help="Records to compare in each partition.")] = 1000,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Prove a failover without one: read at the target from where the group would go on.
 

@@ -86,7 +86,7 @@ def import_(
     allow_foreign: AllowForeignOption = False,
     offsets_topic: OffsetsTopicOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Turn a configuration of MirrorMaker 2 into one of Isthmus, and report what has no equivalent.
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from isthmus.cli import promoting, recovering
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
@@ -21,7 +22,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.declaration import said_name
 from isthmus.model.namespace import NamespaceMap
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 app.command()(promoting.detach)
 app.command()(promoting.promote)
 app.command()(promoting.failover)
@@ -67,7 +68,7 @@ def create(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Declare a link between two clusters of the file, once both were examined and are ready for it.
 
@@ -91,7 +92,7 @@ def list_links(
     deleted: Annotated[bool, typer.Option("--deleted", help="Those that were deleted too.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the links that are declared on the clusters of the file, merged over all that answer."""
     found = Fabric(configured(path)).declarations.all(deleted=deleted)
@@ -106,7 +107,7 @@ def describe(
     name: _Name,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show all that was declared of a link: who said what, when, and on which cluster."""
     _show(Fabric(configured(path)).declarations.describe(name), output)
@@ -121,7 +122,7 @@ def update(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Change settings of a declared link; whoever runs it follows within seconds.
 
@@ -142,7 +143,7 @@ def attach(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Have more namespaces of the target follow the source; they become reserved."""
     chosen = maps_of(maps, exact, groups)
@@ -160,7 +161,7 @@ def reattach(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Attach namespaces again that were detached, all of them where none is named."""
     chosen = maps_of(maps, exact, groups)
@@ -174,7 +175,7 @@ def delete(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved."""
     links = Fabric(configured(path)).declarations

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.grid import Grid
+from isthmus.cli.logs import note
 from isthmus.cli.output import Row, console, printable
 from isthmus.model.elapsed import ago
 from isthmus.model.lane import LaneState
@@ -39,6 +40,10 @@ _COLUMNS: Final = (
 _NOTHING: Final = {name: Text("") for name in ("state", "copied", "lag", "records/s")}
 _CALM: Final = (LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.STOPPED)
 _MIB: Final = 1 << 20
+
+
+def _print(line: str) -> None:
+    console.print(Text(f"[{time.strftime('%X')}] {printable(line)}"))
 
 
 class Rates:
@@ -83,7 +88,8 @@ class LiveProgress:
         """Show how the links stand now."""
         now = time.monotonic()
         for line in self._news(links):
-            console.print(Text(printable(line)))
+            note(line)
+            _print(line)
         # While Spark starts its JVM writes to the terminal as well, which would tear a table.
         if self._live is not None and (self._live.is_started or _is_running(links)):
             self._live.start()
@@ -91,7 +97,7 @@ class LiveProgress:
         elif now - self._line_at >= LINE_S:
             self._line_at = now
             for line in self._lines(links, now):
-                console.print(Text(printable(line)))
+                _print(line)
 
     def _news(self, links: Sequence[LinkProgress]) -> Iterator[str]:
         """What changed for the worse or the better, told once."""

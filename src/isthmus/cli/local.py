@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, render
 from isthmus.errors import ConfigError
@@ -27,7 +28,7 @@ _COLUMNS: Final = (
     Column("pid", gives_way=1),
 )
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 NamesOption = Annotated[str, typer.Option("--clusters", metavar="NAMES", help="Their names, separated by commas.")]
 KnownNamesOption = Annotated[
@@ -60,7 +61,7 @@ def up(
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Start clusters, or what is missing of them, and wait until they serve clients.
 
@@ -102,7 +103,7 @@ def down(
     clusters: KnownNamesOption = "",
     wipe: Annotated[bool, typer.Option("--wipe/--keep", help="Remove the data, or keep it for the next `up`.")] = False,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Stop clusters."""
     found = [LocalCluster.find(known.name) for known in _known(clusters)]
@@ -123,7 +124,7 @@ def down(
 def show(
     clusters: KnownNamesOption = "",
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show clusters and their brokers."""
     _show(_known(clusters), output)

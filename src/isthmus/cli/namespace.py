@@ -11,6 +11,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.control.clusters.namespace import NamespaceReport
@@ -19,7 +20,7 @@ from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.model.namespace import Namespace
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 
 class KindOption(enum.StrEnum):
@@ -64,7 +65,7 @@ def create(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Declare a namespace. Its kind and its prefix stay as they are."""
     namespace = Namespace.of(prefix, kind.value, is_exact=exact)
@@ -77,7 +78,7 @@ def list_namespaces(
     cluster: _Cluster,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show the namespaces that are declared on a cluster."""
     found = _of(cluster, path).all()
@@ -95,7 +96,7 @@ def describe(
     exact: _Exact = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show a namespace: what is in it, what it follows or leads, and who declared what."""
     _show(_of(cluster, path).describe(Namespace.of(prefix, kind.value, is_exact=exact)), output)
@@ -125,7 +126,7 @@ def update(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Reserve a namespace or release it. One that follows stays reserved.
 
@@ -153,7 +154,7 @@ def delete(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Take back a namespace that is attached to no link. What is in it stays."""
     found = _of(cluster, path).delete(Namespace.of(prefix, kind.value, is_exact=exact), dry_run=dry_run)

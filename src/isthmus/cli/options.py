@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from isthmus.cli.logs import be_verbose
 from isthmus.cli.output import OutputFormat
 
-_PACKAGE_LOGGER = logging.getLogger("isthmus")
+_verbosity = 0
 
 
 def is_verbose() -> bool:
-    """Whether -v was given: log everything, and show where an unexpected error came from."""
-    return _PACKAGE_LOGGER.level == logging.DEBUG
+    """Whether -v was given: show what is being done, and where an unexpected error came from."""
+    return _verbosity > 0
 
 
-def _be_verbose(given: bool) -> bool:
+def _be_verbose(given: int) -> int:
+    global _verbosity
     if given:
-        _PACKAGE_LOGGER.setLevel(logging.DEBUG)
+        _verbosity += given
+        be_verbose(_verbosity)
     return given
 
 
@@ -35,6 +37,13 @@ ConfigOption = Annotated[
     ),
 ]
 VerboseOption = Annotated[
-    bool,
-    typer.Option("-v", "--verbose", callback=_be_verbose, help="Tell on stderr what is being done."),
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        callback=_be_verbose,
+        help="Tell on stderr what is being done; -vv every request to a broker as well.",
+        show_default=False,
+    ),
 ]

@@ -28,6 +28,15 @@ Row = Mapping[str, object]
 console: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and live progress: stderr."""
 
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    dict: "object",
+    list: "list",
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 # Where nobody looks at a screen nothing has to fit one: a table is as wide as its cells.
 _UNBOUNDED_WIDTH: Final = 100_000
 _ANY_HEIGHT: Final = 25
@@ -45,6 +54,8 @@ class OutputFormat(enum.StrEnum):
     YAML = "yaml"
     NAME = "name"
     """Only what things are called, one a line."""
+    HELP = "help"
+    """The keys that JSON and YAML have here, and of what type their values are."""
 
     @property
     def is_table(self) -> bool:
@@ -75,12 +86,32 @@ def render(
     elif output is OutputFormat.JSONL:
         items = [data] if isinstance(data, Mapping) else data
         sys.stdout.writelines(f"{json.dumps(item, default=str)}\n" for item in items)
+    elif output is OutputFormat.HELP:
+        sys.stdout.writelines(f"{printable(key)}: {' or '.join(sorted(types))}\n" for key, types in shape(data).items())
     elif output is OutputFormat.NAME:
         _print_names(_first_values(data) if names is None else names)
     else:
         # Through JSON, so that both say the same and only plain values are left.
         plain = json.loads(json.dumps(data, default=str))
         sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, width=_UNBOUNDED_WIDTH))
+
+
+def shape(data: object) -> dict[str, set[str]]:
+    """The keys of a result with all the JSON types that their values have; `[]` stands for the items of a list."""
+    found: dict[str, set[str]] = {}
+    _measure(json.loads(json.dumps(data, default=str)), "", found)
+    return found
+
+
+def _measure(value: object, path: str, found: dict[str, set[str]]) -> None:
+    if path:
+        found.setdefault(path, set()).add(_JSON_TYPES[type(value)])
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _measure(inner, f"{path}.{key}" if path else key, found)
+    elif isinstance(value, list):
+        for item in value:
+            _measure(item, f"{path}[]", found)
 
 
 def applicable(row: Row) -> Row:

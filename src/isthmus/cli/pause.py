@@ -21,7 +21,7 @@ def pause(
     link: Annotated[str, typer.Argument(help="The link.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
     path: ConfigOption = None,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Stop copying until `isthmus resume`; nothing is lost, the lag grows."""
     configuration = linked(path, link)

@@ -50,7 +50,7 @@ def plan(
         ),
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show what would be created and copied, topic by topic with mode and reasons.
 

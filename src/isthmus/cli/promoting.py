@@ -51,7 +51,7 @@ def detach(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Have namespaces follow no more, and wait until nothing writes to them. They stay reserved, and what is in them.
 
@@ -77,7 +77,7 @@ def promote(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Have namespaces follow no more, and be written to, once they hold all that the source has.
 
@@ -105,7 +105,7 @@ def reverse(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Have leader and follower change places: promote everything, and have the source follow from then on.
 
@@ -135,7 +135,7 @@ def failover(
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Have namespaces follow no more, and be written to, without the source: for when it is lost.
 

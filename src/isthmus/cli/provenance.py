@@ -35,7 +35,7 @@ def provenance(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic of any cluster of the file.")],
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show which offsets of a topic came from which cluster by which link, and what ended that.
 

@@ -21,7 +21,7 @@ def resume(
     link: Annotated[str, typer.Argument(help="The link.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
     path: ConfigOption = None,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Go on copying where it was paused. The pause of a topic and that of its link are taken back apart."""
     configuration = linked(path, link)

@@ -76,7 +76,7 @@ def run(
         bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Mirror the topics of all links, or of one, until Ctrl-C or until they are caught up.
 

@@ -48,7 +48,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl-C.")] = False,
     interval: Annotated[str, typer.Option("--interval", help="How often --watch looks: 2s, 1m.")] = "2s",
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Show state, ends, lag and rate. Ends and lags come from the logs themselves.
 
@@ -90,7 +90,7 @@ def status(
 
 def _is_lines(output: OutputFormat) -> bool:
     """Whether --watch prints lines of JSON rather than a table."""
-    if output in (OutputFormat.YAML, OutputFormat.NAME):
+    if output in (OutputFormat.YAML, OutputFormat.NAME, OutputFormat.HELP):
         raise ConfigError(
             f"--watch shows a table or lines of JSON, not {output}",
             hint=f"Use -o json, or leave out --watch and call isthmus status -o {output} as often as you like.",

@@ -49,7 +49,7 @@ def _node(command: Any) -> dict[str, Any]:
 
 
 def _option_kind(parameter: Any) -> str:
-    if parameter.is_flag:
+    if parameter.is_flag or parameter.count:
         return ""
     named = next((_BY_OPTION[name] for name in parameter.opts if name in _BY_OPTION), None)
     return named or _choices(parameter) or _ANY

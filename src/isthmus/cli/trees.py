@@ -10,13 +10,14 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.drawing import svg_of
 from isthmus.model.tree import Tree, TreeNode, TreeSettings
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 _COLUMNS: Final = (
     Column("distributor", Cells.NAME),
@@ -39,7 +40,7 @@ def show(
     svg: Annotated[Path | None, typer.Option("--svg", help="Write a drawing of the tree to this file.")] = None,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Draw trees, with the levels above each cluster and what runs there. No cluster is contacted."""
     found = _chosen(configured(path).trees, name)

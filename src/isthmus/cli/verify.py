@@ -62,7 +62,7 @@ def verify(
         bool, typer.Option("--allow-lag", help="Do not count what the target does not have yet.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Compare both logs on Spark: offsets, timestamps, keys, values, headers, and what consumers see.
 

@@ -44,7 +44,7 @@ def wait(
     timeout: Annotated[str, typer.Option("--timeout", help="How long: 30s, 5m, 1h; 0 looks once.")] = "5m",
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
-    _verbose: VerboseOption = False,
+    _verbose: VerboseOption = 0,
 ) -> None:
     """Wait until a link or a topic is caught up, lags no more than so many records, or is in a state.
 

@@ -6,10 +6,11 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from isthmus.config.fields import Address, Pattern, PrincipalPatternText, PropertyPatternText, switch_text
+from isthmus.config.fields import Address, Pattern, PrincipalPatternText, PropertyPatternText, Size, Text, switch_text
 from isthmus.config.section import Section
 from isthmus.model.access import AccessSettings
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
+from isthmus.model.configuration import LogSettings
 
 _CONFIGS: Final = ConfigSettings()
 _ACCESS: Final = AccessSettings()
@@ -70,6 +71,18 @@ class AccessSection(Section):
     )
     interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         _ACCESS.interval_s, description="How often both sides are compared, in seconds."
+    )
+
+
+class LogSection(Section):
+    """What commands log, kept in a file of JSON lines."""
+
+    file: Text | None = Field(
+        None, description="The file. Without it, nothing is kept: warnings are on stderr, more of them with -v and -vv."
+    )
+    size: Size = Field(LogSettings().size_bytes, description="How large it may grow before a fresh one is begun.")
+    keep: Annotated[int, Field(ge=0, le=1000)] = Field(
+        LogSettings().keep, description="How many that were full are kept beside it, as FILE.1, FILE.2 and so on."
     )
 
 

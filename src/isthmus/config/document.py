@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import yaml
@@ -23,11 +23,14 @@ _VALUES_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
-    """`root` consists of dicts with text keys, tuples and scalars; lines are counted from 1."""
+    """`root` consists of dicts with text keys, tuples and scalars; lines are counted from 1. `given` are the values
+    that are not in the text, and what gave them.
+    """
 
     name: str
     root: object
     lines: Mapping[Path, int]
+    given: Mapping[Path, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str, name: str) -> ConfigDocument:
@@ -61,6 +64,13 @@ class ConfigDocument:
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
+
+    def place(self, path: Path) -> str:
+        """Where people find a value: the file and its line, or what gave it in place of the file."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.given:
+                return self.given[path[:end]]
+        return f"{self.name}:{self.line(path)}"
 
 
 def dotted(path: Path) -> str:

@@ -9,19 +9,21 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from isthmus.config.document import ConfigDocument
+from isthmus.config.overrides import overridden
 from isthmus.config.places import DEFAULT_NAME, find
 from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schema import FabricSection
 from isthmus.config.treerules import tree_conflicts, trees_of
-from isthmus.config.values import clusters_of, ledger_of, links_of, metrics_of, spark_of
+from isthmus.config.values import clusters_of, ledger_of, links_of, log_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
 
 
 def load(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Configuration:
-    """Find and read the configuration file. `environment` answers `${env:...}` references.
+    """Find and read the configuration file. `environment` answers `${env:...}` references, and
+    replaces keys (see `overrides`).
 
     :raises ConfigError: With every problem found, each by its dotted path and line.
     """
@@ -50,7 +52,7 @@ def parse(
     :raises ConfigError: With every problem found, each by its dotted path and line.
     """
     folder = folder or Path.cwd()
-    document = ConfigDocument.parse(text, name)
+    document = overridden(ConfigDocument.parse(text, name), environment)
     resolution = Resolution.of(document.root, environment, folder)
     fabric = _shaped(resolution, document)
     refuse(shape_rules(fabric, folder), document)
@@ -66,7 +68,8 @@ def parse(
         spark=spark_of(fabric),
         ledger=ledger_of(fabric),
         metrics=metrics_of(fabric),
-        warnings=tuple(warnings(fabric, document, resolution.referenced)),
+        log=log_of(fabric, folder),
+        warnings=tuple(warnings(fabric, document, resolution.referenced | document.given.keys())),
     )
 
 

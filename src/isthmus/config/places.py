@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
+from isthmus.config.contexts import read_contexts
 from isthmus.errors import ConfigError
 
 DEFAULT_NAME: Final = "isthmus.yaml"
@@ -24,10 +26,14 @@ _PROJECT: Final = ".git"
 
 
 def find(given: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The configuration file: the one given, else `ISTHMUS_CONFIG`, else the first `isthmus.yaml` of `candidates`.
+    """The configuration file: the one given, else that of the context `ISTHMUS_CONTEXT`, else `ISTHMUS_CONFIG`, else
+    the first of `candidates`.
 
     :raises ConfigError: When there is no such file; the hint holds one to start with.
     """
+    context = environment.get(CONTEXT_VARIABLE)
+    if not given and context:
+        given = read_contexts(user_folder(environment)).path(context)
     name = given or environment.get(VARIABLE)
     if name:
         path = Path(name)
@@ -52,7 +58,7 @@ def find(given: str | Path | None = None, environment: Mapping[str, str] = os.en
 
 
 def candidates(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """Where a file may be that nobody has named: here and upwards, then the user's, then the machine's.
+    """Where a file may be that nobody has named: here and upwards, then the current context, the user's, the machine's.
 
     Upwards is as far as the project goes (a folder with `.git`), or the home folder. Folders into which anybody may
     write are passed over, but for the one we are in: a file somebody else has left there is not for us.
@@ -64,8 +70,16 @@ def candidates(environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
         folder = folder.parent
         if not _is_anybodys(folder):
             yield folder / DEFAULT_NAME
-    yield xdg_folder("XDG_CONFIG_HOME", ".config", environment) / "isthmus" / DEFAULT_NAME
+    contexts = read_contexts(user_folder(environment))
+    if contexts.current is not None:
+        yield contexts.path(contexts.current)
+    yield user_folder(environment) / DEFAULT_NAME
     yield SYSTEM_FOLDER / DEFAULT_NAME
+
+
+def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the user's own configuration is kept."""
+    return xdg_folder("XDG_CONFIG_HOME", ".config", environment) / "isthmus"
 
 
 def xdg_folder(variable: str, default: str, environment: Mapping[str, str] = os.environ) -> Path:

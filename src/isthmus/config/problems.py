@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from isthmus.config.document import ConfigDocument, Path, dotted
-from isthmus.config.schema import section_at
+from isthmus.config.keys import section_at
 from isthmus.errors import ConfigError
 
 
@@ -40,14 +40,13 @@ def refusal(problems: Iterable[Mistake], document: ConfigDocument) -> ConfigErro
     Its `field` and `line` are those of the first.
     """
     found = sorted(problems, key=lambda problem: document.line(problem.path))
-    lines = [document.line(problem.path) for problem in found]
     return ConfigError(
         "\n".join(
-            f"{document.name}:{line}: {dotted(problem.path) or 'the document'} {problem.message}"
-            for line, problem in zip(lines, found, strict=True)
+            f"{document.place(problem.path)}: {dotted(problem.path) or 'the document'} {problem.message}"
+            for problem in found
         ),
         field=dotted(found[0].path),
-        line=lines[0],
+        line=document.line(found[0].path),
         hint="\n".join(dict.fromkeys(problem.hint for problem in found)),
     )
 

@@ -1,4 +1,6 @@
-"""Values kept outside the file: `${env:NAME}`, `${file:/path}` and `${file:/path:key}`."""
+"""Values kept outside the file: `${env:NAME}`, `${file:/path}`, `${file:/path:key}`, `${dir:/path:name}` and those that
+are asked for.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,15 @@ from typing import Final
 
 from isthmus.config.document import Path
 from isthmus.config.problems import Mistake
+from isthmus.config.vaults import OutOfReach, kept, typed
 from isthmus.model.cluster import Secret
 from isthmus.model.reference import FileReference
 
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
-_FORMS: Final = "Write ${env:NAME}, ${file:/path} or ${file:/path:key}; $${ stands for a plain ${."
+_FORMS: Final = (
+    "Write ${env:NAME}, ${file:/path}, ${file:/path:key}, ${dir:/path:name}, ${prompt:what} or "
+    "${keyring:service:user}; $${ stands for a plain ${."
+)
 
 
 @dataclass(slots=True)
@@ -71,9 +77,13 @@ class Resolution:
 
     def _file(self, written: str) -> FileReference | None:
         kind, _, rest = written.partition(":")
-        if kind != "file" or not rest:
+        if kind == "dir" and ":" in rest:
+            # Kubernetes mounts a secret as a folder of files: DirectoryConfigProvider (KIP-632) has them so.
+            name, key = rest.replace(":", "/"), ""
+        elif kind == "file" and rest:
+            name, _, key = rest.rpartition(":") if ":" in rest else (rest, "", "")
+        else:
             return None
-        name, _, key = rest.rpartition(":") if ":" in rest else (rest, "", "")
         return FileReference(str((self.folder / FilePath(name).expanduser()).absolute()), key)
 
     def _text(self, found: re.Match[str], path: Path) -> str:
@@ -85,9 +95,15 @@ class Resolution:
             if kind == "env" and rest:
                 return self._from_environment(rest)
             if (file := self._file(found[1])) is not None:
-                return _from_file(file, rest.removesuffix(f":{file.key}") if file.key else rest)
+                name = rest.replace(":", "/") if kind == "dir" else rest
+                return _from_file(file, name.removesuffix(f":{file.key}") if file.key else name)
+            if kind == "prompt" and rest:
+                return typed(rest)
+            if kind == "keyring" and ":" in rest:
+                service, _, user = rest.partition(":")
+                return kept(service, user)
             raise _Unresolved(f"holds ${{{found[1]}}}, which is no reference", _FORMS)
-        except _Unresolved as unresolved:
+        except (_Unresolved, OutOfReach) as unresolved:
             self.problems.append(Mistake(path, unresolved.message, unresolved.hint))
             return ""
 

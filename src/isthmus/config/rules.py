@@ -113,17 +113,16 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
     """Sentences about what is allowed but unwise."""
     for path in _secrets(fabric, ()):
         if path not in referenced:
-            where = f"{document.name}:{document.line(path)}: {dotted(path)}"
+            where = f"{document.place(path)}: {dotted(path)}"
             yield f"{where} is a secret written out. {_BY_REFERENCE}"
     for position, link in enumerate(fabric.links):
         if not link.topics.include and not link.mm2.heartbeats:
-            line = document.line(("links", position))
-            yield f"{document.name}:{line}: the link {link.name} includes no topics."
+            where = document.place(("links", position))
+            yield f"{where}: the link {link.name} includes no topics."
         if link.mm2.checkpoints and not link.groups.include:
-            line = document.line(("links", position, "mm2"))
+            where = document.place(("links", position, "mm2"))
             yield (
-                f"{document.name}:{line}: the link {link.name} writes checkpoints (mm2) of no group: name some in its "
-                "groups.include."
+                f"{where}: the link {link.name} writes checkpoints (mm2) of no group: name some in its groups.include."
             )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -12,8 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from isthmus.config.beside import AccessSection, ConfigsSection, MetricsSection
-from isthmus.config.document import Path
+from isthmus.config.beside import AccessSection, ConfigsSection, LogSection, MetricsSection
 from isthmus.config.fields import (
     Address,
     GroupPatternText,
@@ -352,34 +350,5 @@ class FabricSection(Section):
     trees: tuple[TreeSection, ...] = Field((), description="Distribution trees, which cannot be run yet.")
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
+    log: LogSection = Field(LogSection(), description="Where what is logged is kept.")
     metrics: MetricsSection = Field(MetricsSection(), description="Where a run tells how it does (docs/metrics.md).")
-
-
-def section_of(annotation: Any) -> type[Section] | None:
-    """The section a field holds, be it alone, optional, in a list or under names of its own."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    found = (section_of(argument) for argument in get_args(annotation))
-    return next((section for section in found if section is not None), None)
-
-
-def section_at(path: Path) -> type[Section] | None:
-    """The section at a path of the file, `None` where there is none."""
-    section: type[Section] | None = FabricSection
-    rest = list(path)
-    while rest and section is not None:
-        field = section.model_fields.get(str(rest.pop(0)))
-        section = section_of(field.annotation) if field is not None else None
-        # Behind a list or a map of sections comes a position or a name.
-        if section is not None and rest and field and get_origin(field.annotation) in (dict, tuple):
-            rest.pop(0)
-    return section
-
-
-def sections(section: type[Section] = FabricSection) -> Iterator[type[Section]]:
-    """All sections of the file, from the top, each before those it holds."""
-    yield section
-    for field in section.model_fields.values():
-        inner = section_of(field.annotation)
-        if inner is not None:
-            yield from sections(inner)

@@ -27,7 +27,7 @@ from isthmus.config.start import start_of
 from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
 from isthmus.model.cluster import CLIENT_ID, Cluster, OAuth, Proxy, Secret, SecretOrigin, Security, Tls
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
-from isthmus.model.configuration import LedgerSettings, MetricsSettings, SparkSettings
+from isthmus.model.configuration import LedgerSettings, LogSettings, MetricsSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
@@ -77,6 +77,13 @@ def spark_of(fabric: FabricSection) -> SparkSettings:
 def ledger_of(fabric: FabricSection) -> LedgerSettings:
     """How the ledger is kept."""
     return LedgerSettings(replication_factor=fabric.ledger.replication_factor)
+
+
+def log_of(fabric: FabricSection, folder: Path) -> LogSettings:
+    """Where what is logged is kept."""
+    section = fabric.log
+    file = None if section.file is None else str((folder / Path(section.file).expanduser()).absolute())
+    return LogSettings(file=file, size_bytes=section.size, keep=section.keep)
 
 
 def metrics_of(fabric: FabricSection) -> MetricsSettings:

@@ -44,6 +44,14 @@ def read_properties(data: bytes, name: str) -> Deployment:
     return _Reading(name, settings, notices).deployment()
 
 
+def read_settings(data: bytes, name: str) -> dict[str, Setting]:
+    """The settings of a client in a properties file, as Kafka's own tools take them (`--command-config`).
+
+    :raises ConfigError: It cannot be read as one; with the line.
+    """
+    return dict(_settings(data, name, []))
+
+
 def _settings(data: bytes, name: str, notices: list[Notice]) -> Iterator[tuple[str, Setting]]:
     """Keys with their values; of a key that is written twice the last counts, as in Java."""
     line = 1

@@ -42,6 +42,15 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Where all that is logged is kept, `None` for nowhere: a file of so many bytes at most, and `keep` before it."""
+
+    file: str | None = None
+    size_bytes: int = 50 << 20
+    keep: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The clusters, the links between them and the settings.
 
@@ -56,6 +65,7 @@ class Configuration:
     spark: SparkSettings = SparkSettings()
     ledger: LedgerSettings = LedgerSettings()
     metrics: MetricsSettings = MetricsSettings()
+    log: LogSettings = LogSettings()
     warnings: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
 

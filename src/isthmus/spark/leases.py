@@ -202,6 +202,7 @@ class LeaseScheduler:
         )
         lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)
         self._running[group].append(lease)
+        _log.info("link %s: lease %d.%d of %d lanes", group.link, group.slot, lease.generation, len(spec.lanes))
         return lease
 
     def _share(self) -> Limits:
@@ -252,6 +253,7 @@ class LeaseScheduler:
             self.problem = receipt.problem
             is_clean = receipt.is_clean if receipt.has_written else None
             reports, latency = receipt.reports, receipt.latency
+        _log.info("link %s: lease %d.%d has ended", group.link, group.slot, lease.generation)
         self._progress.close(group.slot, lease.generation, reports, latency, time.monotonic())
         self._progress.ended(receipt)
         self._distribution.ended(group, lease.generation, is_clean=is_clean)

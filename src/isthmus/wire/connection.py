@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.wire.dial import Dialled
 from isthmus.wire.frames import Buffer, Frame, decode_response, encode_request, pick_version
+from isthmus.wire.trace import traced
 
 _SIZE: Final = struct.Struct(">i")
 _SCRATCH_BYTES: Final = 64 * 1024
@@ -116,8 +117,7 @@ class Connection:
     async def call(self, request: Any, *, timeout_s: float = 10.0, may_send: Permission | None = None) -> Any:
         """Send a kafka-python message and wait for its answer.
 
-        A call that times out closes the connection: answers come in order, so nothing behind it could be read either.
-        For `may_send` see `post_frame`.
+        A time-out closes the connection: nothing behind the answer could be read. For `may_send` see `post_frame`.
 
         :raises Unreachable: The connection broke or the answer did not come in `timeout_s`.
         :raises UnsupportedByBroker: The broker offers no version of this message that we know.
@@ -128,7 +128,7 @@ class Connection:
         """Send a message now; the future holds its answer. For time-outs and permission see `post_frame`."""
         version = self.version_of(request)
         frame = encode_request(request, version, self.next_correlation, self._client_id)
-        decode = partial(decode_response, request, version)
+        decode = traced(partial(decode_response, request, version), self.where, request, version)
         return self.post_frame(
             Frame([frame], len(frame)), decode, timeout_s=timeout_s, what=request.name, may_send=may_send
         )

@@ -6,6 +6,7 @@ for one. What comes out is a connected socket and what the broker offers.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from isthmus.wire.exchange import Exchange, api_versions
 from isthmus.wire.reach import reach
 from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
 
+_log = logging.getLogger(__name__)
 DIAL_TIMEOUT_S: Final = 5.0
 _TCP_USER_TIMEOUT_MS: Final = 30_000
 
@@ -51,12 +53,15 @@ def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: floa
     try:
         sock = reach(cluster, host, port, timeout_s)
     except OSError as error:
+        _log.debug("no connection to %s: %s", where, error)
         raise unreached(error, cluster, where) from error
     try:
         _set_options(sock, cluster, where)
         if context is not None:
             sock = context.wrap_socket(sock, server_hostname=host)
-        return _greet(sock, cluster, host, client_id, where, time.monotonic() + timeout_s)
+        dialled = _greet(sock, cluster, host, client_id, where, time.monotonic() + timeout_s)
+        _log.debug("connected to %s (%s)", where, cluster.security.protocol)
+        return dialled
     except OSError as error:
         sock.close()
         raise misunderstood(error, cluster, host, port) from error

@@ -37,7 +37,7 @@ from isthmus.errors import *
 app = typer.Typer(add_completion=False)
 
 @app.command()
-def act(_verbose: VerboseOption = False) -> None:
+def act(_verbose: VerboseOption = 0) -> None:
 """
 
 
@@ -118,7 +118,7 @@ def test_version(start: Start) -> None:
 
 def test_completion_knows_the_commands(start: Start) -> None:
     """The shell can complete commands."""
-    completing = {"_ISTHMUS_COMPLETE": "complete_bash", "COMP_WORDS": "isthmus con", "COMP_CWORD": "1"}
+    completing = {"_ISTHMUS_COMPLETE": "complete_bash", "COMP_WORDS": "isthmus conf", "COMP_CWORD": "1"}
 
     assert ended(start(prelude="from isthmus.cli.entry import main; main()", **completing))[:2] == (0, "config\n")
 

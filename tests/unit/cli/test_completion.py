@@ -54,7 +54,7 @@ def found(at: float, **others: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "incomplete", "expected"),
     [
-        ((), "con", ["config"]),
+        ((), "con", ["config", "context"]),
         (("groups",), "d", ["describe", "drill"]),
         (("-v", "status"), "--pr", ["--problems"]),
         (("status", "-o"), "js", ["json", "jsonl"]),
@@ -71,7 +71,14 @@ def found(at: float, **others: Any) -> None:
         (("cluster", "describe"), "", ["east", "west"]),
         (("help",), "exit", ["exit-codes"]),
         (("status", "-c"), "", []),
-        (("nothing",), "--", ["--help", "--install-completion", "--show-completion", "--verbose", "--version"]),
+        (
+            ("nothing",),
+            "--",
+            [
+                *("--bootstrap-server", "--command-config", "--context", "--help", "--install-completion"),
+                *("--log-file", "--show-completion", "--unsafe-trace", "--verbose", "--version"),
+            ],
+        ),
     ],
 )
 def test_what_a_word_may_become(

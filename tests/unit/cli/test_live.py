@@ -49,7 +49,7 @@ def test_news_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     sound = topic_of(TargetTopic("orders"), SourceTopic("orders"), [partition(0)])
     for topic in (sound, broken, broken, sound, sound):
         shown.show([link(topic)])
-    told = [line for line in capsys.readouterr().err.splitlines() if "l/orders" in line]
+    told = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines() if "l/orders" in line]
     assert told == ["l/orders: TARGET_UNAVAILABLE: no leader", "l/orders: ACTIVE"]
 
 

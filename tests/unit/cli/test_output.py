@@ -151,7 +151,7 @@ def test_names_cannot_move_the_cursor(capsys: Capture, output: OutputFormat) -> 
 
     out = capsys.readouterr().out
     assert not {"\x1b", "\r", "\x07", "\u202e"} & set(out)
-    assert ("[red]x[/red]" in out) == (output is not OutputFormat.NAME)
+    assert ("[red]x[/red]" in out) == (output not in (OutputFormat.NAME, OutputFormat.HELP))
 
 
 @given(st.text())
@@ -172,3 +172,11 @@ def test_any_rows_can_be_rendered(capsys: Capture, rows: list[dict[str, object]]
     for output in OutputFormat:
         render(rows, output)
     capsys.readouterr()
+
+
+def test_the_shape_of_a_result(capsys: Capture) -> None:
+    """Every key with all its types, items of lists under `[]`."""
+    render([{"a": 1, "b": [{"c": None}, {"c": "x"}]}, {"a": 1.5, "b": []}], OutputFormat.HELP)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["[]: object", "[].a: integer or number", "[].b: list", "[].b[]: object", "[].b[].c: null or text"]

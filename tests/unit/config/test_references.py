@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import keyring
+import keyring.backend
 import pytest
 
 from isthmus.config.references import Resolution
+from isthmus.config.vaults import kept, typed
+from isthmus.model.reference import FileReference
 
 
 def resolved(text: str, folder: Path, **environment: str) -> Resolution:
@@ -96,3 +104,67 @@ def test_reference_that_leads_nowhere_is_named(tmp_path: Path, text: str, names:
 def test_what_is_found_is_not_resolved_again(tmp_path: Path) -> None:
     """A secret that looks like a reference is a secret."""
     assert resolved("${env:A}", tmp_path, A="${env:B}").root == {"key": ("${env:B}",)}
+
+
+def test_file_of_a_folder(tmp_path: Path) -> None:
+    """As Kubernetes mounts a secret, and read again when it is rotated."""
+    (tmp_path / "password").write_text("s3cret\n", encoding="utf-8")
+
+    resolution = resolved(f"${{dir:{tmp_path}:password}}", tmp_path)
+
+    assert resolution.root == {"key": ("s3cret",)}
+    assert FileReference(str(tmp_path / "password")) in resolution.origins["key", 0]
+    (problem,) = resolved(f"${{dir:{tmp_path}:nope}}", tmp_path).problems
+    assert f"{tmp_path}/nope" in problem.message
+
+
+def test_typed_on_a_terminal(tmp_path: Path) -> None:
+    """A person is asked once, unseen; where there is no terminal the reference leads nowhere."""
+    typed.cache_clear()
+    (problem,) = resolved("${prompt:Password of east}", tmp_path).problems
+    assert "no terminal" in problem.message
+    program = (
+        "import pathlib, sys\n"
+        "from isthmus.config.references import Resolution\n"
+        "found = [Resolution.of({'a': '${prompt:Password of east}'}, {}, pathlib.Path()).root['a'] for _ in 'ab']\n"
+        "assert found == ['s3cret', 's3cret'], 'not what was typed'\n"
+    )
+    shown: list[bytes] = []
+
+    def read(fd: int) -> bytes:
+        data = os.read(fd, 1024)
+        if b"east" in data:
+            os.write(fd, b"s3cret\n")
+        shown.append(data)
+        return data
+
+    assert pty.spawn([sys.executable, "-c", program], read) == 0
+    assert b"s3cret" not in b"".join(shown)
+
+
+def test_kept_in_a_keyring(tmp_path: Path) -> None:
+    """The system's keyring gives what it keeps, by service and user; what it lacks is named."""
+    # Its own constructor has no types.
+    drawer: Callable[[], keyring.backend.KeyringBackend] = _Drawer
+    keyring.set_keyring(drawer())
+    kept.cache_clear()
+
+    assert resolved("${keyring:isthmus:ada}", tmp_path).root == {"key": ("s3cret",)}
+    (problem,) = resolved("${keyring:isthmus:bob}", tmp_path).problems
+    assert "bob" in problem.message
+    assert "keyring set isthmus bob" in problem.hint
+
+
+class _Drawer(keyring.backend.KeyringBackend):
+    """Keeps one secret."""
+
+    priority = 1
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return "s3cret" if (service, username) == ("isthmus", "ada") else None
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise NotImplementedError

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from isthmus.config import fields, schema
+from isthmus.config import fields, keys, schema
 from isthmus.config.document import Path
 
 SIZE: TypeAdapter[int] = TypeAdapter(fields.Size)
@@ -86,12 +86,12 @@ def test_size_is_proportional(count: int, unit: str) -> None:
 )
 def test_section_at_a_path(path: Path, section: type[schema.Section] | None) -> None:
     """The path of a mistake leads to the keys that are known there."""
-    assert schema.section_at(path) is section
+    assert keys.section_at(path) is section
 
 
 def test_every_key_is_described() -> None:
     """The descriptions are the reference: none is missing, each is a sentence."""
-    for section in schema.sections():
+    for section in keys.sections():
         assert section.__doc__
         for name, field in section.model_fields.items():
             assert (field.description or "").endswith("."), f"{section.__name__}.{name}"

@@ -97,7 +97,16 @@ class LoopRunner:
     async def _pass(self, view: LinkView) -> None:
         self._is_away = False
         try:
-            left = await self._loop.apply(view, await self._loop.look(view))
+            changes = await self._loop.look(view)
+            left = await self._loop.apply(view, changes)
+            if changes:
+                _log.info(
+                    "link %s: %s: %d of %d done",
+                    self._link.name,
+                    self._loop.name,
+                    len(changes) - len(left),
+                    len(changes),
+                )
             self.problem = next((change.problem for change in left if change.problem is not None), None)
         except Fenced:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.model.naming import TargetTopic
 from isthmus.wire import codes
 from isthmus.wire.client import Client
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,9 @@ async def apply(plan: LinkPlan, target: Client) -> Applied:
         if not _is_there_already(error)
     }
     changed = frozenset(map(TargetTopic, {*created.values, *enlarged.values, *settled.values})) - errors.keys()
+    for what, done in (("created", created), ("given partitions", enlarged), ("configured", settled)):
+        if done.values:
+            _log.info("link %s: %s at %s: %s", plan.link, what, plan.target, ", ".join(sorted(done.values)))
     counts = {t.topic: t.partition_count for t in topics}
     await await_leaders(target, {name: counts[name] for name in changed})
     return Applied(changed=changed, errors=errors)

@@ -1,0 +1,98 @@
+"""`isthmus context`: names for configuration files, and which of them counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from isthmus import config
+from isthmus.cli.columns import Cells, Column
+from isthmus.cli.noun import Noun
+from isthmus.cli.options import OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.config.contexts import read_contexts, write_contexts
+from isthmus.config.places import user_folder
+from isthmus.errors import ConfigError
+
+app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the configuration file is called.")]
+_COLUMNS = (Column("name", Cells.NAME), Column("file", Cells.NAME), Column("is_current"), Column("is_there"))
+
+
+@app.callback()
+def group() -> None:
+    """Name configuration files, and choose which of them counts."""
+
+
+@app.command(name="list")
+def list_(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0) -> None:
+    """Show all names."""
+    found = read_contexts(user_folder())
+    rows = [
+        {"name": name, "file": str(path), "is_current": name == found.current, "is_there": path.exists()}
+        for name, path in sorted(found.paths.items())
+    ]
+    render(rows, output, columns=_COLUMNS)
+
+
+@app.command()
+def show(output: OutputOption = OutputFormat.TABLE, _verbose: VerboseOption = 0) -> None:
+    """Show which configuration file a command would use here."""
+    render({"file": str(config.find().absolute()), "context": read_contexts(user_folder()).current}, output)
+
+
+@app.command()
+def add(
+    name: NameArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
+    use: Annotated[bool, typer.Option("--use", help="Have it count from now on.")] = False,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Give a configuration file a name, or a name another file."""
+    config.load(file)
+    found = read_contexts(user_folder())
+    paths = {**found.paths, name: file.absolute()}
+    write_contexts(replace(found, paths=paths, current=name if use else found.current), user_folder())
+    _told(f"{name} is {file.absolute()}")
+
+
+@app.command()
+def use(name: NameArgument, _verbose: VerboseOption = 0) -> None:
+    """Have a configuration file count wherever no nearer one is found: see docs/configuration.md."""
+    found = read_contexts(user_folder())
+    path = found.path(name)
+    write_contexts(replace(found, current=name), user_folder())
+    _told(f"{name} counts from now on")
+    nearer = _nearer(path, os.environ)
+    if nearer is not None:
+        _told(f"Here {nearer} counts before it; isthmus --context {name} takes it all the same.")
+
+
+@app.command()
+def delete(name: NameArgument, _verbose: VerboseOption = 0) -> None:
+    """Forget a name. The configuration file stays."""
+    found = read_contexts(user_folder())
+    found.path(name)
+    paths = {known: path for known, path in found.paths.items() if known != name}
+    write_contexts(replace(found, paths=paths, current=None if found.current == name else found.current), user_folder())
+    _told(f"{name} is forgotten")
+
+
+def _nearer(path: Path, environment: Mapping[str, str]) -> Path | None:
+    """The file that a command would use here in place of the one that was chosen, if any."""
+    try:
+        found = config.find(environment=environment)
+    except ConfigError:
+        return None
+    return None if found.absolute() == path else found
+
+
+def _told(text: str) -> None:
+    console.print(Text(printable(text)))

@@ -1,0 +1,116 @@
+"""What commands log: warnings on stderr, more of it by -v and -vv, and all of it in a file of JSON lines.
+
+What is logged again and again is shown once, and after a minute with how often it was: the file has every one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from rich.logging import RichHandler
+
+from isthmus.cli.output import console, printable
+from isthmus.errors import HostError
+from isthmus.model.configuration import LogSettings
+
+_PACKAGE: Final = logging.getLogger("isthmus")
+_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
+_QUIET_S: Final = 60.0
+_REMEMBERED_MAX: Final = 1000
+_FILE_ONLY: Final = "is_for_file_only"
+_to_people: RichHandler | None = None
+_file: RotatingFileHandler | None = None
+
+
+class Repetition(logging.Filter):
+    """Lets what was logged within the last minute pass no more; the next one after it says how often it was."""
+
+    def __init__(self, quiet_s: float = _QUIET_S) -> None:
+        super().__init__()
+        self._quiet_s = quiet_s
+        self._shown: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to show it."""
+        key, now = (record.name, record.getMessage()), time.monotonic()
+        shown_at, count = self._shown.get(key, (-self._quiet_s, 0))
+        if now - shown_at < self._quiet_s:
+            self._shown[key] = shown_at, count + 1
+            return False
+        if len(self._shown) >= _REMEMBERED_MAX:
+            self._shown.pop(next(iter(self._shown)))
+        self._shown.pop(key, None)
+        self._shown[key] = now, 0
+        if count:
+            record.msg, record.args = f"{key[1]} (and {count} times more within {now - shown_at:.0f} s)", None
+        return True
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        found = {
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["error"] = self.formatException(record.exc_info)
+        return json.dumps(found, ensure_ascii=False)
+
+
+def begin() -> None:
+    """Log warnings on stderr, of Isthmus and of the libraries it uses."""
+    global _to_people
+    _to_people = RichHandler(console=console, show_path=False, log_time_format="[%X]", level=logging.WARNING)
+    _to_people.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    _to_people.addFilter(lambda record: not getattr(record, _FILE_ONLY, False))
+    _to_people.addFilter(Repetition())
+    logging.basicConfig(level=logging.WARNING, handlers=[_to_people])
+
+
+def be_verbose(times: int) -> None:
+    """Show what is being done (1), and every request to a broker (2)."""
+    level = _LEVELS[min(times, len(_LEVELS) - 1)]
+    if _to_people is not None:
+        _to_people.setLevel(level)
+    _PACKAGE.setLevel(min(level, _PACKAGE.getEffectiveLevel()))
+
+
+def log_into(settings: LogSettings) -> None:
+    """Keep everything in a file as well, which is replaced by a fresh one when it is full. Once in a process.
+
+    :raises HostError: The file cannot be written.
+    """
+    global _file
+    if settings.file is None or _file is not None:
+        return
+    try:
+        Path(settings.file).parent.mkdir(parents=True, exist_ok=True)
+        _file = RotatingFileHandler(
+            settings.file, maxBytes=settings.size_bytes, backupCount=settings.keep, encoding="utf-8"
+        )
+    except OSError as error:
+        raise HostError(
+            f"the log {settings.file} cannot be written: {error.strerror}",
+            hint="Name another file (log.file), or let the user who runs Isthmus write there.",
+        ) from None
+    _file.setFormatter(JsonLines())
+    logging.getLogger().addHandler(_file)
+    _PACKAGE.setLevel(logging.DEBUG)
+
+
+def note(message: str) -> None:
+    """Keep in the file what people were shown otherwise."""
+    _PACKAGE.info("%s", printable(message), extra={_FILE_ONLY: True})

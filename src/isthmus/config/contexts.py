@@ -1,0 +1,79 @@
+"""Names for configuration files, and which of them counts: `isthmus context`.
+
+They are kept in `contexts.json` in the user's folder of the XDG specification:
+
+    {"current": "prod", "contexts": {"prod": "/srv/isthmus/isthmus.yaml", "test": "/home/ada/test/isthmus.yaml"}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from isthmus.errors import ConfigError
+
+VARIABLE: Final = "ISTHMUS_CONTEXT"
+FILE: Final = "contexts.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """Absolute paths of configuration files by name, and the name of the one that counts, `None` for none."""
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    current: str | None = None
+
+    def path(self, name: str) -> Path:
+        """The file of that name.
+
+        :raises ConfigError: There is none.
+        """
+        if name not in self.paths:
+            near = get_close_matches(name, self.paths, n=1)
+            known = f"There is {', '.join(self.paths) or 'none'}."
+            raise ConfigError(f"there is no context {name}", hint=f"Did you mean {near[0]}? {known}" if near else known)
+        return self.paths[name]
+
+
+def read_contexts(folder: Path) -> Contexts:
+    """What is kept in the user's folder; nothing where there is no file.
+
+    :raises ConfigError: The file cannot be read, or is none of ours.
+    """
+    path = folder / FILE
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        paths = {str(name): Path(str(file)) for name, file in found.get("contexts", {}).items()}
+        current = found.get("current")
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError, AttributeError):
+        raise ConfigError(
+            f"{path} cannot be read as names of configuration files",
+            hint="Correct it, or remove it and give the names again: isthmus context add.",
+        ) from None
+    return Contexts(paths=paths, current=None if current is None else str(current))
+
+
+def write_contexts(contexts: Contexts, folder: Path) -> None:
+    """Keep them, at once: nobody meets half a file.
+
+    :raises ConfigError: The folder cannot be written to.
+    """
+    found = {"current": contexts.current, "contexts": {name: str(path) for name, path in contexts.paths.items()}}
+    path = folder / FILE
+    draft = folder / f".{FILE}.{os.getpid()}.{secrets.token_hex(2)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}", hint="Let the user who runs Isthmus write there."
+        ) from None

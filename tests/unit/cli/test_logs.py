@@ -1,0 +1,118 @@
+"""What is logged: how much of it is shown, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isthmus.cli.logs import JsonLines, Repetition
+from isthmus.config.places import SMALLEST
+from isthmus.wire import trace
+
+SOURCE = Path(__file__).parents[3] / "src"
+
+
+def record(message: str, *arguments: object) -> logging.LogRecord:
+    """Something that is logged."""
+    return logging.LogRecord("isthmus.x", logging.WARNING, "", 0, message, arguments, None)
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command of its own, with a log file."""
+    (folder / "isthmus.yaml").write_text(SMALLEST.replace("9192", "1").replace("9292", "2"))
+    return subprocess.run(
+        [sys.executable, "-c", "from isthmus.cli.app import main; main()", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(SOURCE), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_what_is_logged_again_is_counted() -> None:
+    """Within a minute it is shown once; the next one says how often it was."""
+    repeated, passing = Repetition(quiet_s=1000.0), Repetition(quiet_s=0.0)
+
+    assert [repeated.filter(record("%s is away", name)) for name in ("a", "b", "a", "a")] == [True, True, False, False]
+    assert passing.filter(record("x"))
+    assert passing.filter(record("x"))
+    for text in ("x", "x"):
+        repeated.filter(record(text))
+    last = record("x")
+    repeated._quiet_s = 0.0
+    assert repeated.filter(last)
+    assert "and 1 times more" in last.getMessage()
+
+
+def test_a_line_is_an_object() -> None:
+    """Whatever a message holds, errors with their traceback."""
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        found = logging.LogRecord("isthmus.x", logging.ERROR, "", 0, "é %s", ("\n",), sys.exc_info())
+
+    line = JsonLines().format(found)
+
+    told = json.loads(line)
+    assert "\n" not in line
+    assert (told["level"], told["logger"], told["message"]) == ("error", "isthmus.x", "é \n")
+    assert "ValueError: a\nb" in told["error"]
+    assert told["time"].endswith("Z")
+
+
+def test_a_file_holds_more_than_is_shown(tmp_path: Path) -> None:
+    """By the option or by the configuration; what people see stays as it is."""
+    quiet = run(tmp_path, "--log-file", "by/option.jsonl", "status")
+    run(tmp_path, "status", ISTHMUS_LOG__FILE="configured.jsonl")
+    loud = run(tmp_path, "-vv", "status")
+
+    for name in ("by/option.jsonl", "configured.jsonl"):
+        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        assert any(line["level"] == "debug" for line in lines), quiet.stderr
+    assert "isthmus.wire" not in quiet.stderr
+    assert "isthmus.wire" in loud.stderr
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Before anything is done."""
+    (tmp_path / "file").touch()
+
+    refused = run(tmp_path, "--log-file", "file/log.jsonl", "status")
+
+    assert refused.returncode == 1
+    assert "cannot be written" in refused.stderr
+
+
+def test_answers_are_shown_in_full_only_when_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    """They may hold secrets: -vv shows what was asked and how long it took, never what."""
+
+    class Question:
+        name = "Metadata"
+
+        def __repr__(self) -> str:
+            return "s3cret"
+
+    def asked() -> str:
+        caplog.clear()
+        assert trace.traced(lambda payload, _: "s3cret", "east", Question(), 3)(memoryview(b"abc"), 1) == "s3cret"
+        return caplog.text
+
+    caplog.set_level(logging.WARNING, "isthmus")
+    assert asked() == ""
+    caplog.set_level(logging.DEBUG, "isthmus")
+    assert "Metadata v3" in asked()
+    assert "s3cret" not in asked()
+    try:
+        trace.trace_unsafely()
+        assert "s3cret" in asked()
+    finally:
+        trace._log.setLevel(logging.NOTSET)
+        trace._unsafe_log.setLevel(logging.WARNING)
