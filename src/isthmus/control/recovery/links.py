@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import uuid
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -14,11 +15,14 @@ from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.recovery import OnStep, TopicRecoverer
 from isthmus.control.topics.foresight import Foreseen, foresee
 from isthmus.errors import ConfigError, PlanRefused
-from isthmus.ledger.documents import RecoveryDocument, TopicDocument
+from isthmus.ledger.documents import Document, RecoveryDocument, TopicDocument
+from isthmus.ledger.link import read_documents
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.problem import Problem
 from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
 from isthmus.wire.client import Client
 
@@ -78,30 +82,30 @@ class LinkRecoverer:
 
     async def _chosen(self, link: Link, source: Client, target: Client) -> dict[TargetTopic, SourceTopic]:
         """The topics to recover, by their names at the target."""
+        documents = await read_documents(target)
         known = await recollect(link.name, target)
-        mapped = {name for name, document in known.topics.items() if document.is_mapped}
         if self.topics:
             chosen = dict(self._named(link))
-            for topic in sorted(mapped & chosen.keys()):
-                raise PlanRefused(
-                    f"offsets of {topic} are mapped: others may write there, and nothing diverges",
-                    hint="What the link has copied of it isthmus verify compares.",
-                )
+            for topic in chosen:
+                problem = not_its_own(topic, link, documents.values())
+                if problem is not None:
+                    raise PlanRefused(problem.message, hint=problem.hint)
             return chosen
         foreseen = await foresee(link, source, target, Claims(), self.configuration.links, self.configuration.clusters)
         chosen = dict(_diverged(foreseen))
-        # What is told of a topic that was deleted since says nothing of the one in its place.
         former = {ids.former for ids in rebuilt_topics(link.name, known.documents).values()}
         for document in known.documents.values():
             if isinstance(document, RecoveryDocument) and document.stage != RecoveryStage.DONE:
                 chosen[document.topic] = document.source_topic
-            elif (
-                isinstance(document, TopicDocument) and _has_ended(document) and document.target_topic_id not in former
-            ):
+            elif isinstance(document, TopicDocument) and _has_ended(document, former):
                 chosen[document.target_topic] = document.source_topic
-        return {
-            topic: own for topic, own in chosen.items() if topic not in mapped and link.topics.target_of(own) == topic
-        }
+        for topic in list(chosen):
+            problem = not_its_own(topic, link, documents.values())
+            if problem is not None or link.topics.target_of(chosen[topic]) != topic:
+                del chosen[topic]
+            if problem is not None:
+                self.on_step(f"{problem.message}: it is left as it is")
+        return chosen
 
     def _named(self, link: Link) -> Iterator[tuple[TargetTopic, SourceTopic]]:
         for name in self.topics:
@@ -115,12 +119,35 @@ class LinkRecoverer:
             yield topic, source_topic
 
 
+def not_its_own(topic: TargetTopic, link: Link, documents: Iterable[Document]) -> Problem | None:
+    """Why a target topic is not the link's alone, so that it is not deleted, if it is not."""
+    of_topic = [each for each in documents if isinstance(each, TopicDocument) and each.target_topic == topic]
+    others = [each.link for each in of_topic if each.link != link.name]
+    if others:
+        return Problem(
+            f"link {others[0]} has written topic {topic} too",
+            f"Take the topic from one of the two links; if that one is run no more: isthmus forget {others[0]} "
+            f"--at {link.target.alias}.",
+        )
+    own = next((each for each in of_topic if each.link == link.name), None)
+    policy = link.topics.offsets
+    if policy is OffsetPolicy.MAPPED or (own is None and policy is OffsetPolicy.AUTO) or (own and own.is_mapped):
+        return Problem(
+            f"offsets of topic {topic} are mapped, so others may write there"
+            if policy is OffsetPolicy.MAPPED or own
+            else f"the link has not begun topic {topic}, and may map its offsets (topics.offsets: auto)",
+            f"To copy {topic} anew, give it another name at the target (topics.naming): it keeps what it holds.",
+        )
+    return None
+
+
 def _diverged(foreseen: Foreseen) -> Iterator[tuple[TargetTopic, SourceTopic]]:
     for topic in foreseen.plan.topics:
         if any(state.is_recoverable for state in (topic.state, *topic.states)):
             yield topic.topic, topic.source_topic
 
 
-def _has_ended(document: TopicDocument) -> bool:
+def _has_ended(document: TopicDocument, former: Collection[uuid.UUID]) -> bool:
+    """Whether a run has stopped for the topic, as it is now: what is told of one that was deleted since is over."""
     states = {document.state, *(each.state for each in document.ended)}
-    return any(state.is_recoverable for state in LaneState if state in states)
+    return document.target_topic_id not in former and any(s.is_recoverable for s in LaneState if s in states)
