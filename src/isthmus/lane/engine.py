@@ -20,19 +20,20 @@ from typing import Any, Final
 
 from isthmus.errors import ClusterError
 from isthmus.lane.appender import AnsweredParcel, TargetAppender
-from isthmus.lane.detour import Detour
 from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
+from isthmus.lane.identity.detour import Detour
+from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
-from isthmus.lane.markers import Refused
+from isthmus.lane.outlook import DENIED_RETRY_S
 from isthmus.lane.permission import Granted
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.readers import Readers
-from isthmus.lane.resolver import DENIED_RETRY_S, Resolver
+from isthmus.lane.resolver import Resolver
 from isthmus.lane.room import Room
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Tally
+from isthmus.lane.run import LaneRun, Refused, Tally
 from isthmus.lane.silence import leave_appenders
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
@@ -84,7 +85,7 @@ class Engine:
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
         self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s, maps=maps)
-        self._detour = Detour(self, self._target_routes)
+        self._detour, self._short_detour = Detour(self, self._target_routes), ShortDetour(self)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
         self._runs: dict[LaneKey, LaneRun] = {}
@@ -345,7 +346,7 @@ class Engine:
             # Sent behind one that failed: it is answered too.
             await asyncio.sleep(_DRAIN_PAUSE_S)
         try:
-            await self._detour.take(run)
+            await (self._detour if run.transit is None else self._short_detour).take(run)
         except Refused:
             if run.is_placed and run.state is LaneState.BLOCKED:
                 self._resolver.add(run, DENIED_RETRY_S)

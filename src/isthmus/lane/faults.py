@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from isthmus.errors import BrokerRefused, ClusterError
-from isthmus.lane.judgement import state_of
-from isthmus.lane.resolver import DENIED_RETRY_S, RETRY_S, Resolver, pass_gap
+from isthmus.lane.identity.ends import pass_gap
+from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of
+from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import EXPLAINED, AppendVerdict

@@ -11,26 +11,21 @@ import time
 from typing import Any, Final, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
-from isthmus.lane.judgement import LOOKS, diverged, first_check, gap_before, is_left_at, stopped_by
-from isthmus.lane.mapped.places import Look, MapStore, Places
+from isthmus.lane.identity.ends import Ends
+from isthmus.lane.mapped.places import MapStore, Places
+from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds, bounds
-from isthmus.lane.tail import Tails, sight_of
 from isthmus.lane.target import look
-from isthmus.lane.writer import LogLook, Placement
-from isthmus.model.cluster import Cluster
-from isthmus.model.lane import Gap, LaneState
+from isthmus.lane.writer import LogLook
+from isthmus.model.lane import LaneState
 from isthmus.model.remedies import BEGIN_ANEW, HeldOffsets, recreated
 from isthmus.model.rights import grant, on_topic
-from isthmus.model.transactions import marker_epoch
 from isthmus.wire import codes
 from isthmus.wire.connection import Connection
 
-RETRY_S: Final = 0.1
-DENIED_RETRY_S: Final = 5.0
-DOUBT_S: Final = 1.0
 _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 
 
@@ -53,12 +48,9 @@ class Resolver:
         self._engine = engine
         self._source = source
         self._target = target
-        self._tails = Tails(source, target, engine.producer)
+        self._ends = Ends(source, target, engine.producer, settle_s=settle_s)
         self._places = Places(source, target, engine.producer, maps, settle_s=settle_s)
-        self._settle_s = settle_s
         self._due: dict[LaneRun, float] = {}
-        self._looked_at: dict[LaneRun, float] = {}
-        self._doubts: dict[LaneRun, int] = {}
         self._wake = asyncio.Event()
 
     def add(self, run: LaneRun, delay_s: float = 0.0) -> None:
@@ -126,27 +118,33 @@ class Resolver:
                 run.source_start, run.source_end = limit.start, limit.stable_end
                 if run.lane.is_mapped:
                     mapped.append(Look(run, seen, limit))
-                elif self._looked(run, seen):
+                elif (delay_s := self._ends.looked(run, seen)) is None:
                     ready.append(run)
+                else:
+                    self.add(run, delay_s)
             else:
                 self._unanswered(run, seen, limit)
         await self._place_mapped(mapped)
-        believed = set(await self._tails.check(ready))
+        believed = set(await self._ends.believed(ready))
         for run in ready:
             if run in self._due:
                 # Its place came into doubt while it was looked at: what was seen may be out of date.
                 continue
             if run in believed:
-                self._decide(run)
+                self._place(run, self._ends.decided(run))
             else:
                 self.add(run, DENIED_RETRY_S if run.state in _SLOW else RETRY_S)
 
     async def _place_mapped(self, looks: list[Look]) -> None:
         for run, delay_s in (await self._places.find(looks)).items():
-            if delay_s is not None:
-                self.add(run, delay_s)
-            elif run not in self._due and not run.is_over:
-                self._engine.place(run)
+            self._place(run, delay_s)
+
+    def _place(self, run: LaneRun, delay_s: float | None) -> None:
+        """Look again after `delay_s`; with `None` the place is known, unless it came into doubt or the lane ended."""
+        if delay_s is not None:
+            self.add(run, delay_s)
+        elif run not in self._due and not run.is_over:
+            self._engine.place(run)
 
     async def _freshen(self, routes: Routes, runs: list[LaneRun], side: str) -> None:
         keys = [run.source if side == "source" else run.target for run in runs]
@@ -227,82 +225,7 @@ class Resolver:
                 run.fail(state, f"the leader of {topic}-{partition} at the {side} says {codes.name_of(answer)}")
         self.add(run, RETRY_S)
 
-    def _looked(self, run: LaneRun, seen: LogLook) -> bool:
-        now = time.monotonic()
-        settled = now - self._looked_at.get(run, now) >= self._settle_s
-        before, was_abandoned = run.writer.position, run.writer.abandoned
-        run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
-        place = run.writer.looked(seen, settled=settled)
-        if place is Placement.READY:
-            self._looked_at.pop(run, None)
-            self._doubt(run, before, was_abandoned=was_abandoned)
-            return True
-        if place is Placement.SETTLE:
-            self._looked_at[run] = now
-            self.add(run, self._settle_s)
-        else:
-            self.add(run, RETRY_S / 2)
-        return False
-
-    def _doubt(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
-        """What has to be done before the end of the target's log is believed, where `before` was expected."""
-        position, left = run.writer.position, run.left
-        run.tail_epoch = -1
-        if position == before:
-            leader = self._source.leader(*run.source)
-            if leader is None or leader.epoch != run.source_epoch:
-                # Another leader may have another log.
-                run.tail_check = TailCheck.CONTENT
-            return
-        if before >= 0:
-            # Only at the beginning the owner before may vouch for it; later somebody else may have written.
-            left = None
-        elif left is not None and position <= left.position:
-            run.read_offset, run.read_epoch = left.position, left.source_epoch
-        run.is_known = is_left_at(left, position)
-        run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
-
-    def _decide(self, run: LaneRun) -> None:
-        position = run.writer.position
-        sight = sight_of(run, self._target.client.cluster)
-        if sight.is_beyond:
-            # There was nothing to compare the end with: if the source gets that far, there is.
-            run.tail_check = TailCheck.CONTENT
-            self._doubts[run] = self._doubts.get(run, 0) + 1
-            if self._doubts[run] < LOOKS:
-                run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
-                self.add(run, DOUBT_S)
-                return
-            problem = diverged(sight)
-            run.fail(LaneState.DIVERGED, problem.message, problem.hint)
-            return
-        self._doubts.pop(run, None)
-        is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
-        if position < run.source_start and not is_held and not self._pass_gap(run):
-            return
-        self._engine.place(run)
-
-    def _pass_gap(self, run: LaneRun) -> bool:
-        """Whether a lane may go on although the source begins above its position."""
-        target = self._target.client.cluster
-        gap = gap_before(sight_of(run, target), is_filling=run.prefix_end >= 0)
-        if gap is None:
-            run.prefix_end = run.source_start
-            return True
-        return pass_gap(run, gap, target)
-
 
 def _held(run: LaneRun) -> HeldOffsets:
     """What the target holds of a lane, as far as is known."""
     return HeldOffsets(run.lane.partition, run.target_start, run.writer.position)
-
-
-def pass_gap(run: LaneRun, gap: Gap, target: Cluster) -> bool:
-    """Record that the source deleted what was not copied yet; whether the lane is configured to go on."""
-    if run.lane.continues_after_gap:
-        if gap not in run.gaps:
-            run.gaps.append(gap)
-        return True
-    problem = stopped_by(sight_of(run, target), gap)
-    run.fail(LaneState.DATA_GAP, problem.message, problem.hint)
-    return False

@@ -8,13 +8,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
-from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
-from isthmus.lane.writer import Writer
+from isthmus.lane.source import Bounds
+from isthmus.lane.writer import LogLook, Writer
 from isthmus.model.lane import Gap, Lane, LaneMark, LaneReport, LaneState
 from isthmus.model.problem import Problem
 from isthmus.wire.produce import AnswerKey, answer_keys
+
+if TYPE_CHECKING:
+    from isthmus.lane.mapped.transit import Transit
 
 HEALING_STATES = (
     LaneState.STARTING,
@@ -23,6 +27,10 @@ HEALING_STATES = (
     LaneState.NOT_AUTHORIZED,
     LaneState.BLOCKED,
 )
+
+
+class Refused(Exception):
+    """The lane cannot go on; `state` and the reason were set on its run, unless it may just not write any more."""
 
 
 class TailCheck(enum.Enum):
@@ -228,3 +236,11 @@ class LaneRun:
             problem=self.problem,
             gaps=tuple(self.gaps),
         )
+
+
+class Look(NamedTuple):
+    """A lane whose place is in doubt, and what was seen of both its logs."""
+
+    run: LaneRun
+    target: LogLook
+    source: Bounds

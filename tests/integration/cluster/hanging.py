@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from isthmus.cluster.transaction import Transaction
-from isthmus.lane.filler import filler
+from isthmus.lane.identity.filler import filler
 from isthmus.local import LocalCluster
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp

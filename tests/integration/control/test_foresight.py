@@ -20,7 +20,7 @@ from isthmus.control.lanes import catchup as goal
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.topics import foresight
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.lane import tail
+from isthmus.lane.identity import tail
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from isthmus.errors import Unreachable
-from isthmus.lane.markers import Markers
+from isthmus.lane.identity.markers import Markers
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire import codes
 from tests.integration.lane import oracle, topics

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from isthmus.lane.engine import Engine
-from isthmus.lane.markers import AT_ONCE
+from isthmus.lane.identity.markers import AT_ONCE
 from isthmus.lane.run import LaneRun
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey

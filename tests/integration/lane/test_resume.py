@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.lane import resolver
+from isthmus.lane.identity import ends
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
@@ -112,8 +112,8 @@ def test_foreign_records_the_source_does_not_reach_yet(
     mirror: Mirror, topic: TopicNamer, chance: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An end that could not be compared, as the source had nothing there, is compared when the source gets that far."""
-    monkeypatch.setattr(resolver, "LOOKS", 10_000)
-    monkeypatch.setattr(resolver, "DOUBT_S", 0.05)
+    monkeypatch.setattr(ends, "LOOKS", 10_000)
+    monkeypatch.setattr(ends, "DOUBT_S", 0.05)
     name = topic("foreign")
     topics.create_both(mirror.source, mirror.target, name)
     topics.produce(mirror.source, name, topics.some(20, chance))

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from isthmus.lane.filler import RECORDS_PER_BATCH, filler
+from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.local.probe import ask
 from isthmus.model.cluster import Cluster
 from isthmus.wire.batch import HEADER_BYTES, stamp

@@ -26,22 +26,20 @@ from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with
 from isthmus.control.topics.plan import Action, LinkPlan
 from isthmus.control.topics.planning import at_start, plan_link
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.lane.judgement import (
-    LOOKS,
+from isthmus.lane.identity.judgement import (
     Judgement,
-    Outlook,
     Sight,
     first_check,
     is_left_at,
     outlook_of,
     unanswered,
 )
+from isthmus.lane.identity.tail import TailLook, Tails
 from isthmus.lane.mapped.outlook import mapped_outlook
+from isthmus.lane.outlook import DOUBT_S, LOOKS, Outlook
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.resolver import DOUBT_S
 from isthmus.lane.routes import Routes
 from isthmus.lane.source import Bounds
-from isthmus.lane.tail import TailLook, Tails
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left
 from isthmus.ledger.link import read_documents

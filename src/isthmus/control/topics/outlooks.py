@@ -10,7 +10,7 @@ from isthmus.cluster.brokers import Operation, Operations
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.control.topics.preflight import PartitionDecision
-from isthmus.lane.judgement import Outlook
+from isthmus.lane.outlook import Outlook
 from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from isthmus.lane.judgement import UNAVAILABLE, Outlook, Sight, diverged
+from isthmus.lane.identity.judgement import Sight, diverged
+from isthmus.lane.outlook import UNAVAILABLE, Outlook
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneKey, LaneState
@@ -44,8 +45,7 @@ class TopicMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPair:
-    """What was observed of one topic on both sides; `name` is that at the target. `target` is `None` where it does not
-    exist.
+    """What was observed of one topic on both sides; `name` is the target's, `target` is `None` where there is none.
 
     Ranges are by partition and lack those whose leader did not answer; the target's were read before the source's.
     `cursors` are how far mapped partitions are that were begun, `begins` where others will begin, if that was looked

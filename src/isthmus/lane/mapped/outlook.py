@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.lane.judgement import Outlook
+from isthmus.lane.outlook import Outlook
 from isthmus.lane.source import Bounds
 from isthmus.model.lane import Gap, Lane, LaneState
 from isthmus.model.offsets import EARLIEST, Cursor

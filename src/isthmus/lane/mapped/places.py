@@ -17,16 +17,16 @@ from typing import Final, NamedTuple, Protocol
 
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import ClusterError
-from isthmus.lane.judgement import LOOKS, state_of
 from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.transit import Transit
+from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S, state_of
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun, Look, TailCheck
 from isthmus.lane.source import Bounds
-from isthmus.lane.writer import LogLook, ProducerState
+from isthmus.lane.writer import ProducerState
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
@@ -34,8 +34,6 @@ from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import SEQUENCE_MASK, Batch
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey, list_offsets
 
-RETRY_S: Final = 0.1
-DOUBT_S: Final = 1.0
 _AT_ONCE: Final = 16
 
 
@@ -57,14 +55,6 @@ class MapStore(Protocol):
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write down where lanes begin, before anything of them is appended."""
-
-
-class Look(NamedTuple):
-    """A lane whose place is in doubt, and what was seen of both its logs."""
-
-    run: LaneRun
-    target: LogLook
-    source: Bounds
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.topics.plan import Action, TopicPlan
 from isthmus.control.topics.planning import plan_link
 from isthmus.control.topics.preflight import TopicMode, TopicPair
-from isthmus.lane.judgement import Outlook
+from isthmus.lane.outlook import Outlook
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic

@@ -11,7 +11,7 @@ from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with
 from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.planning import plan_link
 from isthmus.control.topics.preflight import TopicMode, TopicPair
-from isthmus.lane.judgement import Outlook
+from isthmus.lane.outlook import Outlook
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic

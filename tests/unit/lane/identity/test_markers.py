@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isthmus.errors import BrokerRefused, Unreachable
-from isthmus.lane.detour import Detour
+from isthmus.lane.identity.detour import Detour
 from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import Gap

@@ -12,9 +12,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized, Unreachable
-from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT
-from isthmus.lane.filler import is_filler
+from isthmus.errors import ClusterError, Unreachable
+from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT
+from isthmus.lane.identity.filler import is_filler
+from isthmus.lane.outlook import Outlook, state_of
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
@@ -25,9 +26,6 @@ from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_u
 from isthmus.model.transactions import is_lone
 from isthmus.wire.batch import Batch
 
-LOOKS: Final = 3
-"""So often a source has to end before its target until that is believed: a new leader's high watermark lags a while."""
-UNAVAILABLE: Final = frozenset({LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE})
 UNTOLD: Final = Unreachable(
     "the last batch could not be read: the leader cannot tell now what its log holds there",
     hint="Isthmus looks again by itself; if it lasts, check the brokers of this partition.",
@@ -94,15 +92,6 @@ class Judgement:
     has_fillers: bool = False
     ending: frozenset[int] = frozenset()
     source_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What a run will find of one partition at its first look. `gap` is what it passes over, if it is told to go on."""
-
-    state: LaneState = LaneState.ACTIVE
-    problem: Problem | None = None
-    gap: Gap | None = None
 
 
 def is_left_at(left: LaneMark | None, position: int) -> bool:
@@ -219,11 +208,6 @@ def undecodable(error: ValueError) -> Judgement:
 def unanswered(error: ClusterError, otherwise: LaneState) -> Judgement:
     """The end of one of the logs could not be read."""
     return Judgement(state=state_of(error, otherwise), problem=Problem(str(error), error.hint))
-
-
-def state_of(error: ClusterError, otherwise: LaneState) -> LaneState:
-    """NOT_AUTHORIZED where a right is missing or a login was refused."""
-    return LaneState.NOT_AUTHORIZED if isinstance(error, AuthenticationFailed | NotAuthorized) else otherwise
 
 
 def diverged(sight: Sight) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.lane.filler import filler, is_filler
+from isthmus.lane.identity.filler import filler, is_filler
 from isthmus.wire.batch import CONTROL
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.lane.detour import Detour
-from isthmus.lane.markers import Refused
-from isthmus.lane.omission import stretch
+from isthmus.lane.identity.detour import Detour
+from isthmus.lane.identity.omission import stretch
 from isthmus.lane.pieces import AbortedTransaction, pieces
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.batch import Batch

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from isthmus.lane.aborts import Aborts
-from isthmus.lane.faults import Faults
-from isthmus.lane.markers import Markers, Refused
+from isthmus.lane.identity.aborts import Aborts
+from isthmus.lane.identity.markers import Markers
 from isthmus.lane.pieces import ABORT, Piece, control_type
-from isthmus.lane.run import LaneRun
+from isthmus.lane.regrouping import Judges
+from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.wire.batch import Batch, checked
 
@@ -22,7 +22,8 @@ from isthmus.wire.batch import Batch, checked
 class Omitting(Protocol):
     """What leaving out needs of its engine."""
 
-    faults: Faults
+    @property
+    def faults(self) -> Judges: ...
 
     def advanced(self, run: LaneRun, pieces: int, records: int) -> None: ...
 

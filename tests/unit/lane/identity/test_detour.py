@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from isthmus.errors import Unreachable
-from isthmus.lane.detour import Detour
-from isthmus.lane.markers import Refused
+from isthmus.lane.identity.detour import Detour
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from tests.unit.lane.engines import Part
 from tests.unit.lane.leader import Led, OneLeader, with_leader

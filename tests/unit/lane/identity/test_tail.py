@@ -10,14 +10,14 @@ from typing import Any, Final
 import pytest
 
 from isthmus.errors import Unreachable
-from isthmus.lane import tail as module
-from isthmus.lane.aborts import NO_PRODUCER
-from isthmus.lane.judgement import NoBatch, Sight
+from isthmus.lane.identity import tail as module
+from isthmus.lane.identity.aborts import NO_PRODUCER
+from isthmus.lane.identity.judgement import NoBatch, Sight
+from isthmus.lane.identity.tail import Found, Judged, Read, TailLook, Tails, batches_at, found_in
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.source import Bounds
-from isthmus.lane.tail import Found, Judged, Read, TailLook, Tails, batches_at, found_in
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic

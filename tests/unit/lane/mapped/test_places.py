@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from typing import Any
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch
-from isthmus.lane.mapped.places import Known, Look, Places
+from isthmus.lane.mapped.places import Known, Places
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.routes import Leader, Routes
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, ProducerState, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneState

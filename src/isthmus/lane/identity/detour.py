@@ -1,4 +1,4 @@
-"""The detour: whatever cannot pass as the bytes it is, one lane at a time, in offset order.
+"""The detour of a lane that keeps its offsets: whatever cannot pass as the bytes it is, in offset order.
 
 Control records, aborted transactions, holes, deleted prefixes, and batches that have to be taken apart. Each is brought
 to the target so that every record keeps its offset and both isolation levels see what they see at the source. Nothing
@@ -8,43 +8,38 @@ here is tried again blindly: after a failure the log is asked first.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError
-from isthmus.lane import rebatch
-from isthmus.lane.aborts import UNVERIFIED, Aborts, LoneTransaction
-from isthmus.lane.faults import Faults
-from isthmus.lane.filler import RECORDS_PER_BATCH, filler
-from isthmus.lane.markers import Markers, Refused
-from isthmus.lane.omission import Omission
+from isthmus.lane.identity.aborts import UNVERIFIED, Aborts, LoneTransaction
+from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
+from isthmus.lane.identity.markers import Markers
+from isthmus.lane.identity.omission import Omission
 from isthmus.lane.pieces import ABORT, COMMIT, Piece, control_type, passes
 from isthmus.lane.producer import ProducerIdentity
-from isthmus.lane.room import Room
+from isthmus.lane.regrouping import Regrouping, damaged, regroup
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Refused
 from isthmus.lane.writer import AppendVerdict
 from isthmus.model.lane import LaneState
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.wire import codes, produce
-from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, scan, stamp
+from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
 
 _TXN_PRODUCE_VERSION: Final = 11
 _TIMEOUT_S: Final = 15.0
 _PRODUCE_TIMEOUT_MS: Final = 10_000
 
 
-class Careful(Protocol):
+class Careful(Regrouping, Protocol):
     """What the detour needs of its engine."""
 
     producer: ProducerIdentity
     link: str
-    faults: Faults
-    room: Room
 
     def may_send(self) -> bool: ...
     def may_go_on(self, run: LaneRun) -> bool: ...
@@ -79,7 +74,7 @@ class Detour:
             await self._markers.confirm(run)
         elif run.prefix_end > position or run.prefix_undeleted:
             await self._prefix(run)
-        elif run.gap_end > position and run.transit is None:
+        elif run.gap_end > position:
             # Deleted at the source and passed as configured: no limit holds here.
             await self._markers.fill(run, run.gap_end)
         elif run.pending:
@@ -105,44 +100,12 @@ class Detour:
         elif batch.base_offset == position and piece.is_aborted and passes(batch, run.lane.batch_bytes_max):
             await self._aborted(run, batch)
         else:
-            self._rebatch(run, piece)
+            regroup(run, piece, self._engine)
         return True
 
     def forget(self, run: LaneRun) -> None:
         """The lane was looked at anew: what is known of its transactions may be wrong now."""
         self._aborts.forget(run)
-
-    # Batches that have to be taken apart
-
-    def _rebatch(self, run: LaneRun, piece: Piece) -> None:
-        batch, lane = piece.batch, run.lane
-        if piece.stored > 1:
-            parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in _parts(batch)]
-            self._engine.room.take(run.replace_head(parts))
-            return
-        try:
-            is_whole = batch.is_dense and batch.base_offset == run.writer.position
-            if is_whole and batch.size_bytes > lane.batch_bytes_max:
-                batches = rebatch.split(batch, lane.batch_bytes_max)
-            else:
-                batches = rebatch.dense(batch, begin=run.writer.position)
-            _check_complete(batch, batches, run.writer.position)
-        except ValueError as error:
-            raise self._damaged(run, error) from error
-        # Aborted data is told apart by its producer, which a new batch does not have by itself.
-        batches = [part._replace(producer_id=batch.producer_id) for part in batches]
-        pieces = [Piece(part, not piece.is_aborted, piece.is_aborted) for part in batches]
-        if not pieces:
-            # Every record of the batch is gone or was copied before; its offsets remain to be filled.
-            pieces = [Piece(_empty(batch), False, False)]
-        elif pieces[-1].batch.offset_end < batch.offset_end:
-            pieces.append(Piece(_empty(batch), False, False))
-        self._engine.room.take(run.replace_head(pieces))
-
-    def _damaged(self, run: LaneRun, error: ValueError) -> Refused:
-        run.is_spoilt = True
-        self._engine.faults.damaged(run, run.position, str(error))
-        return Refused()
 
     # Holes and control records
 
@@ -182,7 +145,7 @@ class Detour:
             # The target would tell, but a transaction that was begun in vain runs out, and its end costs an offset.
             checked(batch)
         except ValueError as error:
-            raise self._damaged(run, error) from error
+            raise damaged(run, error, self._engine.faults) from error
         transaction = await self._aborted_transaction(run, batch)
         if not transaction.is_open and await self._omission.applies(run):
             # Another lane has heard meanwhile that brokers verify transactions.
@@ -284,26 +247,3 @@ class Detour:
     def _check(self, run: LaneRun) -> None:
         if not self._engine.may_go_on(run):
             raise Refused
-
-
-def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:
-    """Nothing may get lost on the way: a gap between the parts would become a hole at the target.
-
-    :raises ValueError: The parts do not hold what the header of the batch promises.
-    """
-    count = sum(part.record_count for part in parts)
-    if batch.is_dense and count != batch.offset_end - max(batch.base_offset, begin):
-        raise ValueError(f"the batch at offset {batch.base_offset} does not hold the records its header promises")
-
-
-def _parts(batch: Batch) -> Iterator[Batch]:
-    """The stored batches of a run, where they belong: their bytes say where they lay."""
-    shift: int | None = None
-    for part in scan(batch.view):
-        shift = batch.base_offset - part.base_offset if shift is None else shift
-        yield part._replace(base_offset=part.base_offset + shift, offset_end=part.offset_end + shift)
-
-
-def _empty(batch: Batch) -> Batch:
-    """A stand-in for offsets without records up to the end of `batch`."""
-    return batch._replace(record_count=0, view=batch.view[:0])

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from isthmus.errors import ClusterError, NotAuthorized
-from isthmus.lane.judgement import (
+from isthmus.lane.identity.judgement import (
     UNTOLD,
     Judgement,
     NoBatch,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from isthmus.errors import NotAuthorized, Unreachable
-from isthmus.lane.filler import filler
-from isthmus.lane.judgement import (
+from isthmus.lane.identity.filler import filler
+from isthmus.lane.identity.judgement import (
     Judgement,
     NoBatch,
     Sight,
@@ -18,11 +18,11 @@ from isthmus.lane.judgement import (
     gap_before,
     is_copy,
     outlook_of,
-    state_of,
     unanswered,
     undecodable,
     weigh,
 )
+from isthmus.lane.outlook import state_of
 from isthmus.lane.run import TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster

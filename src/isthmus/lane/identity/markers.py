@@ -16,10 +16,10 @@ from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from isthmus.cluster.transaction import Transaction
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.lane.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
+from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT, Aborts, LoneTransaction
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun
+from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from isthmus.model.remedies import keep_or_delete_unknown
 from isthmus.model.rights import on_cluster
@@ -45,10 +45,6 @@ class Marking(Protocol):
 
     def may_send(self) -> bool: ...
     def may_go_on(self, run: LaneRun) -> bool: ...
-
-
-class Refused(Exception):
-    """The lane cannot go on; `state` and the reason were set on its run, unless it may just not write any more."""
 
 
 class Markers:

@@ -1,0 +1,105 @@
+"""Where lanes that keep their offsets go on: at the end of the target's log, once that is believed to be our work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from isthmus.lane.identity.judgement import diverged, first_check, gap_before, is_left_at, stopped_by
+from isthmus.lane.identity.tail import Tails, sight_of
+from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S
+from isthmus.lane.producer import ProducerIdentity
+from isthmus.lane.routes import Routes
+from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.writer import LogLook, Placement
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import Gap, LaneState
+from isthmus.model.transactions import marker_epoch
+
+
+class Ends:
+    """Finds the places of lanes that keep their offsets: `looked`, then `believed`, then `decided`."""
+
+    def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity, *, settle_s: float) -> None:
+        self._source, self._target = source, target
+        self._tails = Tails(source, target, producer)
+        self._settle_s = settle_s
+        self._looked_at: dict[LaneRun, float] = {}
+        self._doubts: dict[LaneRun, int] = {}
+
+    def looked(self, run: LaneRun, seen: LogLook) -> float | None:
+        """The seconds after which to look again; `None` if the log has shown where it ends."""
+        now = time.monotonic()
+        settled = now - self._looked_at.get(run, now) >= self._settle_s
+        before, was_abandoned = run.writer.position, run.writer.abandoned
+        run.marker_epoch = marker_epoch(run.marker_epoch, seen.coordinator_epoch, time.time())
+        place = run.writer.looked(seen, settled=settled)
+        if place is Placement.READY:
+            self._looked_at.pop(run, None)
+            self._doubt(run, before, was_abandoned=was_abandoned)
+            return None
+        if place is Placement.SETTLE:
+            self._looked_at[run] = now
+            return self._settle_s
+        return RETRY_S / 2
+
+    def _doubt(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
+        """What has to be done before the end of the target's log is believed, where `before` was expected."""
+        position, left = run.writer.position, run.left
+        run.tail_epoch = -1
+        if position == before:
+            leader = self._source.leader(*run.source)
+            if leader is None or leader.epoch != run.source_epoch:
+                # Another leader may have another log.
+                run.tail_check = TailCheck.CONTENT
+            return
+        if before >= 0:
+            # Only at the beginning the owner before may vouch for it; later somebody else may have written.
+            left = None
+        elif left is not None and position <= left.position:
+            run.read_offset, run.read_epoch = left.position, left.source_epoch
+        run.is_known = is_left_at(left, position)
+        run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
+
+    async def believed(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
+        """The lanes whose log ends with our work. The state of the others tells whether that is for good or for now."""
+        return await self._tails.check(runs)
+
+    def decided(self, run: LaneRun) -> float | None:
+        """The seconds after which to look again at a lane that is believed; `None` if it is placed or has ended."""
+        position = run.writer.position
+        sight = sight_of(run, self._target.client.cluster)
+        if sight.is_beyond:
+            # There was nothing to compare the end with: if the source gets that far, there is.
+            run.tail_check = TailCheck.CONTENT
+            self._doubts[run] = self._doubts.get(run, 0) + 1
+            if self._doubts[run] < LOOKS:
+                run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
+                return DOUBT_S
+            problem = diverged(sight)
+            run.fail(LaneState.DIVERGED, problem.message, problem.hint)
+            return None
+        self._doubts.pop(run, None)
+        is_held = bool(run.pending) and run.pending[0].batch.base_offset <= position < run.read_offset
+        if position < run.source_start and not is_held:
+            self._pass_gap(run)
+        return None
+
+    def _pass_gap(self, run: LaneRun) -> None:
+        """The source begins above the lane's position: it goes on with fillers or a gap, or ends."""
+        target = self._target.client.cluster
+        gap = gap_before(sight_of(run, target), is_filling=run.prefix_end >= 0)
+        if gap is None:
+            run.prefix_end = run.source_start
+        else:
+            pass_gap(run, gap, target)
+
+
+def pass_gap(run: LaneRun, gap: Gap, target: Cluster) -> None:
+    """Record that the source deleted what was not copied yet. The lane ends unless it is configured to go on."""
+    if run.lane.continues_after_gap:
+        if gap not in run.gaps:
+            run.gaps.append(gap)
+        return
+    problem = stopped_by(sight_of(run, target), gap)
+    run.fail(LaneState.DATA_GAP, problem.message, problem.hint)

@@ -1,0 +1,97 @@
+"""Batches that have to be taken apart before they can go out: too large, with holes inside, partly written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from isthmus.lane import rebatch
+from isthmus.lane.pieces import Piece, passes
+from isthmus.lane.room import Room
+from isthmus.lane.run import LaneRun, Refused
+from isthmus.lane.writer import AppendVerdict
+from isthmus.wire.batch import Batch, scan
+
+
+class Judges(Protocol):
+    """Who says what becomes of a lane whose batch is damaged, or was not appended."""
+
+    def damaged(self, run: LaneRun, offset: int, what: str, /) -> None: ...
+    def judged(
+        self,
+        run: LaneRun,
+        verdict: AppendVerdict,
+        error_code: int,
+        message: str | None = None,
+        sent: Batch | None = None,
+        /,
+    ) -> None: ...
+
+
+class Regrouping(Protocol):
+    """What taking batches apart needs of an engine."""
+
+    room: Room
+
+    @property
+    def faults(self) -> Judges: ...
+
+
+def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
+    """Put pieces that can go out in the place of the lane's first one.
+
+    :raises Refused: It is damaged; the lane is in another state now.
+    """
+    batch, lane = piece.batch, run.lane
+    if piece.stored > 1:
+        parts = [Piece(part, passes(part, lane.batch_bytes_max), False) for part in _parts(batch)]
+        engine.room.take(run.replace_head(parts))
+        return
+    try:
+        is_whole = batch.is_dense and batch.base_offset == run.writer.position
+        if is_whole and batch.size_bytes > lane.batch_bytes_max:
+            batches = rebatch.split(batch, lane.batch_bytes_max)
+        else:
+            batches = rebatch.dense(batch, begin=run.writer.position)
+        _check_complete(batch, batches, run.writer.position)
+    except ValueError as error:
+        raise damaged(run, error, engine.faults) from error
+    # Aborted data is told apart by its producer, which a new batch does not have by itself.
+    batches = [part._replace(producer_id=batch.producer_id) for part in batches]
+    pieces = [Piece(part, not piece.is_aborted, piece.is_aborted) for part in batches]
+    if not pieces:
+        # Every record of the batch is gone or was copied before; its offsets remain to be filled.
+        pieces = [Piece(_empty(batch), False, False)]
+    elif pieces[-1].batch.offset_end < batch.offset_end:
+        pieces.append(Piece(_empty(batch), False, False))
+    engine.room.take(run.replace_head(pieces))
+
+
+def damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:
+    """What was read cannot be used: it is read again."""
+    run.is_spoilt = True
+    faults.damaged(run, run.position, str(error))
+    return Refused()
+
+
+def _check_complete(batch: Batch, parts: list[Batch], begin: int) -> None:
+    """Nothing may get lost on the way: a gap between the parts would become a hole at the target.
+
+    :raises ValueError: The parts do not hold what the header of the batch promises.
+    """
+    count = sum(part.record_count for part in parts)
+    if batch.is_dense and count != batch.offset_end - max(batch.base_offset, begin):
+        raise ValueError(f"the batch at offset {batch.base_offset} does not hold the records its header promises")
+
+
+def _parts(batch: Batch) -> Iterator[Batch]:
+    """The stored batches of a run, where they belong: their bytes say where they lay."""
+    shift: int | None = None
+    for part in scan(batch.view):
+        shift = batch.base_offset - part.base_offset if shift is None else shift
+        yield part._replace(base_offset=part.base_offset + shift, offset_end=part.offset_end + shift)
+
+
+def _empty(batch: Batch) -> Batch:
+    """A stand-in for offsets without records up to the end of `batch`."""
+    return batch._replace(record_count=0, view=batch.view[:0])

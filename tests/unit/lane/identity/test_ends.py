@@ -1,0 +1,111 @@
+"""Where lanes that keep their offsets go on, and what is believed of the end of the target's log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from isthmus.lane.identity.ends import Ends
+from isthmus.lane.routes import Leader, Routes
+from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.writer import LogLook, Writer
+from isthmus.model.cluster import Cluster
+from isthmus.model.lane import LaneMark, LaneState
+from isthmus.wire.client import Client
+from tests.unit.lane.looks import NOWHERE, PRODUCER, Told, lane_of
+from tests.unit.wire.stored import PLAIN, one, stored
+
+LANE = lane_of().lane
+
+
+def look(run: LaneRun, ends: Ends, end: int) -> None:
+    """The target's log ends there."""
+    assert ends.looked(run, LogLook(end, end, None)) is None
+
+
+def test_what_is_believed_of_the_end_of_the_log() -> None:
+    """The owner before vouches for where it ends by its mark. Whatever else is found is held against the source, and so
+    is the same end once the source has another leader.
+    """
+
+    async def scenario() -> None:
+        async with Client(Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))) as client:
+            source, target = Routes(client), Routes(client)
+            ends = Ends(source, target, PRODUCER, settle_s=0.0)
+            source._leaders[LANE.source_topic, LANE.partition] = Leader(1, 9)
+            for left, end, check, epoch in (
+                (None, 100, TailCheck.CONTENT, -1),
+                (100, 100, TailCheck.PRODUCER, 7),
+                (100, 101, TailCheck.CONTENT, -1),
+                (100, 99, TailCheck.CONTENT, 7),
+            ):
+                run = LaneRun(LANE, Writer(abandoned=False))
+                run.left = None if left is None else LaneMark(*LANE.key, left, 7)
+                look(run, ends, end)
+                assert (run.tail_check, run.is_known, run.read_epoch) == (check, left == end, epoch)
+            run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, 9
+            look(run, ends, 99)
+            assert run.tail_check is TailCheck.DONE
+            source._leaders[LANE.source_topic, LANE.partition] = Leader(2, 10)
+            look(run, ends, 99)
+            assert (run.tail_check, run.is_known) == (TailCheck.CONTENT, True)
+            look(run, ends, 98)
+            assert (run.tail_check, run.is_known) == (TailCheck.CONTENT, False)
+
+    asyncio.run(scenario())
+
+
+async def found(work: Callable[[Ends], None], *, settle_s: float = 0.0) -> None:
+    """Look for places where source and target have the same leader."""
+    async with Client(NOWHERE) as client:
+        work(Ends(Told(client), Told(client), PRODUCER, settle_s=settle_s))
+
+
+def test_the_settling_time_counts_from_the_last_look_that_asked_for_it() -> None:
+    """A request that is abandoned later has the whole time, although the lane was looked at before."""
+    run = LaneRun(LANE, Writer(abandoned=False))
+
+    def work(ends: Ends) -> None:
+        look(run, ends, 5)
+        run.writer.abandon()
+        assert ends.looked(run, LogLook(5, 5, None)) == 60.0
+        assert ends.looked(run, LogLook(5, 5, None)) == 60.0
+        ends._looked_at[run] -= 60.0
+        look(run, ends, 5)
+        assert not run.writer.abandoned
+
+    asyncio.run(found(work, settle_s=60.0))
+
+
+def test_an_owner_that_left_something_on_its_way_does_not_vouch_for_the_end() -> None:
+    """Its mark was true when it was made; what arrived since is compared with the source."""
+
+    def work(ends: Ends) -> None:
+        for abandoned, check in ((False, TailCheck.PRODUCER), (True, TailCheck.CONTENT)):
+            run = LaneRun(LANE, Writer(abandoned=abandoned))
+            run.left = LaneMark(*LANE.key, 100, 7)
+            ends.looked(run, LogLook(100, 100, None))
+            if abandoned:
+                look(run, ends, 100)
+            assert run.tail_check is check
+
+    asyncio.run(found(work))
+
+
+@pytest.mark.parametrize(
+    ("begins", "position", "is_held"), [(3, 3, True), (3, 5, True), (4, 3, False), (3, 6, False), (None, 3, False)]
+)
+def test_what_the_source_deleted_may_be_here(begins: int | None, position: int, is_held: bool) -> None:
+    """What was read before it was deleted can still be written, if it begins where the target ends or before."""
+    batches = [] if begins is None else [one(stored(begins, [PLAIN] * (6 - begins)))]
+    run = lane_of(*batches, position=position)
+    run.source_start, run.source_end = 8, 20
+
+    def work(ends: Ends) -> None:
+        assert ends.decided(run) is None
+
+    asyncio.run(found(work))
+
+    assert (run.state is LaneState.DATA_GAP) is not is_held
