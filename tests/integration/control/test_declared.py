@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import controller
 from isthmus.control.links.following import Following
@@ -246,6 +248,10 @@ def test_what_cannot_be_declared_is_refused(both: Configuration, name: str) -> N
 
     create()
     create()
+    wanted = read_manifest(json.dumps(links.describe(name).as_dict()), "described")
+    create(settings=wanted.settings, mode=wanted.mode, maps=wanted.maps, cluster_ids=wanted.cluster_ids)
+    with pytest.raises(PlanRefused, match=r"west is cluster .* here, and elsewhere in the file"):
+        create(cluster_ids={"west": "elsewhere"})
     with pytest.raises(PlanRefused, match="declared already, and otherwise"):
         create(settings={"on_data_gap": "continue"})
     with pytest.raises(PlanRefused, match=f"which follows {name}.* of east by link {name}"):
