@@ -147,7 +147,7 @@ def test_consolidated(east: LocalCluster, west: LocalCluster, topic: Callable[[s
         for run in runs:
             run.wait(60)
     told = (tmp_path / "west.log").read_text()
-    assert f"away-{stem}" in told, told
+    assert f"away-{stem}: UNAVAILABLE" in told, told
     for source, target in ((east, west), (west, east)):
         alias = source.cluster().alias
         for pair in PAIRS:
