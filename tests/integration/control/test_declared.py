@@ -131,7 +131,7 @@ def test_a_declared_link_is_run_and_followed(
     asyncio.run(scenario())
     with pytest.raises(ConfigError, match=f"no link {name} is declared"):
         fabric.declarations.describe(name)
-    stopped_clusters_are_remembered(fabric, east)
+    clusters_out_of_reach_are_remembered(both)
     # What was reserved stays reserved, and can be released and taken back now.
     namespaces = fabric.cluster("west").namespaces
     for target in (first.target, second.target):
@@ -142,21 +142,15 @@ def test_a_declared_link_is_run_and_followed(
         fabric.cluster("east").namespaces.delete(source)
 
 
-def stopped_clusters_are_remembered(fabric: Fabric, east: LocalCluster) -> None:
-    """While a cluster is stopped, the other one tells how it stood; of one that nobody saw, nothing."""
-    now = fabric.cluster("east").describe()
-    broker = east.broker(1)
-    broker.terminate()
-    try:
-        known = fabric.cluster("east").last_known()
-    finally:
-        broker.start()
-        east.wait_until_ready()
+def clusters_out_of_reach_are_remembered(both: Configuration) -> None:
+    """While a cluster cannot be reached, the other one tells how it stood; of one that nobody saw, nothing."""
+    now = Fabric(both).cluster("east").describe()
+    known = Fabric(cut(both, "east")).cluster("east").last_known()
     assert (known.cluster.cluster_id, known.cluster.brokers, known.kept_by) == (now.cluster_id, 1, "west")
     assert known.cluster.versions == (now.brokers[0].version,)
     assert known.cluster.topics > 0
-    nobody = replace(fabric.configuration.cluster("east"), alias="north")
-    others = Configuration(clusters=(*fabric.configuration.clusters, nobody), links=())
+    nobody = replace(both.cluster("east"), alias="north")
+    others = Configuration(clusters=(*both.clusters, nobody), links=())
     with pytest.raises(ClusterError, match="nothing is remembered of a cluster north: asked were east, west"):
         Fabric(others).cluster("north").last_known()
 
