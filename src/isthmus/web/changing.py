@@ -18,7 +18,7 @@ from isthmus.control.blocking import in_loop
 from isthmus.control.links import pausing
 from isthmus.control.links.filtering import Filters
 from isthmus.errors import IsthmusError, RequestRefused
-from isthmus.web.desk import FabricDesk
+from isthmus.web.desk import FabricDesk, found
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Operator, Viewer
 
@@ -107,23 +107,25 @@ def audited(caller: Caller, what: str, target: str) -> Iterator[Json]:
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a topic for a while")
-    def pause_link(link: str, caller: Operator, topic: _Topic = None) -> Json:
+    def pause_link(link: str, caller: Operator, topic: _Topic = None, dry_run: _DryRun = False) -> Json:
         fabric, chosen = desk.link(link)
+        ledger = fabric.configuration.ledger
         with audited(caller, "pause", link) as difference:
-            difference["topic"] = topic
-            in_loop(pausing.pause(chosen, topic, fabric.configuration.ledger))
-        return {"link": link, "topic": topic, "paused": True}
+            difference.update(topic=topic, dry_run=dry_run)
+            was_paused = found(lambda: in_loop(pausing.pause(chosen, topic, ledger, dry_run=dry_run)))
+        return {"link": link, "topic": topic, "paused": was_paused or not dry_run, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
-    def resume_link(link: str, caller: Operator, topic: _Topic = None) -> Json:
+    def resume_link(link: str, caller: Operator, topic: _Topic = None, dry_run: _DryRun = False) -> Json:
         fabric, chosen = desk.link(link)
+        ledger = fabric.configuration.ledger
         with audited(caller, "resume", link) as difference:
-            difference["topic"] = topic
-            resumed = in_loop(pausing.resume(chosen, topic, fabric.configuration.ledger))
+            difference.update(topic=topic, dry_run=dry_run)
+            resumed = found(lambda: in_loop(pausing.resume(chosen, topic, ledger, dry_run=dry_run)))
         return {
             "link": link,
             "topic": topic,
-            "paused": False,
+            "paused": resumed.was_paused and dry_run,
             "was_paused": resumed.was_paused,
             "link_is_paused": None in resumed.still_paused,
             "paused_topics": sorted(name for name in resumed.still_paused if name is not None),

@@ -13,7 +13,7 @@ from isthmus.control.recovery.holdings import holdings
 from isthmus.errors import RequestRefused
 from isthmus.model.problem import problem_dict
 from isthmus.model.progress import LinkProgress
-from isthmus.web.desk import FabricDesk, limits_of, link_summary
+from isthmus.web.desk import FabricDesk, found, limits_of, link_summary
 from isthmus.web.roles import needs
 from isthmus.web.tokens import Role
 
@@ -67,9 +67,9 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Where the records of a topic came from")
     def read_provenance(topic: str) -> Json:
-        found, problems = in_loop(origins(desk.configuration.clusters, topic))
+        came_from, problems = in_loop(origins(desk.configuration.clusters, topic))
         away = {alias: problem_dict(problem) for alias, problem in problems.items()}
-        return {"origins": [each.as_dict() for each in found], "away": away}
+        return {"origins": [each.as_dict() for each in came_from], "away": away}
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -90,15 +90,14 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/links/{link}/topics", tags=["topics"], summary="The topics of a link, with states and lags")
     def list_link_topics(link: str) -> list[Json]:
-        found: list[Json] = _progress(desk, link).as_dict()["topics"]
-        return found
+        topics: list[Json] = _progress(desk, link).as_dict()["topics"]
+        return topics
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
     def describe_link_topic(link: str, topic: str) -> Json:
-        found: list[Json] = _progress(desk, link).as_dict()["topics"]
-        for each in found:
+        for each in _progress(desk, link).as_dict()["topics"]:
             if topic in (each.get("topic"), each.get("source_topic")):
-                return each
+                return dict(each)
         raise RequestRefused(
             f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
         )
@@ -136,7 +135,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
     ) -> Json:
-        return dict(desk.administration(cluster).topics(topic or ()).as_dict())
+        return dict(found(lambda: desk.administration(cluster).topics(topic or ())).as_dict())
 
     @router.get("/clusters/{cluster}/groups", tags=["clusters"], summary="Groups with state, coordinator and lag")
     def list_cluster_groups(
