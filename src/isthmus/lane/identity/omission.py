@@ -12,6 +12,7 @@ from typing import Protocol
 
 from isthmus.lane.identity.aborts import Aborts
 from isthmus.lane.identity.markers import Markers
+from isthmus.lane.phase import Intake
 from isthmus.lane.pieces import ABORT, Piece, control_type
 from isthmus.lane.regrouping import Judges
 from isthmus.lane.run import LaneRun, Refused
@@ -71,7 +72,7 @@ class Omission:
             except ValueError as error:
                 if end > run.writer.position:
                     break
-                run.is_spoilt = True
+                run.intake = Intake.SPOILT
                 self._engine.faults.damaged(run, end, str(error))
                 raise Refused from error
             end = batch.offset_end

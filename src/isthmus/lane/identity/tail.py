@@ -21,7 +21,7 @@ from isthmus.lane.identity.judgement import (
 )
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneState
@@ -88,8 +88,7 @@ class Tails:
             run.ending.update(judgement.ending)
             run.tail_epoch = judgement.source_epoch
             if judgement.has_fillers:
-                run.prefix_end = run.source_start
-                run.prefix_undeleted = True
+                run.prefix = Prefix(run.source_start, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
                 run.fail(judgement.state, judgement.problem.message, judgement.problem.hint)
                 unsure.add(run)
@@ -98,7 +97,7 @@ class Tails:
             leader = leaders[run]
             # What ends before the target does has not shown yet what it will have there.
             if run.writer.position <= run.source_end and leader is not None:
-                run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, leader.epoch
+                run.believe_tail(leader.epoch)
         return believed
 
     async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:

@@ -6,6 +6,7 @@ import pytest
 
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.omission import stretch
+from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import AbortedTransaction, pieces
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
@@ -45,7 +46,7 @@ def lane_with(*batches: Batch, position: int = 5) -> LaneRun:
 
 def taken(run: LaneRun, led: Led, engine: Part | None = None) -> None:
     """Let the detour take the lane as far as it may."""
-    run.is_placed = True
+    run.phase = Phase.FLOWING
 
     async def work(routes: OneLeader) -> None:
         await Detour(engine or Part(), routes).take(run)
@@ -92,7 +93,7 @@ def test_damaged_data_may_not_be_aborted() -> None:
     with pytest.raises(Refused):
         taken(run, led)
     assert (run.writer.position, written(led)) == (8, [3])
-    assert (run.state, run.is_spoilt) == (LaneState.BLOCKED, True)
+    assert (run.state, run.intake is Intake.SPOILT) == (LaneState.BLOCKED, True)
 
 
 def test_nothing_is_left_out_where_writing_is_forbidden() -> None:
