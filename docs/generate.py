@@ -4,7 +4,9 @@ they are up to date.
 
 from __future__ import annotations
 
+import json
 import sys
+import tempfile
 import types
 import typing
 from collections.abc import Iterator
@@ -20,6 +22,11 @@ from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import METRICS, MetricScope
+from isthmus.model.configuration import Configuration
+from isthmus.web.app import create_app
+from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import RateLimit
+from isthmus.web.tokens import TokenFile
 
 FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
@@ -212,10 +219,20 @@ def metrics_page(text: str) -> str:
     return before + "\n".join(lines) + "\n\n" + end + after
 
 
+def openapi() -> str:
+    """What the REST API says of itself, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        desk = FabricDesk(Configuration(clusters=(), links=()))
+        app = create_app(desk, TokenFile(Path(folder) / "tokens.json"), RateLimit(1, 1))
+    described = app.openapi()
+    return json.dumps(described, indent=1, sort_keys=True) + "\n"
+
+
 def main() -> int:
     """Write the pages, or compare them; the exit code says whether they were up to date."""
     outdated = 0
     pages = {FOLDER / "configuration.md": page(), FOLDER / "errors.md": errors_page(), TREE: command_tree()}
+    pages[FOLDER / "openapi.json"] = openapi()
     told = FOLDER / "metrics.md"
     pages[told] = metrics_page(told.read_text(encoding="utf-8"))
     for target, text in pages.items():

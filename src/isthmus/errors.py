@@ -4,6 +4,8 @@
     ├── ConfigError                     2   the YAML file or the command line is wrong
     ├── PlanRefused                     6   what was asked cannot be done as asked
     ├── GateNotMet                      5   a wait ended before its condition was met
+    ├── RequestRefused                      the REST API does not accept a request as it was sent
+    │   └── TokenRefused                    it came without a token that may do this
     ├── ClusterError                        one cluster and what it said
     │   ├── Unreachable                 10  no broker answered
     │   ├── AuthenticationFailed        11  TLS or SASL refused us, or another protocol is spoken
@@ -88,6 +90,31 @@ class GateNotMet(IsthmusError):
     remedy = (
         "Give it more time (`--timeout`), or see with `isthmus status` what is in the way: a pause, no controller, "
         "a topic that has stopped."
+    )
+
+
+class RequestRefused(IsthmusError):
+    """The REST API does not accept a request as it was sent; nothing was done.
+
+    `status` is the HTTP status it is answered with, `retry_after_s` when to ask again, where that helps.
+    """
+
+    error_code = "ISTH-REQUEST"
+    remedy = "The HTTP status and the message say why; docs/rest.md has what requests have to look like."
+
+    def __init__(self, message: str, *, status: int = 400, hint: str = "", retry_after_s: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class TokenRefused(RequestRefused):
+    """A request to the REST API came without a token, or with one that may not do this."""
+
+    error_code = "ISTH-TOKEN"
+    remedy = (
+        "Send `Authorization: Bearer TOKEN` with a token whose role is enough: `isthmus token create` makes one, "
+        "`isthmus token list` shows which there are."
     )
 
 

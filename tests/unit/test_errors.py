@@ -17,6 +17,8 @@ CODES = {
     "ISTH-ERROR": 1,
     "ISTH-CONFIG": 2,
     "ISTH-GATE": 5,
+    "ISTH-REQUEST": 1,
+    "ISTH-TOKEN": 1,
     "ISTH-PLAN-REFUSED": 6,
     "ISTH-CLUSTER": 1,
     "ISTH-UNREACHABLE": 10,

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("seeds.md", "mm2-conformance.md")
+PAGES = ("seeds.md", "mm2-conformance.md", "expectations.md")
 NAMED = re.compile(r"`(tests/[^`]*)`")
 # A bar that is escaped is text, not the end of a cell.
 CELLS = re.compile(r"(?<!\\)\|")
@@ -79,6 +79,11 @@ def test_no_row_of_a_document_is_left_out() -> None:
     assert sorted(numbers) == ["S000", "S001", "S002", "S003", "S004"]
     for document, found in numbers.items():
         assert found == list(range(1, len(found) + 1)), document
+
+
+def test_no_expectation_is_left_out() -> None:
+    """The 48 of them are numbered without a gap."""
+    assert [row.name for row in rows("expectations.md")] == [f"E{number}" for number in range(1, 49)]
 
 
 def test_a_test_of_mirror_maker_stands_once() -> None:

@@ -51,6 +51,8 @@ COMMANDS: Final = {
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
+    "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),
+    "token": Command("isthmus.cli.token", "Say who may call the REST API."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
     "import": Command("isthmus.cli.imports", "Turn a configuration of MirrorMaker 2 into one of Isthmus."),
     "context": Command("isthmus.cli.context", "Name configuration files, and choose which of them counts."),

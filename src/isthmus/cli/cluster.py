@@ -17,11 +17,13 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.fabric import Fabric
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, Unreachable
 from isthmus.model.consumption import GroupReport
 from isthmus.model.description import ClusterReport
+from isthmus.model.elapsed import ago
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
+from isthmus.model.known import LastKnown
 from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
@@ -114,12 +116,23 @@ def group() -> None:
 @app.command()
 def describe(
     alias: AliasArgument,
+    remembered: Annotated[
+        bool, typer.Option("--last-known", help="As other clusters remember it. It is not asked itself.")
+    ] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show brokers, controller and quorum, feature levels, open transactions, and what is wrong."""
-    report = Fabric(configured(path)).cluster(alias).describe()
+    cluster = Fabric(configured(path)).cluster(alias)
+    if remembered:
+        _show_last_known(cluster.last_known(), output)
+        return
+    try:
+        report = cluster.describe()
+    except Unreachable as error:
+        error.hint += f" What others remember of it: isthmus cluster describe {alias} --last-known"
+        raise
     if not output.is_table:
         render(report.as_dict(), output, names=[alias])
         return
@@ -262,6 +275,20 @@ def _show_group(report: GroupReport, output: OutputFormat) -> None:
     if report.positions:
         positions = [_with_age(position.as_dict()) for position in report.positions]
         render(positions, output, title=f"positions of {report.group}", columns=_POSITION_COLUMNS)
+
+
+def _show_last_known(known: LastKnown, output: OutputFormat) -> None:
+    fields = known.as_dict()
+    if not output.is_table:
+        render(fields, output, names=[known.cluster.alias])
+        return
+    shown = ("cluster", "cluster_id", "versions", "brokers", "topics", "seen_by", "seen_at", "kept_by")
+    render({name: fields[name] for name in shown}, output)
+    if known.cluster.features and output is OutputFormat.WIDE:
+        render([feature._asdict() for feature in known.cluster.features], output, title="features")
+    console.print(Text(printable(f"{known.cluster.alias} was not asked: it stood so {ago(known.age_s)}")))
+    if known.away:
+        console.print(Text(printable(f"{', '.join(known.away)} did not answer and may know better"), style="yellow"))
 
 
 def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:

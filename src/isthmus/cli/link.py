@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -16,10 +18,11 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
 from isthmus.config.declared import setting
+from isthmus.config.manifest import LinkManifest, read_manifest
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.declared import DeclaredLink
 from isthmus.errors import ConfigError
-from isthmus.model.declaration import said_name
+from isthmus.model.declaration import ASYNC, said_name
 from isthmus.model.namespace import NamespaceMap
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
@@ -57,13 +60,19 @@ def group() -> None:
 
 @app.command()
 def create(
-    name: _Name,
-    source: Annotated[str, typer.Option("--source", help="The alias of the cluster to read from.")],
-    target: Annotated[str, typer.Option("--target", help="The alias of the cluster to write to.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[LINK]", help="The link; with -f, in place of its name.")
+    ] = None,
+    source: Annotated[str | None, typer.Option("--source", help="The alias of the cluster to read from.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The alias of the cluster to write to.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="All of it from a file, as describe -o yaml prints it; - for stdin."),
+    ] = None,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
-    mode: Annotated[str, typer.Option("--mode", help="How a link copies: async.")] = "async",
+    mode: Annotated[str | None, typer.Option("--mode", help="How a link copies: async, if nothing is said.")] = None,
     settings: _Settings = None,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
@@ -75,13 +84,26 @@ def create(
     It is written to both clusters, so that operators of either side can change it, even while the clusters cannot hear
     each other. Namespaces that follow become reserved.
     """
+    chosen = maps_of(maps, exact, groups)
+    if file is not None:
+        if source or target or chosen or mode or settings:
+            raise ConfigError("the file says all of it", hint="With -f give nothing but another name for the link.")
+        wanted = read_manifest(_text_of(file), str(file))
+    elif name and source and target:
+        values = dict(map(setting, settings or ()))
+        wanted = LinkManifest(
+            name=name, source=source, target=target, maps=chosen, mode=mode or ASYNC, settings=values, cluster_ids={}
+        )
+    else:
+        raise ConfigError("a link needs a name, --source and --target", hint="Give them, or a file that has them: -f.")
     found = Fabric(configured(path)).declarations.create(
-        name,
-        source=source,
-        target=target,
-        maps=maps_of(maps, exact, groups),
-        mode=mode,
-        settings=dict(map(setting, settings or ())),
+        name or wanted.name,
+        source=wanted.source,
+        target=wanted.target,
+        maps=wanted.maps,
+        mode=wanted.mode,
+        settings=wanted.settings,
+        cluster_ids=wanted.cluster_ids,
         dry_run=dry_run,
     )
     _show(found, output, dry_run=dry_run)
@@ -184,6 +206,14 @@ def delete(
         if typer.prompt(f"Type {name} to delete the link", err=True) != name:
             raise ConfigError("that was not its name, and nothing was deleted", hint="Use --yes in scripts.")
     _show(links.delete(name, dry_run=dry_run), output, dry_run=dry_run)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"{file} cannot be read: {why}", hint="Name a file that describe -o yaml wrote.") from None
 
 
 def _show(found: DeclaredLink, output: OutputFormat, *, dry_run: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`isthmus pause`: stop copying a link or a topic for a while."""
+"""`isthmus pause`: stop copying links or a topic for a while."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from isthmus.cli.config import linked
-from isthmus.cli.options import ConfigOption, VerboseOption
-from isthmus.cli.output import console
+from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
+from isthmus.cli.output import OutputFormat, Row
+from isthmus.cli.several import each_link
 from isthmus.control.links import pausing
+from isthmus.model.configuration import Configuration
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def pause(
-    link: Annotated[str, typer.Argument(help="The link.")],
+    link: Annotated[list[str], typer.Argument(help="The link, or several.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be paused.")] = False,
     path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Stop copying until `isthmus resume`; nothing is lost, the lag grows."""
-    configuration = linked(path, link)
-    asyncio.run(pausing.pause(configuration.link(link), topic, configuration.ledger))
-    console.print(Text(f"{link if topic is None else f'{link}/{topic}'} is paused"))
+
+    def work(name: str, configuration: Configuration) -> Row:
+        found = configuration.link(name)
+        if asyncio.run(pausing.pause(found, topic, configuration.ledger, dry_run=dry_run)):
+            return {"outcome": "was paused"}
+        return {"outcome": "to be paused" if dry_run else "paused"}
+
+    each_link(link, topic, path, output, work)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +20,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.plan import show_plan
 from isthmus.cli.rows import progress_names
+from isthmus.cli.serve import TokensOption, serve_settings
 from isthmus.cli.status import tell_problems
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.outcome import RunOutcome
@@ -72,6 +75,11 @@ def run(
     metrics: MetricsOption = None,
     metrics_partitions: MetricsPartitionsOption = False,
     metrics_any_interface: MetricsAnyInterfaceOption = False,
+    serve: Annotated[
+        str | None,
+        typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API there as well (docs/rest.md)."),
+    ] = None,
+    tokens: TokensOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as isthmus plan does.")
     ] = False,
@@ -97,7 +105,7 @@ def run(
         found = fabric.plan(link=link, clusters=clusters or ())
         show_plan(found, output)
         raise typer.Exit(found.exit_code)
-    with fabric, LiveProgress() as live:
+    with fabric, _served(fabric, serve, tokens), LiveProgress() as live:
         outcome = fabric.run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
@@ -110,8 +118,17 @@ def run(
             metrics=told_metrics(fabric, metrics, partitions=metrics_partitions, any_interface=metrics_any_interface),
         )
     show_outcome(outcome, output)
-    if outcome.exit_code:
-        raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _served(fabric: Fabric, listen: str | None, tokens: Path | None) -> contextlib.AbstractContextManager[None]:
+    """The REST API beside a run, where it was asked for."""
+    if listen is None:
+        return contextlib.nullcontext()
+    settings = serve_settings(listen, tokens)
+    from isthmus.web.serving import serving_beside
+
+    return serving_beside(fabric.configuration.written, settings)
 
 
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:

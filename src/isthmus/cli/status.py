@@ -56,7 +56,7 @@ def status(
     something else is in the way of copying; a pause, or that no controller runs, is not. With --topic that is about
     these topics, and so are the sums.
 
-    --watch shows a table that moves on a terminal, and with `isthmus[terminal]` a screen to scroll, sort and narrow
+    --watch shows a table that moves on a terminal, and with the extra `terminal` a screen to scroll, sort and narrow
     down. In a pipe, and with -o json, it prints a line of JSON for each look: {"at": ..., "links": [...]}.
     """
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)

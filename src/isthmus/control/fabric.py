@@ -95,7 +95,7 @@ class Fabric:
 
         :raises ConfigError: There is none of that alias.
         """
-        return Administration(self.configuration.cluster(alias), self.configuration.ledger)
+        return Administration(self.configuration.cluster(alias), self.configuration.ledger, self.configuration.clusters)
 
     @property
     def declarations(self) -> DeclaredLinks:

@@ -8,6 +8,7 @@
     access/east-west/9f86d081     an access rule that the link made at the target
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
+    known/@ID                     another cluster, as it was seen last
     filters/east-west             what an operator has the link select, in place of the file
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
@@ -40,6 +41,7 @@ from isthmus.ledger.declared import PauseDocument as PauseDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
+from isthmus.ledger.known import KnownClusterDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
@@ -313,6 +315,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         AccessDocument,
         DeclarationDocument,
         NamespaceDocument,
+        KnownClusterDocument,
         ProvenanceDocument,
         RecoveryClaimDocument,
         RecoveryDocument,
@@ -370,6 +373,7 @@ def _fields(key: str, value: bytes) -> Any:
 
 _OTHERS = (
     DeclarationDocument,
+    KnownClusterDocument,
     ProvenanceDocument,
     RecoveryClaimDocument,
     RecoveryDocument,
@@ -393,4 +397,4 @@ def kind_of(key: str) -> str:
 def link_of(key: str) -> str:
     """The link a key belongs to, "" where it names none."""
     kind, _, rest = key.partition("/")
-    return "" if kind == NamespaceDocument.KIND else rest.partition("/")[0]
+    return "" if kind in (NamespaceDocument.KIND, KnownClusterDocument.KIND) else rest.partition("/")[0]

@@ -4,6 +4,9 @@ Level n has the bit `1 << (n - 1)`, and its distributors look at that and all lo
 the message was distributed at this level or came down past it, and is not copied again. A copy has the bit of its level
 added. So from a cluster where a message came in it goes to all levels, and from there on only downwards.
 
+The lowest flag alone decides, and that of a copy is the bit of the level that made it. Those above say which way a
+message came, so whoever knows the distributor that wrote it needs no other flags.
+
 As a record header the flags are a number of a fixed width, big-endian. A header of another width, or a second one, says
 nothing: it counts as absent, is replaced by the first copy, and is counted.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from isthmus.model.problem import Problem, problem_dict
 
@@ -39,6 +39,10 @@ class LoopProgress:
             "age_seconds": round(self.age_s, 1),
             "problem": problem_dict(self.problem) if self.problem else None,
         }
+
+
+UNOFFERED: Final = tuple(LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED) for name in ("schemas", "verify"))
+"""What people look for beside the others: no link distributes schemas yet, and `isthmus verify` is a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

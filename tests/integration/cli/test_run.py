@@ -65,7 +65,7 @@ class Shell:
 
     def run(self, *arguments: str, code: int = 0) -> Any:
         """What the command prints as JSON; it ends with `code`."""
-        with self.start(*arguments, *([] if arguments[0] in ("pause", "resume") else ["-o", "json"])) as command:
+        with self.start(*arguments, "-o", "json") as command:
             said, told = command.communicate(timeout=TERM_S)
         assert command.returncode == code, told
         return json.loads(said) if said else None
@@ -108,16 +108,27 @@ def test_plan_of_what_cannot_be_copied_ends_as_its_run(shell: Shell, west: Local
     assert outcome["links"][0]["topics"][0]["state"] == "FOREIGN_WRITE"
 
 
+def outcomes(told: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """What came of a verb, link by link."""
+    return [(row["link"], row["outcome"]) for row in told]
+
+
 def test_paused_link_is_left_alone(shell: Shell) -> None:
     """A pause is kept in the ledger, so it holds for runs that start later too, and none of them says caught up."""
-    shell.run("pause", shell.stem)
+    assert outcomes(shell.run("pause", shell.stem, "--dry-run")) == [(shell.stem, "to be paused")]
+    told = shell.run("pause", shell.stem, "nowhere", code=2)
+    assert outcomes(told) == [(shell.stem, "paused"), ("nowhere", "failed")]
+    assert told[1]["problem"]["code"] == "ISTH-CONFIG"
+    assert outcomes(shell.run("pause", shell.stem)) == [(shell.stem, "was paused")]
     outcome = shell.run("run", "--until", "caught-up", code=5)
     (link,) = outcome["links"]
     assert (outcome["records"], outcome["caught_up"]) == (0, False)
     assert (link["state"], link["lag_records"], link["caught_up"]) == ("PAUSED", 100, False)
     (status,) = shell.run("status")
     assert (status["state"], status["lag_records"]) == ("PAUSED", 100)
-    shell.run("resume", shell.stem)
+    assert outcomes(shell.run("resume", shell.stem, "--dry-run")) == [(shell.stem, "to be resumed")]
+    assert outcomes(shell.run("resume", shell.stem)) == [(shell.stem, "resumed")]
+    assert outcomes(shell.run("resume", shell.stem)) == [(shell.stem, "was not paused")]
     assert shell.run("plan", "--link", shell.stem)["links"][0]["topics"][0]["records_to_copy"] == 100
 
 

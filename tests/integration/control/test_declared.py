@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,13 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
+from isthmus.ledger.known import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
@@ -71,6 +74,14 @@ async def declared_at(cluster: Cluster, link: str) -> dict[str, object]:
     return {register.name: register.said for register in found.registers}
 
 
+async def remembers(both: Configuration, keeper: str, seen: str, link: str) -> bool:
+    """Whether one cluster remembers the other as the link saw it."""
+    async with Client(both.cluster(keeper)) as client:
+        documents = (await read_documents(client)).values()
+    known = [one.cluster for one in documents if isinstance(one, KnownClusterDocument)]
+    return any(one.alias == seen and one.link == link for one in known)
+
+
 def test_a_declared_link_is_run_and_followed(
     both: Configuration,
     east: LocalCluster,
@@ -106,6 +117,8 @@ def test_a_declared_link_is_run_and_followed(
             await run.until(lambda: is_at(f"{name}.x-1", 20))
             await asyncio.to_thread(fabric.declarations.attach, name, [second])
             await run.until(lambda: is_at(f"{name}.y-1", 20))
+            await run.until(lambda: remembers(both, "west", "east", name))
+            await run.until(lambda: remembers(both, "east", "west", name))
             await asyncio.to_thread(fabric.declarations.detach, name, [first])
             await run.until(lambda: bool(run.links) and {t.topic for t in run.links[0].topics} == {f"{name}.y-1"})
             for stem in ("a", "b"):
@@ -118,6 +131,7 @@ def test_a_declared_link_is_run_and_followed(
     asyncio.run(scenario())
     with pytest.raises(ConfigError, match=f"no link {name} is declared"):
         fabric.declarations.describe(name)
+    clusters_out_of_reach_are_remembered(both)
     # What was reserved stays reserved, and can be released and taken back now.
     namespaces = fabric.cluster("west").namespaces
     for target in (first.target, second.target):
@@ -126,6 +140,19 @@ def test_a_declared_link_is_run_and_followed(
         namespaces.delete(target)
     for source in (first.source, second.source):
         fabric.cluster("east").namespaces.delete(source)
+
+
+def clusters_out_of_reach_are_remembered(both: Configuration) -> None:
+    """While a cluster cannot be reached, the other one tells how it stood; of one that nobody saw, nothing."""
+    now = Fabric(both).cluster("east").describe()
+    known = Fabric(cut(both, "east")).cluster("east").last_known()
+    assert (known.cluster.cluster_id, known.cluster.brokers, known.kept_by) == (now.cluster_id, 1, "west")
+    assert known.cluster.versions == (now.brokers[0].version,)
+    assert known.cluster.topics > 0
+    nobody = replace(both.cluster("east"), alias="north")
+    others = Configuration(clusters=(*both.clusters, nobody), links=())
+    with pytest.raises(ClusterError, match="nothing is remembered of a cluster north: asked were east, west"):
+        Fabric(others).cluster("north").last_known()
 
 
 def test_both_sides_change_a_link_while_they_are_cut_apart(both: Configuration, name: str) -> None:
@@ -215,6 +242,10 @@ def test_what_cannot_be_declared_is_refused(both: Configuration, name: str) -> N
 
     create()
     create()
+    wanted = read_manifest(json.dumps(links.describe(name).as_dict()), "described")
+    create(settings=wanted.settings, mode=wanted.mode, maps=wanted.maps, cluster_ids=wanted.cluster_ids)
+    with pytest.raises(PlanRefused, match=r"west is cluster .* here, and elsewhere in the file"):
+        create(cluster_ids={"west": "elsewhere"})
     with pytest.raises(PlanRefused, match="declared already, and otherwise"):
         create(settings={"on_data_gap": "continue"})
     with pytest.raises(PlanRefused, match=f"which follows {name}.* of east by link {name}"):

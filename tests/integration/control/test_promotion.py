@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,7 @@ from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
+from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
 
@@ -91,10 +93,6 @@ def test_a_follower_is_promoted(
     async def is_at(topic: str, end: int) -> bool:
         return await ends(west, topic) == [end]
 
-    async def write_for_ever(topic: str) -> None:
-        while True:
-            await asyncio.to_thread(topics.produce, east, topic, records(1))
-
     def interrupted_at(step: int) -> Callable[[str], None]:
         def heard(_: str) -> None:
             steps.append("")
@@ -106,11 +104,11 @@ def test_a_follower_is_promoted(
     async def scenario() -> None:
         async with running(only, spark, following=Following(written=only.written)) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
-            writing = asyncio.create_task(write_for_ever(f"{name}.a-1"))
-            with pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied"):
-                await promoter(timeout_s=3.0).promote()
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            with (
+                trickling(east, f"{name}.a-1", random.Random(1)),
+                pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied"),
+            ):
+                await promoter(quiet_s=3.0, timeout_s=3.0).promote()
             attached = Fabric(both).declarations.describe(name).declaration.maps
             assert each in attached, "it was detached though its promise was not kept"
             done = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,7 @@ from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import filled, records
 from tests.integration.lane import topics
 from tests.integration.lane.topics import SEPTEMBER, Given
+from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
 
@@ -176,11 +178,11 @@ def test_what_the_source_lost_or_deleted_is_kept(
         async with Client(west.cluster()) as target, claimed(target, link, only.ledger):
             with pytest.raises(PlanRefused, match=f"recovers link {link} now"):
                 await recoverer().recover()
-        writing = asyncio.create_task(write_for_ever(west, unclean))
-        with pytest.raises(GateNotMet, match=f"somebody writes to {unclean} of west"):
-            await recoverer(topics=[unclean], quiet_s=1.0, timeout_s=2.0).recover()
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
+        with (
+            trickling(west, unclean, random.Random(1)),
+            pytest.raises(GateNotMet, match=f"writes to {unclean} of west"),
+        ):
+            await recoverer(topics=[unclean], quiet_s=3.0, timeout_s=3.0).recover()
         with monkeypatch.context() as patched:
             patched.setattr(quarantine, "parcels", in_single_records)
             with pytest.raises(Interrupted):
@@ -211,11 +213,6 @@ def test_what_the_source_lost_or_deleted_is_kept(
     assert [told(each) for each in log_of(east, unclean)[17:]] == aside
     asyncio.run(caught_up(only, spark))
     assert log_of(west, unclean) == log_of(east, unclean)
-
-
-async def write_for_ever(cluster: LocalCluster, name: str) -> None:
-    while True:
-        await asyncio.to_thread(topics.produce, cluster, name, records(1, begin=1000))
 
 
 def test_an_old_source_follows_the_new_one(

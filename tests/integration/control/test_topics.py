@@ -52,6 +52,7 @@ class Mirrored:
             claims=Claims(),
             recorded=dict(self.recorded),
             remember=self._remember,
+            has_claimed=asyncio.Event(),
         )
 
     async def _remember(self, ids: Mapping[TargetTopic, TopicIds]) -> None:

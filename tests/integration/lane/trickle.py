@@ -12,12 +12,15 @@ from tests.integration.lane import topics
 
 @contextmanager
 def trickling(cluster: topics.Brokers, name: str, chance: random.Random, *, partitions: int = 1) -> Iterator[None]:
-    """Records with old timestamps keep coming meanwhile, in batches of all sizes."""
-    stop = threading.Event()
+    """Records with old timestamps keep coming meanwhile, in batches of all sizes; the first are there already."""
+    begun, stop = threading.Event(), threading.Event()
     own = random.Random(chance.random())
 
     def write() -> None:
         writing = topics.producer(cluster, linger_ms=0)
+        topics.send(writing, name, topics.some(1, own))
+        topics.flush(writing)
+        begun.set()
         while not stop.is_set():
             topics.send(writing, name, topics.some(own.randint(1, 60), own), partition=own.randrange(partitions))
             stop.wait(own.random() * 0.02)
@@ -26,6 +29,7 @@ def trickling(cluster: topics.Brokers, name: str, chance: random.Random, *, part
     thread = threading.Thread(target=write)
     thread.start()
     try:
+        assert begun.wait(60.0), "the first record was not written"
         yield
     finally:
         stop.set()

@@ -32,8 +32,10 @@ from isthmus.ledger.documents import (
     kind_of,
     link_of,
 )
+from isthmus.ledger.known import KnownClusterDocument
 from isthmus.ledger.records import Change, Deletion, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
+from isthmus.model.known import KnownCluster, KnownFeature
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -152,6 +154,28 @@ def test_a_namespace_is_of_no_link(is_exact: bool, name: str) -> None:
     assert decoded(key, encoded(document)) == document
     assert (kind_of(key), link_of(key)) == ("namespace", "")
     assert decoded(key, encoded(document).replace(b'"topic"', b'"colour"')) is None
+
+
+def test_a_known_cluster_is_of_no_link() -> None:
+    """It belongs to whoever saw it last, and holds nothing that helps to log in there."""
+    seen = KnownCluster(
+        cluster_id="T",
+        alias="west",
+        versions=("4.3",),
+        brokers=3,
+        topics=7,
+        features=(KnownFeature("metadata.version", 25),),
+        link="l",
+        host="h",
+        seen_ms=5,
+    )
+    document = KnownClusterDocument(cluster=seen)
+    assert document.key == "known/@T"
+    assert decoded(document.key, encoded(document)) == document
+    assert (kind_of(document.key), link_of(document.key)) == ("known", "")
+    assert sorted(json.loads(encoded(document))["cluster"]) == [
+        "alias", "brokers", "cluster_id", "features", "host", "link", "seen_ms", "topics", "versions",
+    ]  # fmt: skip
 
 
 def test_what_is_written_keeps_its_shape() -> None:

@@ -118,3 +118,14 @@ def test_a_header_that_says_nothing_counts_as_absent(value: list[bytes | None]) 
     """Another width, no value, or a second one: no flag is set, and it is counted."""
     assert FlagsHeader().read([("copy-flags", each) for each in value]) == (0, True)
     assert FlagsHeader().read([]) == (0, False)
+
+
+@given(flags=st.integers(0, 2**16 - 1), level=st.integers(1, 16))
+def test_the_lowest_flag_alone_decides(flags: int, level: int) -> None:
+    """A distributor decides by the lowest flag alone, and the lowest flag of its copy is its own."""
+    lowest = flags & -flags
+
+    assert is_to_copy(lowest, level) == is_to_copy(flags, level)
+    if is_to_copy(flags, level):
+        copy = copied(flags, level)
+        assert copy & -copy == 1 << (level - 1)

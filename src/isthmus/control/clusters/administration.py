@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
@@ -15,6 +15,7 @@ from isthmus.cluster.elections import elect
 from isthmus.cluster.partitions import partition_states, partitions_of
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.known import last_known
 from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report, watch
 from isthmus.errors import ConfigError
@@ -25,6 +26,7 @@ from isthmus.model.consumption import GroupsReport
 from isthmus.model.description import ClusterReport
 from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
+from isthmus.model.known import LastKnown
 from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import Registry
 from isthmus.model.transactions import OpenTransaction
@@ -67,8 +69,9 @@ class Administration:
     something back, the value says so in `not_told`; what is there is there.
     """
 
-    def __init__(self, cluster: Cluster, ledger: LedgerSettings | None = None) -> None:
+    def __init__(self, cluster: Cluster, ledger: LedgerSettings | None = None, all_of: Sequence[Cluster] = ()) -> None:
         self.cluster = cluster
+        self._others = [other for other in all_of if other.alias != cluster.alias]
         self._ledger = ledger or LedgerSettings()
 
     @property
@@ -82,6 +85,15 @@ class Administration:
         :raises ClusterError: The cluster did not answer.
         """
         return in_loop(self._describe())
+
+    def last_known(self) -> LastKnown:
+        """How the cluster stood when a link last saw it, as the other clusters of the configuration remember it.
+
+        The cluster itself is not asked.
+
+        :raises ClusterError: None of those that answer remembers anything of it.
+        """
+        return in_loop(last_known(self.cluster.alias, self._others))
 
     def topics(self, names: Collection[str] = ()) -> TopicsReport:
         """Leaders, replicas and offsets of all topics, or of those named.

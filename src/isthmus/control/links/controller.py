@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
+from isthmus.control.clusters.known import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declared import Declarations
 from isthmus.control.links.following import Following, Reread
@@ -30,6 +31,9 @@ OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 PROGRESS_S: Final = 0.5
 FOLLOW_S: Final = 2.0
 RECOUNT_S: Final = 5.0
+KNOWN_S: Final = 60.0
+"""How old what clusters remember of each other may be while a run goes on."""
+_SOON_S: Final = 2.0
 ARRIVAL_S: Final = 15.0
 """How long a cluster may take to answer when a run begins."""
 _GRACE_S: Final = 15.0
@@ -91,7 +95,7 @@ class Controller:
         self._workers.start()
         with self._signals():
             self._links.start()
-            beside = [asyncio.create_task(work) for work in (self._follow(), self._count_slots())]
+            beside = [asyncio.create_task(work) for work in (self._follow(), self._count_slots(), self._remember())]
             arrivals: dict[str, Arrival] = {}
             try:
                 arrivals = await self._until_done()
@@ -170,6 +174,14 @@ class Controller:
         while True:
             await asyncio.sleep(RECOUNT_S)
             await self._workers.recount()
+
+    async def _remember(self) -> None:
+        """Have clusters remember each other, for when one of them is away."""
+        while True:
+            links = self._links.at_work
+            await remember(links, self._links.declared)
+            # What comes first waits for links to begin.
+            await asyncio.sleep(KNOWN_S if links else _SOON_S)
 
     async def _until_done(self) -> dict[str, Arrival]:
         """Wait for the end; if that is to come when everything is copied, how far the links came."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
 from isthmus.control.blocking import in_loop
@@ -21,6 +21,17 @@ from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import DELETED, MODE, changed, overruled
 
 _SIDES: Final = 2
+
+
+class _New(NamedTuple):
+    """A link that is to be declared."""
+
+    name: str
+    source: str
+    target: str
+    maps: tuple[NamespaceMap, ...]
+    mode: str
+    settings: dict[str, Any]
 
 
 class DeclaredLinks:
@@ -56,15 +67,19 @@ class DeclaredLinks:
         maps: Collection[NamespaceMap],
         mode: str = ASYNC,
         settings: Mapping[str, Any] | None = None,
+        cluster_ids: Mapping[str, str] | None = None,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Declare a link. Both clusters are examined first, as `isthmus doctor` does.
+        """Declare a link. Both clusters are examined first, as `isthmus doctor` does, and have to be those with these
+        `cluster_ids`, by alias, where they are given.
 
         :raises ConfigError: A name or a setting cannot be used.
-        :raises PlanRefused: There is such a link, a namespace follows another one already, or the handshake failed.
+        :raises PlanRefused: There is such a link, a namespace follows another one already, a cluster is another one, or
+            the handshake failed.
         :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
         """
-        return in_loop(self._create(name, source, target, tuple(maps), mode, dict(settings or {}), dry_run=dry_run))
+        new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
+        return in_loop(self._create(new, cluster_ids or {}, dry_run=dry_run))
 
     def update(
         self, name: str, *, settings: Mapping[str, Any] | None = None, mode: str | None = None, dry_run: bool = False
@@ -180,17 +195,8 @@ class DeclaredLinks:
     def _cluster(self, declared: Declared, end: End) -> Cluster:
         return self._configuration.cluster(declared.alias_of(end) or end.alias)
 
-    async def _create(
-        self,
-        name: str,
-        source: str,
-        target: str,
-        maps: tuple[NamespaceMap, ...],
-        mode: str,
-        settings: dict[str, Any],
-        *,
-        dry_run: bool,
-    ) -> DeclaredLink:
+    async def _create(self, new: _New, cluster_ids: Mapping[str, str], *, dry_run: bool) -> DeclaredLink:
+        name, source, target, maps, mode, settings = new
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
         if any(link.name == name for link in self._configuration.links):
@@ -200,6 +206,7 @@ class DeclaredLinks:
             )
         async with self._open() as (declarations, declared):
             ends = _end(declared, source), _end(declared, target)
+            _check_ids(ends, cluster_ids)
             if ends[0].cluster_id == ends[1].cluster_id:
                 raise PlanRefused(
                     f"{source} and {target} are the same cluster ({ends[0].cluster_id})",
@@ -305,6 +312,15 @@ def _end(declared: Declared, alias: str) -> End:
             f"{alias} has to answer for the handshake: {problem.message}", cluster=alias, hint=problem.hint
         )
     return End(cluster_id=declared.ids[alias], alias=alias)
+
+
+def _check_ids(ends: Iterable[End], cluster_ids: Mapping[str, str]) -> None:
+    for end in ends:
+        if cluster_ids.get(end.alias, end.cluster_id) != end.cluster_id:
+            raise PlanRefused(
+                f"{end.alias} is cluster {end.cluster_id} here, and {cluster_ids[end.alias]} in the file of the link",
+                hint="Correct the alias, or leave cluster_id out to declare the link on the clusters that there are.",
+            )
 
 
 def _away(declared: Declared, ends: Iterable[End]) -> ClusterError:

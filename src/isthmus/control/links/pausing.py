@@ -30,9 +30,9 @@ class Resumed:
     still_paused: frozenset[TargetTopic | None]
 
 
-async def pause(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
+async def pause(link: Link, topic: str | None, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
     """Pause the link or one of its topics, named as at the source or as at the target; its controller obeys within a
-    second, now or when it starts.
+    second, now or when it starts. Whether it was paused before; then, and with `dry_run`, nothing is written.
 
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
@@ -40,11 +40,15 @@ async def pause(link: Link, topic: str | None, ledger: LedgerSettings) -> None:
     (link,) = await in_force([link])
     document = _document(link, topic)
     async with Client(link.target) as target:
-        await _write(target, document, ledger)
+        was_paused = document.topic in paused_topics(link.name, await read_documents(target))
+        if not (was_paused or dry_run):
+            await _write(target, document, ledger)
+    return was_paused
 
 
-async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> Resumed:
-    """Take a pause back: that of the link as a whole, or that of one topic. Other pauses hold on.
+async def resume(link: Link, topic: str | None, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
+    """Take a pause back: that of the link as a whole, or that of one topic. Other pauses hold on. With `dry_run`
+    nothing is written.
 
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
@@ -53,7 +57,7 @@ async def resume(link: Link, topic: str | None, ledger: LedgerSettings) -> Resum
     document = _document(link, topic)
     async with Client(link.target) as target:
         paused = paused_topics(link.name, await read_documents(target))
-        if document.topic in paused:
+        if document.topic in paused and not dry_run:
             await _write(target, Deletion(document.key), ledger)
     return Resumed(was_paused=document.topic in paused, still_paused=paused - {document.topic})
 

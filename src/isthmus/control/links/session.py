@@ -59,8 +59,8 @@ Respect = Callable[[Link], Awaitable[None]]
 class Session:
     """One link from the moment its ledger is open until it is closed.
 
-    `has_claimed` is set once the topics it wants were looked at, and before others are wanted `respect` finds out which
-    of them links of others write. `progress` counts what it copies.
+    `has_claimed` is set once the topics it wants were chosen, or could not be; before others are wanted `respect` finds
+    out which of them links of others write. `progress` counts what it copies.
 
     A cluster that cannot be looked at for a while stops nothing else.
     """
@@ -93,6 +93,7 @@ class Session:
             claims=claims,
             recorded=recorded_topics(link.name, ledger.documents),
             remember=self._record.begun,
+            has_claimed=has_claimed,
         )
         self._catch_up = CatchUp(source)
         self._audit = Audit(link.target)

@@ -74,6 +74,16 @@ class Supervisor:
             run.stop()
 
     @property
+    def at_work(self) -> list[Link]:
+        """The links whose clusters were reached, and that have not failed."""
+        return [run.link for run in self.runs if run.has_begun and run.error is None]
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """The links that are not in the file."""
+        return self._configuration.declared or frozenset()
+
+    @property
     def has_ended(self) -> bool:
         """Whether there were links and every one has ended."""
         return bool(self.runs) and all(self._tasks[run].done() for run in self.runs if run in self._tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 import uuid
@@ -67,7 +68,8 @@ _NOWHERE: Final = _Shape(None, None)
 
 
 class TopicLoop:
-    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs.
+    """What one link mirrors at the moment. `recorded` are the topic ids of earlier runs; `has_claimed` is set once it
+    was first chosen what the link writes.
 
     Call `refresh` every few seconds: it costs a metadata request per cluster unless something has
     changed. A topic that fails keeps none of the others from running.
@@ -82,12 +84,14 @@ class TopicLoop:
         claims: Claims,
         recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
+        has_claimed: asyncio.Event,
     ) -> None:
         self._link = link
         self._source, self._target = source, target
         self._claims = claims
         self._recorded = dict(recorded)
         self._remember = remember
+        self._has_claimed = has_claimed
         self._begun: set[TargetTopic] = set()
         self._names = NamedTopics()
         self._topics: dict[TargetTopic, TopicPlan] = {}
@@ -222,7 +226,10 @@ class TopicLoop:
             if name not in counts:
                 del self._recorded[name]
         self._begun |= first
-        return plan_link(observed, self._claims, self._recorded)
+        plan = plan_link(observed, self._claims, self._recorded)
+        # Links choose their topics one after the other, and create them side by side.
+        self._has_claimed.set()
+        return plan
 
     async def _write_down(self, topics: Iterable[TopicPlan]) -> None:
         """Remember which topics belong together, before anything is copied."""

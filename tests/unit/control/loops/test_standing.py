@@ -10,6 +10,8 @@ from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
+from isthmus.model.progress import LinkProgress
+from isthmus.model.state import LinkState
 
 WHY = Problem("it is so", "do this")
 REFUSED = TopicPlan(
@@ -54,3 +56,10 @@ def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
     """A pause is told whatever else is, and groups that nobody configured are not paused."""
     assert groups_standing(WHY, is_configured=False, is_paused=is_paused).state is LoopState.NOT_CONFIGURED
     assert data_standing([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
+
+
+def test_what_is_not_offered_is_not_configured() -> None:
+    """Schemas and verification are among the loops of a link, so that nobody looks for them in vain."""
+    link = LinkProgress(link="l", source="a", target="b", state=LinkState.ACTIVE)
+    told = {loop["loop"]: loop["state"] for loop in link.as_dict()["loops"]}
+    assert told == {"schemas": "NOT_CONFIGURED", "verify": "NOT_CONFIGURED"}

@@ -18,7 +18,7 @@ WHOLE, WITHOUT = _Shape(SIDE, SIDE), _Shape(SIDE, None)
 def running() -> TopicLoop:
     """A loop that has looked at a topic and found it sound."""
     nothing: Any = None
-    loop = TopicLoop(nothing, nothing, nothing, claims=nothing, recorded={}, remember=nothing)
+    loop = TopicLoop(nothing, nothing, nothing, claims=nothing, recorded={}, remember=nothing, has_claimed=nothing)
     assert loop._due({TOPIC: WHOLE}) == [TOPIC]
     loop._topics[TOPIC] = TopicPlan(topic=TargetTopic(TOPIC), source_topic=SourceTopic(TOPIC), action=Action.COPY)
     return loop

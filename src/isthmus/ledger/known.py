@@ -1,0 +1,21 @@
+"""What the ledger of one cluster remembers of another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from isthmus.ledger.document import Document
+from isthmus.model.known import KnownCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownClusterDocument(Document):
+    """Another cluster as it was last seen. It belongs to no link: whichever saw it later overwrites it."""
+
+    KIND: ClassVar[str] = "known"
+
+    cluster: KnownCluster
+
+    def _path(self) -> tuple[str, ...]:
+        return (f"@{self.cluster.cluster_id}",)

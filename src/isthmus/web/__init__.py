@@ -1,0 +1,1 @@
+"""The REST API: what the fabric can do, over HTTP."""

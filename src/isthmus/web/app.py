@@ -1,0 +1,82 @@
+"""The REST API put together: its routes, who may call them, and how it describes itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import anyio.to_thread
+from fastapi import FastAPI, Security
+from fastapi.security import HTTPBearer
+
+from isthmus import __version__
+from isthmus.web.changing import changing_routes
+from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import Guard, RateLimit
+from isthmus.web.problems import MEDIA_TYPE, answer_problems
+from isthmus.web.reading import reading_routes
+from isthmus.web.tokens import TokenFile
+
+THREADS: Final = 8
+"""Requests that are worked on at a time; the others wait."""
+_bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")
+_PROBLEM: Final[dict[str, Any]] = {
+    "description": "A problem (RFC 9457): code is one of ISTH-..., hint says what to do.",
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {
+                "type": "object",
+                "required": ["type", "title", "status", "detail", "code", "hint"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "title": {"type": "string"},
+                    "status": {"type": "integer"},
+                    "detail": {"type": "string"},
+                    "code": {"type": "string"},
+                    "hint": {"type": ["string", "null"]},
+                    "retryable": {"type": "boolean"},
+                },
+            }
+        }
+    },
+}
+
+
+def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_private: bool = True) -> FastAPI:
+    """The API over a fabric. Where it `is_private` only callers of this host's loopback names are answered."""
+    app = FastAPI(
+        title="Isthmus",
+        version=__version__,
+        description="What the command isthmus does, over HTTP; answers are what it prints with -o json.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_bounded,
+        dependencies=[Security(_bearer)],
+        responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
+    )
+    app.include_router(reading_routes(desk))
+    app.include_router(changing_routes(desk))
+
+    @app.get("/livez", tags=["health"], summary="Whether the server answers")
+    async def livez() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["health"], summary="Whether the server takes requests")
+    async def readyz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/health", tags=["health"], summary="Both in one; how links stand is in /v1/status")
+    async def health() -> dict[str, str]:
+        return {"status": "healthy", "message": "The API answers.", "version": __version__}
+
+    answer_problems(app)
+    app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _bounded(_: FastAPI) -> AsyncIterator[None]:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    yield

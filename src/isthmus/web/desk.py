@@ -1,0 +1,75 @@
+"""What the routes ask: the fabric as it is now, with the links that are declared on its clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from isthmus.control.clusters.administration import Administration
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.errors import ConfigError, RequestRefused
+from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
+
+FoundT = TypeVar("FoundT")
+
+
+class FabricDesk:
+    """Opens the fabric for each request, so that links which were declared meanwhile are there."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+
+    def fabric(self, link: str | None = None) -> Fabric:
+        """The fabric; its clusters are asked for declared links unless the file has the `link`."""
+        if any(each.name == link for each in self.configuration.links):
+            return Fabric(self.configuration)
+        return open_fabric(self.configuration, declared=True)
+
+    def link(self, name: str) -> tuple[Fabric, Link]:
+        """A link, and the fabric that has it.
+
+        :raises RequestRefused: There is none of that name.
+        """
+        fabric = self.fabric(name)
+        return fabric, found(lambda: fabric.configuration.link(name))
+
+    def administration(self, alias: str) -> Administration:
+        """A cluster of the file, to be asked.
+
+        :raises RequestRefused: There is none of that alias.
+        """
+        return found(lambda: Fabric(self.configuration).cluster(alias))
+
+
+def found(look: Callable[[], FoundT]) -> FoundT:
+    """What a path names.
+
+    :raises RequestRefused: It names nothing, as `look` tells by a ConfigError.
+    """
+    try:
+        return look()
+    except ConfigError as error:
+        raise RequestRefused(error.message, status=HTTPStatus.NOT_FOUND, hint=error.hint) from None
+
+
+def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
+    """A link as the configuration has it, in plain values; of its clusters only the aliases."""
+    return {
+        "link": link.name,
+        "source": link.source.alias,
+        "target": link.target.alias,
+        "declared": is_declared,
+        "topics_include": [str(pattern) for pattern in link.topics.include],
+        "topics_exclude": [str(pattern) for pattern in link.topics.exclude],
+        "namespaces": [{"kind": each.kind, "map": str(each)} for each in link.namespaces],
+        "limits": limits_of(link),
+        "on_data_gap": link.on_data_gap,
+        "aborted": str(link.transactions.aborted),
+    }
+
+
+def limits_of(link: Link) -> dict[str, int | None]:
+    """How much a link may take."""
+    return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}

@@ -1,0 +1,203 @@
+"""What every request has to pass before anything looks at it: host, origin, token, rate and size."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
+from isthmus.model.listening import is_loopback
+from isthmus.web.problems import problem_response, unexpected
+from isthmus.web.replay import RepeatedRequests
+from isthmus.web.tokens import Role, TokenFile
+
+BODY_BYTES_MAX: Final = 1 << 20
+_PATIENCE_S: Final = 10.0
+"""As long as somebody may take to send a body."""
+_CALLERS_MAX: Final = 1000
+_STRANGER: Final = ""
+_OPEN: Final = ("/livez", "/readyz", "/health")
+"""Orchestrators ask these without a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request, and what this one may do."""
+
+    name: str
+    role: Role
+
+
+ANYBODY: Final = Caller("local", Role.ADMIN)
+"""Whoever can reach the port, where there are no tokens: users of this host."""
+
+
+class RateLimit:
+    """So many requests a second for each caller, and as many at once as come in a burst."""
+
+    def __init__(self, per_s: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> int:
+        """0 if the caller may go on, else the seconds to wait."""
+        now = self._clock()
+        left, at = self._left.pop(caller, (float(self._burst), now))
+        left = min(self._burst, left + (now - at) * self._per_s)
+        is_allowed = left >= 1
+        self._left[caller] = (left - 1 if is_allowed else left, now)
+        if len(self._left) > _CALLERS_MAX:
+            self._left.popitem(last=False)
+        return 0 if is_allowed else max(1, math.ceil((1 - left) / self._per_s))
+
+
+class Guard:
+    """Lets requests through to the app that may pass; `scope["state"]["caller"]` says whose they are."""
+
+    def __init__(self, app: ASGIApp, *, tokens: TokenFile, rate: RateLimit, is_private: bool) -> None:
+        self._app = app
+        self._tokens = tokens
+        # Decided once: a file that is lost while the server runs lets nobody in.
+        self._needs_token = tokens.is_there
+        self._rate = rate
+        self._is_private = is_private
+        self._repeated = RepeatedRequests()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._passed(scope, receive, sent)
+        except IsthmusError as error:
+            await problem_response(error)(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
+            if not begun:
+                await unexpected(error)(scope, receive, send)
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        self._check_origin(headers)
+        path = scope["path"]
+        if path in _OPEN and scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        caller = self._caller(headers)
+        scope.setdefault("state", {})["caller"] = caller
+        body = await _body(headers, receive)
+        replayed = _replaying(body, receive)
+        key = headers.get("idempotency-key")
+        if key is None or scope["method"] != "POST":
+            await self._app(scope, replayed, send)
+        else:
+            asked = f"{scope['method']} {path}?{scope.get('query_string', b'').decode('latin-1')}"
+            async with self._repeated.once(caller.name, key, asked, body, send) as remembering:
+                if remembering is not None:
+                    await self._app(scope, replayed, remembering)
+
+    def _check_origin(self, headers: Headers) -> None:
+        """See that no page in a browser asks, whose name leads here."""
+        if self._is_private and not _is_here(headers.get("host", "")):
+            raise RequestRefused(
+                "this host is meant, and was called by another name",
+                status=HTTPStatus.MISDIRECTED_REQUEST,
+                hint="Ask for 127.0.0.1 or localhost.",
+            )
+        origin = headers.get("origin")
+        is_own = origin is None or urlsplit(origin).netloc == headers.get("host", "")
+        if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise RequestRefused(
+                "pages of other sites may not ask", status=HTTPStatus.FORBIDDEN, hint="Ask without a browser."
+            )
+
+    def _caller(self, headers: Headers) -> Caller:
+        if not self._needs_token and not self._tokens.is_there:
+            self._check_rate(ANYBODY.name)
+            return ANYBODY
+        self._needs_token = True
+        kind, _, sent = headers.get("authorization", "").partition(" ")
+        token = self._tokens.find(sent.strip()) if kind.lower() == "bearer" else None
+        if token is None:
+            self._check_rate(_STRANGER)
+            said = "this token is not known" if kind else "a token is needed"
+            raise TokenRefused(
+                said,
+                status=HTTPStatus.UNAUTHORIZED,
+                hint="Send Authorization: Bearer TOKEN; isthmus token create makes one.",
+            )
+        # By its hash: a name that was revoked and given again is another caller.
+        self._check_rate(token.sha256)
+        return Caller(token.name, token.role)
+
+    def _check_rate(self, caller: str) -> None:
+        wait_s = self._rate.take(caller)
+        if wait_s:
+            raise RequestRefused(
+                "too many requests", status=HTTPStatus.TOO_MANY_REQUESTS, hint="Ask less often.", retry_after_s=wait_s
+            )
+
+
+def _is_here(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    return False
+
+
+async def _body(headers: Headers, receive: Receive) -> bytes:
+    """All that was sent, if it is little enough and comes soon enough."""
+    length = headers.get("content-length", "0")
+    if length.isdigit() and int(length) > BODY_BYTES_MAX:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                message = await receive()
+                body += message.get("body", b"")
+                if len(body) > BODY_BYTES_MAX:
+                    raise _too_large()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise RequestRefused(
+            f"the body did not come within {_PATIENCE_S:.0f} s", status=HTTPStatus.REQUEST_TIMEOUT
+        ) from None
+
+
+def _too_large() -> RequestRefused:
+    return RequestRefused(f"a body has at most {BODY_BYTES_MAX:,} bytes", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """What the app receives: the body that was read already, then whatever else comes."""
+    is_first = True
+
+    async def again() -> Message:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return again

@@ -1,0 +1,126 @@
+"""What goes wrong, as `application/problem+json` (RFC 9457), with our codes and hints."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from isthmus.errors import (
+    ClusterError,
+    ConfigError,
+    Fenced,
+    GateNotMet,
+    HostError,
+    InvariantError,
+    IsthmusError,
+    Occupied,
+    PlanRefused,
+    RequestRefused,
+    Unreachable,
+    UnsupportedByBroker,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+_log = logging.getLogger(__name__)
+_RETRY_S: Final = 5
+_STATUSES: Final[tuple[tuple[type[IsthmusError], HTTPStatus], ...]] = (
+    (ConfigError, HTTPStatus.BAD_REQUEST),
+    (PlanRefused, HTTPStatus.CONFLICT),
+    (GateNotMet, HTTPStatus.CONFLICT),
+    (Fenced, HTTPStatus.CONFLICT),
+    (Occupied, HTTPStatus.CONFLICT),
+    (UnsupportedByBroker, HTTPStatus.CONFLICT),
+    (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (ClusterError, HTTPStatus.BAD_GATEWAY),
+    (HostError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+def status_of(error: IsthmusError) -> int:
+    """The HTTP status that an error is answered with."""
+    if isinstance(error, RequestRefused):
+        return error.status
+    found = (status for kind, status in _STATUSES if isinstance(error, kind))
+    return next(found, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def problem_body(error: IsthmusError, status: int | None = None) -> dict[str, Any]:
+    """The members of a problem; `error_code` and `message` as clients of Kafka Connect's REST API expect them."""
+    status = status_of(error) if status is None else status
+    return {
+        "type": f"urn:isthmus:error:{error.error_code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": error.message,
+        "code": error.error_code,
+        "hint": error.hint or None,
+        "retryable": error.retryable,
+        "error_code": status,
+        "message": error.message,
+    }
+
+
+def problem_headers(error: IsthmusError) -> dict[str, str]:
+    """What is told beside the body: who may come in, and when to ask again."""
+    headers = {"Cache-Control": "no-store"}
+    if status_of(error) == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="isthmus"'
+    after = error.retry_after_s if isinstance(error, RequestRefused) else _RETRY_S if error.retryable else None
+    if after is not None:
+        headers["Retry-After"] = str(after)
+    return headers
+
+
+def problem_response(error: IsthmusError, extra: Mapping[str, Any] | None = None) -> Response:
+    """The answer to a request that failed."""
+    body = {**problem_body(error), **(extra or {})}
+    content = json.dumps(body).encode()
+    return Response(content, status_of(error), problem_headers(error), MEDIA_TYPE)
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Have everything that goes wrong in the app answered as a problem."""
+
+    async def known(_: Request, error: Exception) -> Response:
+        assert isinstance(error, IsthmusError)  # noqa: S101 - it is registered for these
+        if isinstance(error, InvariantError):
+            _log.error("a request failed", exc_info=error)
+        return problem_response(error)
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+        # Without what was sent: it may hold anything.
+        found = [
+            {"field": ".".join(str(part) for part in each["loc"]), "message": str(each["msg"])}
+            for each in error.errors()
+        ]
+        refused = RequestRefused(
+            f"{found[0]['field']}: {found[0]['message']}",
+            status=HTTPStatus.UNPROCESSABLE_ENTITY,
+            hint="/v1/openapi.json says what is expected.",
+        )
+        return problem_response(refused, {"errors": found})
+
+    async def plain(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - as above
+        hint = "/v1/openapi.json says what there is."
+        answer = problem_response(RequestRefused(str(error.detail), status=error.status_code, hint=hint))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    app.add_exception_handler(IsthmusError, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, plain)
+
+
+def unexpected(error: Exception) -> Response:
+    """The answer where nobody foresaw what happened: the log has it, the caller does not."""
+    _log.error("a request failed", exc_info=error)
+    return problem_response(InvariantError("this is a bug in Isthmus", hint="The log of the server has more."))

@@ -1,0 +1,96 @@
+"""Requests that are sent again with the same Idempotency-Key get the first answer, and are done once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+from starlette.types import Message, Send
+
+from isthmus.errors import RequestRefused
+
+_KEPT_MAX: Final = 1000
+_KEPT_S: Final = 86_400.0
+_KEY_MAX: Final = 255
+_ANSWER_BYTES_MAX: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class _Answered:
+    """A request that was made: its digest, and its answer once there is one."""
+
+    digest: bytes
+    at: float
+    messages: list[Message] = field(default_factory=list)
+    is_done: bool = False
+
+
+class RepeatedRequests:
+    """The answers of the last day to requests that had a key, 1,000 at most. They do not outlive the server."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str], _Answered] = OrderedDict()
+
+    @contextlib.asynccontextmanager
+    async def once(self, caller: str, key: str, asked: str, body: bytes, send: Send) -> AsyncIterator[Send | None]:
+        """What to answer with, to be remembered; `None` where the answer was sent already.
+
+        :raises RequestRefused: The key was used for something else, or its request is still being worked on.
+        """
+        if not key or len(key) > _KEY_MAX:
+            raise RequestRefused(f"Idempotency-Key has 1 to {_KEY_MAX} characters", status=HTTPStatus.BAD_REQUEST)
+        digest = hashlib.sha256(asked.encode() + b"\n" + body).digest()
+        known = self._known(caller, key)
+        if known is not None:
+            self._check(known, digest)
+            for message in known.messages:
+                await send(message)
+            yield None
+            return
+        made = self._kept[caller, key] = _Answered(digest, time.monotonic())
+        size = 0
+
+        async def remembering(message: Message) -> None:
+            nonlocal size
+            size += len(message.get("body", b""))
+            made.messages.append(message)
+            await send(message)
+
+        try:
+            yield remembering
+        finally:
+            status = made.messages[0].get("status", 500) if made.messages else 500
+            # What failed by no fault of the caller may be tried again with the same key.
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR or size > _ANSWER_BYTES_MAX:
+                self._kept.pop((caller, key), None)
+            made.is_done = True
+
+    def _known(self, caller: str, key: str) -> _Answered | None:
+        found = self._kept.get((caller, key))
+        if found is not None and found.is_done and time.monotonic() - found.at > _KEPT_S:
+            del self._kept[caller, key]
+            found = None
+        while len(self._kept) >= _KEPT_MAX:
+            self._kept.popitem(last=False)
+        return found
+
+    def _check(self, known: _Answered, digest: bytes) -> None:
+        if known.digest != digest:
+            raise RequestRefused(
+                "this Idempotency-Key was used for another request",
+                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                hint="Use a new key for each request, and the same one to send it again.",
+            )
+        if not known.is_done:
+            raise RequestRefused(
+                "the request with this Idempotency-Key is still being worked on",
+                status=HTTPStatus.CONFLICT,
+                hint="Ask again in a moment.",
+                retry_after_s=1,
+            )

@@ -1,0 +1,32 @@
+"""Which role a route needs."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from isthmus.errors import TokenRefused
+from isthmus.web.guard import Caller
+from isthmus.web.tokens import Role
+
+
+def needs(role: Role) -> Any:
+    """A dependency that lets only callers of this role pass, and gives them."""
+
+    def allowed(request: Request) -> Caller:
+        caller: Caller = request.state.caller
+        if not caller.role.may(role):
+            raise TokenRefused(
+                f"token {caller.name} is of role {caller.role}, and this needs {role}",
+                status=HTTPStatus.FORBIDDEN,
+                hint=f"isthmus token create --role {role} makes one.",
+            )
+        return caller
+
+    return Depends(allowed)
+
+
+Viewer = Annotated[Caller, needs(Role.VIEWER)]
+Operator = Annotated[Caller, needs(Role.OPERATOR)]

@@ -1,0 +1,141 @@
+"""Where the REST API listens, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from isthmus.errors import ConfigError, HostError, PortBusy
+from isthmus.model.configuration import Configuration
+from isthmus.model.listening import ListenAddress
+from isthmus.web.app import create_app
+from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import RateLimit
+from isthmus.web.tokens import TokenFile
+
+_log = logging.getLogger(__name__)
+_CONNECTIONS_MAX: Final = 512
+_BACKLOG: Final = 128
+_END_S: Final = 2
+_BURST_S: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """Where to listen, with which certificate, for whose tokens, and how many requests of each caller a second."""
+
+    listen: str
+    tokens: Path
+    certificate: Path | None = None
+    key: Path | None = None
+    requests_per_s: float = 50.0
+
+
+def serve(configuration: Configuration, settings: ServeSettings) -> None:
+    """Answer requests until a signal ends it.
+
+    :raises ConfigError: The address is none, or other hosts could reach it without TLS or without tokens.
+    :raises PortBusy: Something listens there already.
+    """
+    server, listening = _prepared(configuration, settings)
+    with listening:
+        server.run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def serving_beside(configuration: Configuration, settings: ServeSettings | None) -> Iterator[None]:
+    """Answer requests in a thread for as long as the block runs; nobody without settings.
+
+    :raises ConfigError: As `serve`.
+    :raises PortBusy: As `serve`.
+    """
+    if settings is None:
+        yield
+        return
+    server, listening = _prepared(configuration, settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="rest", daemon=True)
+    with listening:
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _prepared(configuration: Configuration, settings: ServeSettings) -> tuple[uvicorn.Server, socket.socket]:
+    address, tokens = _address(settings.listen), TokenFile(settings.tokens)
+    tokens.all()
+    _check_reach(address, settings, tokens)
+    rate = RateLimit(settings.requests_per_s, max(1, int(settings.requests_per_s * _BURST_S)))
+    app = create_app(FabricDesk(configuration), tokens, rate, is_private=address.is_loopback)
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        limit_concurrency=_CONNECTIONS_MAX,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=_END_S,
+        h11_max_incomplete_event_size=16 * 1024,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+    )
+    try:
+        config.load()
+    except OSError as error:
+        raise ConfigError(
+            f"the certificate and its key cannot be used: {error.strerror or error}",
+            hint="--tls-cert and --tls-key name PEM files that belong together.",
+        ) from None
+    listening = _bound(address)
+    _log.info("serving at %s://%s/v1", "http" if settings.certificate is None else "https", address)
+    return uvicorn.Server(config), listening
+
+
+def _address(written: str) -> ListenAddress:
+    try:
+        return ListenAddress.parse(written)
+    except ValueError as error:
+        raise ConfigError(f"{written} {error}") from None
+
+
+def _check_reach(address: ListenAddress, settings: ServeSettings, tokens: TokenFile) -> None:
+    has_tls = settings.certificate is not None and settings.key is not None
+    if (settings.certificate is None) != (settings.key is None):
+        raise ConfigError("a certificate and its key belong together", hint="Give both --tls-cert and --tls-key.")
+    if not address.is_loopback and not (has_tls and tokens.all()):
+        raise ConfigError(
+            f"other hosts could reach {address}",
+            hint="Listen at 127.0.0.1; or give --tls-cert and --tls-key, and make tokens: isthmus token create.",
+        )
+
+
+def _bound(address: ListenAddress) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address.host, address.port))
+        # From now on who connects waits, and is not refused.
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortBusy(
+                f"cannot serve at {address}: something listens there already", hint="End it, or choose another port."
+            ) from None
+        raise HostError(
+            f"cannot serve at {address}: {error.strerror or error}", hint="Listen at an address of this host."
+        ) from None
+    return listening

@@ -1,0 +1,169 @@
+"""Bearer tokens: who may call the API, and as what. A file keeps their hashes only."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import tempfile
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from isthmus.config.places import user_folder
+from isthmus.errors import ConfigError, HostError
+
+_PREFIX: Final = "isthmus_"
+_RANDOM_BYTES: Final = 32
+_SCHEMA_VERSION: Final = 1
+_NAME_MAX: Final = 100
+
+
+class Role(enum.StrEnum):
+    """What a token may do; each may do all that the ones before it may."""
+
+    VIEWER = "viewer"
+    """Look at everything."""
+    OPERATOR = "operator"
+    """Pause and resume, choose filters and limits, verify, try a failover."""
+    ADMIN = "admin"
+    """Everything: declare, promote, fail over, recover, delete."""
+
+    def may(self, needed: Role) -> bool:
+        """Whether it is at least `needed`."""
+        ranks = list(Role)
+        return ranks.index(self) >= ranks.index(needed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token as it is kept: its name, its role and the hash of what the caller sends."""
+
+    name: str
+    role: Role
+    sha256: str
+    created_at: str
+
+    def as_dict(self) -> dict[str, str]:
+        """What may be shown of it."""
+        return {"name": self.name, "role": str(self.role), "created_at": self.created_at}
+
+
+def default_tokens_file() -> Path:
+    """Where tokens are kept unless somebody says otherwise."""
+    return user_folder() / "tokens.json"
+
+
+class TokenFile:
+    """Tokens in a file, which is read again when it has changed: a token that is revoked is refused at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._tokens: tuple[Token, ...] = ()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether tokens were ever created. One whose tokens were all revoked lets nobody in."""
+        return self.path.exists()
+
+    def all(self) -> tuple[Token, ...]:
+        """The tokens, by name.
+
+        :raises HostError: The file cannot be read, or is no file of tokens.
+        """
+        with self._lock:
+            try:
+                found = self.path.stat()
+                seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+                if seen != self._seen:
+                    self._tokens = _parsed(json.loads(self.path.read_text(encoding="utf-8")))
+                    self._seen = seen
+            except FileNotFoundError:
+                self._tokens, self._seen = (), None
+            except OSError as error:
+                raise HostError(f"the tokens in {self.path} cannot be read: {error.strerror}") from None
+            except (ValueError, KeyError, TypeError):
+                raise HostError(
+                    f"{self.path} is no file of tokens", hint="Name another one, or create tokens anew."
+                ) from None
+            return self._tokens
+
+    def find(self, sent: str) -> Token | None:
+        """The token that a caller sent, `None` if there is none. All are compared, each in constant time."""
+        hashed, found = _hash(sent), None
+        for token in self.all():
+            if hmac.compare_digest(token.sha256, hashed):
+                found = token
+        return found
+
+    def create(self, name: str, role: Role) -> str:
+        """Add one; returns what the caller has to send, which is kept nowhere.
+
+        :raises ConfigError: There is one of that name, or the name cannot be used.
+        :raises HostError: The file cannot be read or written.
+        """
+        if not name or len(name) > _NAME_MAX or not name.isprintable():
+            raise ConfigError(f"{name!r} is no name for a token", hint=f"Use 1 to {_NAME_MAX} printable characters.")
+        tokens = self.all()
+        if any(token.name == name for token in tokens):
+            raise ConfigError(f"there is a token named {name}", hint=f"Revoke it first: isthmus token revoke {name}.")
+        secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        self._write([*tokens, Token(name=name, role=role, sha256=_hash(secret), created_at=at)])
+        return secret
+
+    def revoke(self, name: str) -> None:
+        """Take one away.
+
+        :raises ConfigError: There is none of that name.
+        :raises HostError: The file cannot be read or written.
+        """
+        tokens = self.all()
+        left = [token for token in tokens if token.name != name]
+        if len(left) == len(tokens):
+            names = ", ".join(token.name for token in tokens) or "none"
+            raise ConfigError(f"there is no token named {name}", hint=f"There are {names}.")
+        self._write(left)
+
+    def _write(self, tokens: Iterable[Token]) -> None:
+        kept = [{**token.as_dict(), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]
+        text = json.dumps({"schema_version": _SCHEMA_VERSION, "tokens": kept}, indent=2) + "\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Only its owner can read what mkstemp makes; whoever reads the name meanwhile finds all or nothing new.
+            number, beside = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(beside).replace(self.path)
+        except OSError as error:
+            raise HostError(
+                f"the tokens cannot be written to {self.path}: {error.strerror}",
+                hint="Name another file with --tokens.",
+            ) from None
+
+
+def _parsed(document: Any) -> tuple[Token, ...]:
+    if document["schema_version"] != _SCHEMA_VERSION:
+        raise ValueError("another version")
+    return tuple(
+        Token(
+            name=str(each["name"]),
+            role=Role(each["role"]),
+            sha256=str(each["sha256"]),
+            created_at=str(each["created_at"]),
+        )
+        for each in document["tokens"]
+    )
+
+
+def _hash(sent: str) -> str:
+    # What is hashed has 256 random bits: it needs no slow hash.
+    return hashlib.sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,155 @@
+"""The configurations of docs/topologies.md, run as they stand there but for addresses and names."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+import isthmus
+from isthmus import config
+from isthmus.local import LocalCluster
+from tests.integration.control.running import ends, running
+from tests.integration.lane import oracle, topics
+from tests.integration.mirrormaker.flows import numbered
+
+pytestmark = pytest.mark.integration
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "topologies.md"
+BLOCK: Final = re.compile(r"^## (?P<title>.+?)$.*?^```yaml\n(?P<text>.*?)^```$", re.M | re.S)
+COUNTS: Final = {"east": 40, "west": 50, "north": 60}
+PAIRS: Final = ("audit", "billing", "catalog", "devices", "events", "flights", "grid", "hotels")
+TERM_S: Final = 300.0
+Clusters = Mapping[str, LocalCluster]
+
+# Where copies of `orders` are in the end, by the cluster in which it was written first; and nowhere else.
+COPIES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "Active-active": {"east": ("west: east.orders",), "west": ("east: west.orders",)},
+    "Fan-in": {"east": ("north: east.orders",), "west": ("north: west.orders",)},
+    "Fan-out": {"east": ("west: orders", "north: orders")},
+    "Chain": {"east": ("west: east.orders", "north: west.east.orders"), "west": ("north: west.orders",)},
+    "Ring": {
+        "east": ("west: east.orders", "north: west.east.orders"),
+        "west": ("north: west.orders", "east: north.west.orders"),
+        "north": ("east: north.orders", "west: east.north.orders"),
+    },
+    "Hub and spoke": {
+        "east": ("west: east.orders", "north: west.east.orders"),
+        "west": ("east: west.orders", "north: west.orders"),
+        "north": ("west: north.orders", "east: west.north.orders"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def three(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
+    """The shared clusters, and one more."""
+    with LocalCluster.start("north", brokers=1, heap_mb=256) as north:
+        yield {"east": east, "west": west, "north": north}
+
+
+def written(title: str, clusters: Clusters, stem: str) -> str:
+    """The configuration under a heading of the page, for these clusters, with `stem` for `orders`."""
+    found = {block["title"]: block["text"] for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
+    text = re.sub(r"name: ([a-z-]+),", rf"name: \1-{stem},", found[title].replace("orders", stem))
+    for alias, cluster in clusters.items():
+        text = text.replace(f'"{alias}:9092"', f'"{cluster.admin_bootstrap_servers}"')
+    return text
+
+
+def fill(cluster: LocalCluster, name: str, count: int) -> None:
+    topics.create(cluster, name)
+    topics.produce(cluster, name, numbered(count))
+
+
+@pytest.mark.parametrize("title", COPIES)
+def test_topology(three: Clusters, topic: Callable[[str], str], spark: SparkSession, title: str) -> None:
+    """Every topic comes to each cluster that the page says, once and as it was, and to no other."""
+    stem = topic("orders")
+    copies = {
+        (origin, *place.replace("orders", stem).split(": ")) for origin, to in COPIES[title].items() for place in to
+    }
+    for origin in COPIES[title]:
+        fill(three[origin], stem, COUNTS[origin])
+    given = config.parse(written(title, three, stem), environment={})
+    given = replace(given, links=tuple(replace(link, topics_interval_s=0.5) for link in given.links))
+
+    async def is_there(at: str, name: str, count: int) -> bool:
+        return await ends(three[at], name) == [count]
+
+    async def scenario() -> None:
+        async with running(given, spark) as run:
+            for origin, at, name in sorted(copies):
+                await run.until(partial(is_there, at, name, COUNTS[origin]))
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    assert not isthmus.open(given, spark=spark).plan().has_changes
+    for origin, at, name in copies:
+        first = oracle.records(three[origin].admin_bootstrap_servers, stem)
+        assert oracle.records(three[at].admin_bootstrap_servers, name) == first
+    for alias, cluster in three.items():
+        held = {name for _, at, name in copies if at == alias} | ({stem} if alias in COPIES[title] else set())
+        assert {name for name in topics.names(cluster) if stem in name} == held
+
+
+def test_page_has_no_other() -> None:
+    """Each configuration of the page is run here."""
+    found = [block["title"] for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
+    assert found == [*COPIES, "Consolidated"]
+
+
+def test_consolidated(east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], tmp_path: Path) -> None:
+    """Eight pairs each way in two processes of two slots; one link more, whose source is away, stops none of them."""
+    stem = topic("orders")
+    clusters = {"east": east, "west": west}
+    for cluster in clusters.values():
+        for pair in PAIRS:
+            fill(cluster, f"{pair}.{stem}", 20)
+    text = written("Consolidated", clusters, stem)
+    assert text.count("source: east") == text.count("source: west") == len(PAIRS)
+    text = text.replace("clusters:\n", "clusters:\n  away: {bootstrap_servers: '127.0.0.1:1'}\n", 1)
+    text += f"  - {{name: away-{stem}, source: away, target: west, topics: {{include: [{stem}]}}}}\n"
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(text)
+    command = [str(Path(sys.executable).with_name("isthmus")), "run", "-c", str(file), "--clusters"]
+    runs = []
+    try:
+        for alias in clusters:
+            with (tmp_path / f"{alias}.log").open("wb") as log:
+                runs.append(subprocess.Popen([*command, alias], stdout=log, stderr=log))
+        begun = time.monotonic()
+        ways = (("east", "west"), ("west", "east"))
+        waiting = {(at, f"{source}.{pair}.{stem}") for source, at in ways for pair in PAIRS}
+        while waiting:
+            time.sleep(0.2)
+            # Without those that are not there yet: whoever asks for them is kept waiting.
+            there = {alias: topics.names(cluster) for alias, cluster in clusters.items()}
+            asked = {(at, name) for at, name in waiting if name in there[at]}
+            waiting -= {(at, name) for at, name in asked if asyncio.run(ends(clusters[at], name)) == [20]}
+            logs = [(tmp_path / f"{alias}.log").read_text() for alias in clusters]
+            assert all(run.poll() is None for run in runs), logs
+            assert time.monotonic() - begun < TERM_S, (waiting, logs)
+    finally:
+        for run in runs:
+            run.send_signal(signal.SIGINT)
+        for run in runs:
+            run.wait(60)
+    told = (tmp_path / "west.log").read_text()
+    assert f"away-{stem}: UNAVAILABLE" in told, told
+    for source, target in ((east, west), (west, east)):
+        alias = source.cluster().alias
+        for pair in PAIRS:
+            copied = oracle.records(target.admin_bootstrap_servers, f"{alias}.{pair}.{stem}")
+            assert copied == oracle.records(source.admin_bootstrap_servers, f"{pair}.{stem}")

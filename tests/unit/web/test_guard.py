@@ -1,0 +1,150 @@
+"""Who gets past the guard of the REST API, and how the others are answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from isthmus import config
+from isthmus.web.app import create_app
+from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import BODY_BYTES_MAX, RateLimit
+from isthmus.web.tokens import Role, TokenFile
+
+# A tree needs no cluster to be told; nobody listens at these ports.
+CONFIGURATION = """
+clusters:
+  east: {bootstrap_servers: "127.0.0.1:1"}
+  west: {bootstrap_servers: "127.0.0.1:2", security: {protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: u,
+    password: canary-secret}}
+links:
+  - {name: east-west, source: east, target: west, topics: {include: ["orders"]}}
+"""
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenFile:
+    """A file of tokens that is not there yet."""
+    return TokenFile(tmp_path / "tokens.json")
+
+
+def client(tokens: TokenFile, *, per_s: float = 1000.0, burst: int = 1000) -> TestClient:
+    """A client of the API over clusters that do not answer."""
+    desk = FabricDesk(config.parse(CONFIGURATION))
+    app = create_app(desk, tokens, RateLimit(per_s, burst))
+    return TestClient(app, base_url="http://127.0.0.1:8087")
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """The header with a token."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_without_tokens_this_host_may_ask(tokens: TokenFile) -> None:
+    """Until the first token is created nobody needs one."""
+    assert client(tokens).get("/v1/trees").status_code == 200
+
+
+def test_a_token_is_needed_once_there_is_one(tokens: TokenFile) -> None:
+    """A missing, a wrong and a revoked token are refused with a problem, a good one passes."""
+    secret = tokens.create("alice", Role.VIEWER)
+    asking = client(tokens)
+
+    missing, wrong = asking.get("/v1/trees"), asking.get("/v1/trees", headers=bearer("isthmus_no"))
+    assert (missing.status_code, wrong.status_code) == (401, 401)
+    assert missing.json()["code"] == "ISTH-TOKEN"
+    assert missing.headers["content-type"] == "application/problem+json"
+    assert asking.get("/v1/trees", headers=bearer(secret)).status_code == 200
+    tokens.revoke("alice")
+    assert asking.get("/v1/trees", headers=bearer(secret)).status_code == 401
+
+
+def test_a_lost_file_lets_nobody_in(tokens: TokenFile) -> None:
+    """A server that needed tokens needs them when their file is gone."""
+    tokens.create("alice", Role.ADMIN)
+    asking = client(tokens)
+    assert asking.get("/v1/trees").status_code == 401
+    tokens.path.unlink()
+
+    assert asking.get("/v1/trees").status_code == 401
+
+
+def test_the_file_keeps_hashes_for_its_owner_only(tokens: TokenFile) -> None:
+    """What a caller sends is not in it."""
+    secret = tokens.create("alice", Role.ADMIN)
+
+    assert secret not in tokens.path.read_text()
+    assert tokens.path.stat().st_mode & 0o077 == 0
+
+
+def test_a_role_may_do_so_much(tokens: TokenFile) -> None:
+    """A viewer may not pause."""
+    secret = tokens.create("alice", Role.VIEWER)
+
+    answer = client(tokens).put("/v1/links/east-west/pause", headers=bearer(secret))
+    assert answer.status_code == 403
+    assert "operator" in answer.json()["hint"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:8087"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "localhost:8087"}, 200),
+        ({"Origin": "http://127.0.0.1:8087"}, 200),
+    ],
+)
+def test_pages_of_other_sites_are_refused(tokens: TokenFile, headers: dict[str, str], status: int) -> None:
+    """By the name they called, and by where they come from."""
+    assert client(tokens).get("/v1/trees", headers=headers).status_code == status
+
+
+def test_a_large_body_is_refused(tokens: TokenFile) -> None:
+    """Whether its length is told or not."""
+    asking, chunk = client(tokens), b"x" * (BODY_BYTES_MAX + 1)
+
+    assert asking.put("/v1/links/east-west/filters", content=chunk).status_code == 413
+    assert asking.put("/v1/links/east-west/filters", content=iter([chunk])).status_code == 413
+
+
+def test_too_many_requests_are_refused(tokens: TokenFile) -> None:
+    """With the time to wait."""
+    asking = client(tokens, per_s=0.1, burst=2)
+
+    answers = [asking.get("/v1/trees") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert int(answers[2].headers["retry-after"]) >= 1
+
+
+def test_what_is_not_there_is_a_problem(tokens: TokenFile) -> None:
+    """A cluster, a path and a method that there are not."""
+    asking = client(tokens)
+
+    unknown = asking.get("/v1/clusters/north")
+    assert unknown.status_code == 404
+    assert unknown.json()["code"] == "ISTH-REQUEST"
+    assert asking.get("/v1/nothing").json()["status"] == 404
+    assert asking.delete("/v1/links").json()["status"] == 405
+
+
+def test_a_broken_body_is_a_problem_without_what_was_sent(tokens: TokenFile) -> None:
+    """Only the field is named."""
+    answer = client(tokens).put("/v1/links/east-west/filters", json={"topics_include": {"canary": 1}})
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "body.topics_include"
+    assert "canary" not in answer.text
+
+
+def test_secrets_are_not_told(tokens: TokenFile) -> None:
+    """Neither of clusters nor of links."""
+    asking = client(tokens)
+
+    assert "canary-secret" not in asking.get("/v1/clusters").text
+    assert "canary-secret" not in asking.get("/v1/openapi.json").text
