@@ -234,8 +234,7 @@ class Session:
         if plan is None:
             return Arrival.UNDER_WAY
         arrival = await self._catch_up.look(self._runnable(), self.reports())
-        missing = self._note_missing(plan)
-        if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, missing)):
+        if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, self._note_missing(plan))):
             return Arrival.UNDER_WAY
         await self._topics.settle()
         if not self._has_carried_groups() or not self._loops.has_settled():
