@@ -18,7 +18,7 @@ from isthmus.lane.identity.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.identity.markers import Markers
 from isthmus.lane.identity.omission import Omission
-from isthmus.lane.pieces import ABORT, COMMIT, Piece, control_type, passes
+from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.regrouping import Regrouping, damaged, regroup
 from isthmus.lane.routes import Routes
@@ -28,6 +28,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.wire import codes, produce
+from isthmus.wire.aborted import ABORT, COMMIT, control_type
 from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
 
 _TXN_PRODUCE_VERSION: Final = 11

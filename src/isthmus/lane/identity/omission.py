@@ -13,10 +13,11 @@ from typing import Protocol
 from isthmus.lane.identity.aborts import Aborts
 from isthmus.lane.identity.markers import Markers
 from isthmus.lane.phase import Intake
-from isthmus.lane.pieces import ABORT, Piece, control_type
+from isthmus.lane.pieces import Piece
 from isthmus.lane.regrouping import Judges
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.transactions import AbortedPolicy
+from isthmus.wire.aborted import ABORT, control_type
 from isthmus.wire.batch import Batch, checked
 
 

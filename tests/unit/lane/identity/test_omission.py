@@ -7,7 +7,7 @@ import pytest
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.omission import stretch
 from isthmus.lane.phase import Intake, Phase
-from isthmus.lane.pieces import AbortedTransaction, pieces
+from isthmus.lane.pieces import pieces
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import AbortedPolicy
@@ -39,7 +39,7 @@ def lane_with(*batches: Batch, position: int = 5) -> LaneRun:
     """A lane that has read these batches, of which the transactions of `ABORTED` and `OTHER` are aborted."""
     run = lane_of(position=position, aborted=AbortedPolicy.OMIT)
     run.read_from(batches[0].base_offset)
-    aborted = [AbortedTransaction(ABORTED, 5), AbortedTransaction(OTHER, 8)]
+    aborted = [(ABORTED, 5), (OTHER, 8)]
     run.offer(pieces([(batch, 1) for batch in batches], aborted, bytes_max=1 << 20))
     return run
 
