@@ -54,9 +54,13 @@ def _section(
         written[each] = {"include": ("*",)} if attached else {}
     for key, value in declaration.settings.items():
         *way, last = key.split(".")
-        place = written
+        place: Any = written
         for name in way:
-            place = place.setdefault(name, {})
+            place = place.setdefault(name, {}) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            raise ConfigError(
+                f"link {declaration.name}: {key} is no key", hint="docs/configuration.md has all keys of links[]."
+            )
         place[last] = _as_written(value)
     try:
         section = LinkSection.model_validate(written)
@@ -112,5 +116,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
     :raises ConfigError: One of them it may not.
     """
-    for key in settings:
+    for key, value in settings.items():
         check_key(key)
+        if isinstance(value, Mapping):
+            check_settings({f"{key}.{name}": each for name, each in value.items()})

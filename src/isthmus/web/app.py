@@ -12,10 +12,13 @@ from fastapi.security import HTTPBearer
 
 from isthmus import __version__
 from isthmus.web.changing import changing_routes
+from isthmus.web.declaring import declaring_routes
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Guard, RateLimit
+from isthmus.web.namespaces import namespace_routes
 from isthmus.web.problems import MEDIA_TYPE, answer_problems
 from isthmus.web.reading import reading_routes
+from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
 
 THREADS: Final = 8
@@ -57,7 +60,8 @@ def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_priva
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
     app.include_router(reading_routes(desk))
-    app.include_router(changing_routes(desk))
+    for routes in (changing_routes, tending_routes, declaring_routes, namespace_routes):
+        app.include_router(routes(desk))
 
     @app.get("/livez", tags=["health"], summary="Whether the server answers")
     async def livez() -> dict[str, str]:

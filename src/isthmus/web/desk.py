@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.declared import DeclaredLink
+from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.web.conditions import etag_of
 
 FoundT = TypeVar("FoundT")
 
@@ -20,6 +24,13 @@ class FabricDesk:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        self.declaring = threading.Lock()
+        """Read, compared and written by one at a time: of two who change the same one gets 412."""
+
+    @property
+    def declarations(self) -> DeclaredLinks:
+        """The links that are declared on the clusters, to be changed."""
+        return Fabric(self.configuration).declarations
 
     def fabric(self, link: str | None = None) -> Fabric:
         """The fabric; its clusters are asked for declared links unless the file has the `link`."""
@@ -73,3 +84,8 @@ def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:
 def limits_of(link: Link) -> dict[str, int | None]:
     """How much a link may take."""
     return {"bytes_per_s": link.limits.bytes_per_s, "bytes_in_flight": link.limits.bytes_in_flight}
+
+
+def link_etag(declared: DeclaredLink) -> str:
+    """The ETag of a declared link: another one as soon as anybody has said something else of it."""
+    return etag_of([register.as_dict() for register in declared.declaration.registers])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from isthmus.control.blocking import in_loop
 from isthmus.control.doctor import examine
@@ -13,7 +13,8 @@ from isthmus.control.recovery.holdings import holdings
 from isthmus.errors import RequestRefused
 from isthmus.model.problem import problem_dict
 from isthmus.model.progress import LinkProgress
-from isthmus.web.desk import FabricDesk, limits_of, link_summary
+from isthmus.web.conditions import etag_of
+from isthmus.web.desk import FabricDesk, found, link_etag, link_summary
 from isthmus.web.roles import needs
 from isthmus.web.tokens import Role
 
@@ -67,18 +68,19 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Where the records of a topic came from")
     def read_provenance(topic: str) -> Json:
-        found, problems = in_loop(origins(desk.configuration.clusters, topic))
+        came_from, problems = in_loop(origins(desk.configuration.clusters, topic))
         away = {alias: problem_dict(problem) for alias, problem in problems.items()}
-        return {"origins": [each.as_dict() for each in found], "away": away}
+        return {"origins": [each.as_dict() for each in came_from], "away": away}
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="One link, with what was declared of it")
-    def describe_link(link: str) -> Json:
+    def describe_link(link: str, response: Response) -> Json:
         fabric, chosen = desk.link(link)
-        is_declared = link in (fabric.configuration.declared or ())
-        declaration = fabric.declarations.describe(link).as_dict() if is_declared else None
-        return {**link_summary(chosen, is_declared=is_declared), "declaration": declaration}
+        declared = fabric.declarations.describe(link) if link in (fabric.configuration.declared or ()) else None
+        summary = link_summary(chosen, is_declared=declared is not None)
+        response.headers["ETag"] = etag_of(summary) if declared is None else link_etag(declared)
+        return {**summary, "declaration": None if declared is None else declared.as_dict()}
 
     @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
     def read_link_status(link: str) -> Json:
@@ -90,22 +92,17 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/links/{link}/topics", tags=["topics"], summary="The topics of a link, with states and lags")
     def list_link_topics(link: str) -> list[Json]:
-        found: list[Json] = _progress(desk, link).as_dict()["topics"]
-        return found
+        topics: list[Json] = _progress(desk, link).as_dict()["topics"]
+        return topics
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
     def describe_link_topic(link: str, topic: str) -> Json:
-        found: list[Json] = _progress(desk, link).as_dict()["topics"]
-        for each in found:
+        for each in _progress(desk, link).as_dict()["topics"]:
             if topic in (each.get("topic"), each.get("source_topic")):
-                return each
+                return dict(each)
         raise RequestRefused(
             f"link {link} has no topic {topic}", status=404, hint=f"GET /v1/links/{link}/topics lists them."
         )
-
-    @router.get("/links/{link}/limits", tags=["limits"], summary="How much a link may take")
-    def read_limits(link: str) -> Json:
-        return dict(limits_of(desk.link(link)[1]))
 
 
 def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -136,7 +133,7 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
     ) -> Json:
-        return dict(desk.administration(cluster).topics(topic or ()).as_dict())
+        return dict(found(lambda: desk.administration(cluster).topics(topic or ())).as_dict())
 
     @router.get("/clusters/{cluster}/groups", tags=["clusters"], summary="Groups with state, coordinator and lag")
     def list_cluster_groups(
@@ -147,10 +144,6 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/clusters/{cluster}/registry", tags=["clusters"], summary="The registry of brokers and partitions")
     def read_registry(cluster: str) -> Json:
         return dict(desk.administration(cluster).registry().as_dict())
-
-    @router.get("/clusters/{cluster}/namespaces", tags=["namespaces"], summary="The namespaces that were declared")
-    def list_namespaces(cluster: str) -> list[Json]:
-        return [each.as_dict() for each in desk.administration(cluster).namespaces.all()]
 
 
 def _progress(desk: FabricDesk, link: str) -> LinkProgress:

@@ -30,3 +30,4 @@ def needs(role: Role) -> Any:
 
 Viewer = Annotated[Caller, needs(Role.VIEWER)]
 Operator = Annotated[Caller, needs(Role.OPERATOR)]
+Admin = Annotated[Caller, needs(Role.ADMIN)]

@@ -79,13 +79,22 @@ def test_the_file_keeps_hashes_for_its_owner_only(tokens: TokenFile) -> None:
     assert tokens.path.stat().st_mode & 0o077 == 0
 
 
-def test_a_role_may_do_so_much(tokens: TokenFile) -> None:
-    """A viewer may not pause."""
-    secret = tokens.create("alice", Role.VIEWER)
+def test_every_route_asks_who_may(tokens: TokenFile) -> None:
+    """Nothing is told without a token but health, and a viewer changes nothing: all that is described is tried."""
+    headers = bearer(tokens.create("alice", Role.VIEWER))
+    asking = client(tokens)
+    described = asking.get("/v1/openapi.json", headers=headers).json()["paths"]
+    refused: dict[str, tuple[int, int | None]] = {}
+    for path, verbs in described.items():
+        for verb in verbs:
+            changes = verb != "get"
+            viewed = asking.request(verb, path, headers=headers).status_code if changes else None
+            refused[f"{verb} {path}"] = asking.request(verb, path).status_code, viewed
 
-    answer = client(tokens).put("/v1/links/east-west/pause", headers=bearer(secret))
-    assert answer.status_code == 403
-    assert "operator" in answer.json()["hint"]
+    public = {f"get {path}" for path in ("/livez", "/readyz", "/health")}
+    assert {name for name, (stranger, _) in refused.items() if stranger != 401} == public
+    assert {viewed for _, viewed in refused.values()} == {403, None}
+    assert "operator" in asking.put("/v1/links/east-west/pause", headers=headers).json()["hint"]
 
 
 @pytest.mark.parametrize(

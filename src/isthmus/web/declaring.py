@@ -1,0 +1,137 @@
+"""The routes that declare links on their clusters: create, update, attach, reattach, delete."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+
+from isthmus.control.links.declared import DeclaredLink
+from isthmus.control.links.declaring import DeclaredLinks
+from isthmus.errors import RequestRefused
+from isthmus.web.auditing import audited
+from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
+from isthmus.web.conditions import DryRun, IfMatch, check_match, repeatable
+from isthmus.web.desk import FabricDesk, found, link_etag
+from isthmus.web.guard import Caller
+from isthmus.web.roles import Admin
+
+Json = dict[str, Any]
+
+
+def declaring_routes(desk: FabricDesk) -> APIRouter:
+    """All of them; an admin may use them."""
+    router = APIRouter(prefix="/v1", tags=["links"])
+    _whole(router, desk)
+    _namespaces(router, desk)
+    return router
+
+
+@contextlib.contextmanager
+def _known(desk: FabricDesk, link: str, given: str | None, *, is_needed: bool = False) -> Iterator[DeclaredLinks]:
+    """Where a declared link is changed that is as the caller knows it: by one at a time.
+
+    :raises RequestRefused: None of that name is declared, or it was changed since it was read.
+    """
+    with desk.declaring:
+        links = desk.declarations
+        known = found(lambda: links.describe(link))
+        check_match(given, link_etag(known), is_needed=is_needed)
+        yield links
+
+
+def _answer(declared: DeclaredLink, response: Response) -> Json:
+    response.headers["ETag"] = link_etag(declared)
+    return declared.as_dict()
+
+
+def _whole(router: APIRouter, desk: FabricDesk) -> None:
+    @router.post(
+        "/links",
+        status_code=HTTPStatus.CREATED,
+        dependencies=[Depends(repeatable)],
+        summary="Declare a link on both its clusters, once they were examined",
+    )
+    def create_link(body: LinkBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
+        source, target = body.ends
+        with audited(caller, "create link", body.link, {**plain(body), "dry_run": dry_run}):
+            declared = desk.declarations.create(
+                body.link,
+                source=source.alias,
+                target=target.alias,
+                maps=body.maps,
+                mode=body.mode,
+                settings=body.settings,
+                cluster_ids={end.alias: end.cluster_id for end in (source, target) if end.cluster_id},
+                dry_run=dry_run,
+            )
+        if dry_run:
+            response.status_code = HTTPStatus.OK
+        return _answer(declared, response)
+
+    @router.patch("/links/{link}", summary="Change settings of a declared link, which whoever runs it follows")
+    def update_link(
+        link: str,
+        body: LinkChangeBody,
+        response: Response,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        if not body.settings and body.mode is None:
+            raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
+        wanted = {**plain(body), "dry_run": dry_run}
+        with audited(caller, "update link", link, wanted), _known(desk, link, if_match, is_needed=True) as links:
+            return _answer(links.update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
+
+    @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
+    def delete_link(
+        link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
+    ) -> Json:
+        wanted = {"dry_run": dry_run}
+        with audited(caller, "delete link", link, wanted), _known(desk, link, if_match, is_needed=True) as links:
+            return _answer(links.delete(link, dry_run=dry_run), response)
+
+
+def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
+    def changed(
+        verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
+    ) -> DeclaredLink:
+        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}), _known(desk, link, given) as links:
+            change = links.attach if verb == "attach" else links.reattach
+            return change(link, body.maps, dry_run=dry_run)
+
+    @router.post(
+        "/links/{link}:attach",
+        dependencies=[Depends(repeatable)],
+        summary="Have more namespaces of the target follow the source; they become reserved",
+    )
+    def attach(
+        link: str,
+        body: MapsBody,
+        response: Response,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        if not body.attached:
+            raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
+        return _answer(changed("attach", link, body, caller, if_match, dry_run=dry_run), response)
+
+    @router.post(
+        "/links/{link}:reattach",
+        dependencies=[Depends(repeatable)],
+        summary="Attach namespaces again that were detached, all of them where none is named",
+    )
+    def reattach(
+        link: str,
+        body: MapsBody,
+        response: Response,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        return _answer(changed("reattach", link, body, caller, if_match, dry_run=dry_run), response)

@@ -1,0 +1,105 @@
+"""The routes that tend links at work: limits, groups carried once, and what the ledger is to forget."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from isthmus.errors import RequestRefused
+from isthmus.web.auditing import audited
+from isthmus.web.bodies import LimitsBody, TopicsBody, plain
+from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of, repeatable
+from isthmus.web.desk import FabricDesk, found, limits_of
+from isthmus.web.roles import Admin, Operator, Viewer
+
+Json = dict[str, Any]
+
+
+def tending_routes(desk: FabricDesk) -> APIRouter:
+    """All of them, each with the role it needs."""
+    router = APIRouter(prefix="/v1")
+    _limits(router, desk)
+    _groups(router, desk)
+    _forgetting(router, desk)
+    return router
+
+
+def _limits(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/links/{link}/limits", tags=["limits"], summary="How much a link may take")
+    def read_limits(link: str, response: Response, _: Viewer) -> Json:
+        limits = limits_of(desk.link(link)[1])
+        response.headers["ETag"] = etag_of(limits)
+        return dict(limits)
+
+    @router.put("/links/{link}/limits", tags=["limits"], summary="How much a declared link may take from now on")
+    def write_limits(
+        link: str,
+        body: LimitsBody,
+        response: Response,
+        caller: Operator,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        with desk.declaring, audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
+            fabric, chosen = desk.link(link)
+            if link not in (fabric.configuration.declared or ()):
+                raise RequestRefused(
+                    f"link {link} is written in the file",
+                    status=HTTPStatus.CONFLICT,
+                    hint="Change limits there: isthmus run follows it with --follow-config, or after a SIGHUP.",
+                )
+            before, wanted = limits_of(chosen), body.model_dump()
+            check_match(if_match, etag_of(before))
+            difference.update({name: [before[name], wanted[name]] for name in wanted if wanted[name] != before[name]})
+            settings = {f"limits.{name}": value for name, value in wanted.items()}
+            fabric.declarations.update(link, settings=settings, dry_run=dry_run)
+            after = before if dry_run else limits_of(desk.link(link)[1])
+        response.headers["ETag"] = etag_of(after)
+        return {**after, **wanted} if dry_run else dict(after)
+
+
+def _groups(router: APIRouter, desk: FabricDesk) -> None:
+    @router.post(
+        "/links/{link}/groups:sync",
+        tags=["groups"],
+        dependencies=[Depends(repeatable)],
+        summary="Carry the positions of all groups once; a run does so all the time",
+    )
+    def sync_groups(
+        link: str,
+        caller: Operator,
+        group: Annotated[str | None, Query(description="Only this group.")] = None,
+        dry_run: DryRun = False,
+    ) -> list[Json]:
+        groups = desk.link(link)[0].groups
+        with audited(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
+            plans = groups.plan(link=link, group=group) if dry_run else groups.sync(link=link, group=group)
+        return [each.as_dict() for each in plans]
+
+
+def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
+    @router.post(
+        "/links/{link}:forget",
+        tags=["links"],
+        dependencies=[Depends(repeatable)],
+        summary="Have the ledger forget topics that a link mirrored once and selects no more",
+    )
+    def forget_topics(link: str, body: TopicsBody, caller: Admin, dry_run: DryRun = False) -> list[Json]:
+        fabric, _ = desk.link(link)
+        with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
+            return [each.as_dict() for each in fabric.forget(link, body.topics, dry_run=dry_run)]
+
+    @router.post(
+        "/clusters/{cluster}/links/{link}:forget",
+        tags=["links"],
+        dependencies=[Depends(repeatable)],
+        summary="Have the ledger of a target cluster forget a link that is run no more",
+    )
+    def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> Json:
+        desk.administration(cluster)
+        with audited(caller, "forget link", link, {"cluster": cluster, "dry_run": dry_run}):
+            fabric = desk.fabric(link)
+            keys = found(lambda: fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
+        return {"link": link, "cluster": cluster, "documents": list(keys)}

@@ -1,0 +1,142 @@
+"""Links and namespaces declared, changed and taken back over HTTP, on the clusters' own ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from isthmus.control.fabric import Fabric
+from isthmus.errors import ConfigError
+from isthmus.web.tokens import Role
+from tests.integration.web.asking import Served
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+
+
+@pytest.fixture
+def name(topic: Namer, served: Served) -> Iterator[str]:
+    """The name of a link that is deleted in the end, so that no other test runs it."""
+    name = topic("declared")
+    yield name
+    try:
+        Fabric(served.configuration).declarations.delete(name)
+    except ConfigError:
+        return
+
+
+def body_of(name: str, **more: Any) -> dict[str, Any]:
+    """A link of one namespace."""
+    return {
+        "link": name,
+        "source": "east",
+        "target": {"alias": "west"},
+        "attached": [{"source": f"{name}.a-*", "target": f"{name}.x-*"}],
+        **more,
+    }
+
+
+def test_a_link_is_declared_changed_and_deleted(served: Served, name: str) -> None:
+    """By an admin: once for all requests with one key, and changed only by who knows how it stands."""
+    key = {"Idempotency-Key": name}
+    wanted = body_of(name, settings={"limits.bytes_per_s": 1 << 20})
+    assert served.ask("POST", "/v1/links", Role.OPERATOR, json=wanted).status_code == 403
+    assert served.ask("POST", "/v1/links?dry_run=true", json=wanted).json()["attached"][0]["source"] == f"{name}.a-*"
+    created = served.ask("POST", "/v1/links", json=wanted, headers=key)
+    assert created.status_code == 201, created.text
+    again = served.ask("POST", "/v1/links", json=wanted, headers=key)
+    assert (again.status_code, again.json()) == (201, created.json())
+    other = served.ask("POST", "/v1/links", json={**wanted, "settings": {}}, headers=key)
+    assert (other.status_code, other.json()["code"]) == (422, "ISTH-REQUEST")
+    otherwise = served.ask("POST", "/v1/links", json={**wanted, "settings": {}})
+    assert (otherwise.status_code, otherwise.json()["code"]) == (409, "ISTH-PLAN-REFUSED")
+
+    one = f"/v1/links/{name}"
+    read = served.ask("GET", one)
+    assert read.headers["ETag"] == created.headers["ETag"]
+    assert read.json()["declaration"]["link"] == name
+    change = {"settings": {"limits.bytes_per_s": None, "limits.bytes_in_flight": 1 << 22}}
+    assert served.ask("PATCH", one, json=change).status_code == 428
+    changed = served.ask("PATCH", one, json=change, headers={"If-Match": read.headers["ETag"]})
+    assert changed.json()["settings"]["limits.bytes_in_flight"] == 1 << 22
+    assert served.ask("DELETE", one, headers={"If-Match": read.headers["ETag"]}).status_code == 412
+    limits = served.ask("GET", f"{one}/limits")
+    assert limits.json() == {"bytes_per_s": None, "bytes_in_flight": 1 << 22}
+    written = served.ask(
+        "PUT",
+        f"{one}/limits",
+        Role.OPERATOR,
+        json={"bytes_per_s": 5_000_000, "bytes_in_flight": 1 << 22},
+        headers={"If-Match": limits.headers["ETag"]},
+    )
+    assert written.json() == {"bytes_per_s": 5_000_000, "bytes_in_flight": 1 << 22}
+
+    more = {"attached": [{"kind": "group", "source": f"{name}.app*"}]}
+    attached = served.ask("POST", f"{one}:attach", json=more).json()["attached"]
+    assert [each["kind"] for each in attached] == ["group", "topic"]
+    deleted = served.ask("DELETE", one, headers={"If-Match": "*"})
+    assert deleted.json()["deleted"] is True
+    assert served.ask("GET", one).status_code == 404
+    served.ask("DELETE", f"/v1/clusters/west/namespaces/topic/{name}.x-*", headers={"If-Match": "*"})
+
+
+def test_a_link_of_the_file_is_changed_there(served: Served) -> None:
+    """It is not declared: what only declared links can has no effect, and says where to go."""
+    patched = served.ask("PATCH", "/v1/links/{link}", json={"mode": "async"}, headers={"If-Match": "*"})
+    assert (patched.status_code, "Links of the file" in patched.json()["hint"]) == (404, True)
+    limited = served.ask("PUT", "/v1/links/{link}/limits", json={"bytes_per_s": 1}, headers={"If-Match": "*"})
+    assert (limited.status_code, "file" in limited.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "x"},
+        {"topics.naming": "mm2"},
+        {"topics": 5},
+        {"topics.include.x": 1},
+        {"limits.bytes_per_s": "nothing"},
+        {"limits..x": 1},
+        {"": 1},
+    ],
+)
+def test_settings_that_a_declared_link_has_not_are_refused(served: Served, name: str, settings: dict[str, Any]) -> None:
+    """As 400, and nothing is declared."""
+    answer = served.ask("POST", "/v1/links", json=body_of(name, settings=settings))
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "ISTH-CONFIG")
+
+
+def test_a_namespace_is_declared_reserved_and_taken_back(served: Served, topic: Namer) -> None:
+    """Named in paths as in answers."""
+    prefix = topic("ns")
+    at = "/v1/clusters/west/namespaces"
+    created = served.ask("POST", at, json={"namespace": f"{prefix}*"})
+    assert (created.status_code, created.json()["prefix"]) == (201, prefix)
+    assert served.ask("POST", at, json={"namespace": f"{prefix}*"}).status_code == 409
+    one = f"{at}/topic/{prefix}*"
+    changed = served.ask("PATCH", one, json={"reserved": True}, headers={"If-Match": created.headers["ETag"]})
+    assert changed.json()["reserved"] is True
+    stale = served.ask("PATCH", one, json={"reserved": False}, headers={"If-Match": created.headers["ETag"]})
+    assert stale.status_code == 412
+    assert f"{prefix}*" in [each["namespace"] for each in served.read(at)]
+    assert served.read(one)["reserved"] is True
+    # What has been denied by no rule is not enforced where nobody asks brokers for rights.
+    assert served.ask("PATCH", one, json={"enforce": True}, headers={"If-Match": "*"}).status_code == 409
+    assert served.ask("DELETE", one, headers={"If-Match": served.ask("GET", one).headers["ETag"]}).status_code == 200
+    assert served.ask("GET", one).status_code == 404
+    assert served.ask("POST", at, json={"namespace": "__x*"}).status_code == 400
+
+
+def test_groups_are_synced_and_topics_forgotten(served: Served) -> None:
+    """Once, on demand; a dry run tells what would be, and a topic that the link selects is not forgotten."""
+    (plan,) = served.ask("POST", "/v1/links/{link}/groups:sync?dry_run=true", Role.OPERATOR).json()
+    assert plan["link"] == served.link
+    assert served.ask("POST", "/v1/links/{link}/groups:sync?group=nobody", Role.OPERATOR).status_code == 409
+    assert served.ask("POST", "/v1/links/{link}:forget", json={}).json() == []
+    refused = served.ask("POST", "/v1/links/{link}:forget", json={"topics": [served.topic]})
+    assert (refused.status_code, refused.json()["code"]) == (400, "ISTH-CONFIG")
+    assert served.ask("POST", "/v1/clusters/west/links/nothing:forget").status_code == 404

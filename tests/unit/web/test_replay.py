@@ -1,0 +1,76 @@
+"""Requests that are sent again with their key."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from starlette.types import Message
+
+from isthmus.errors import RequestRefused
+from isthmus.web.replay import RepeatedRequests
+
+
+async def asked(
+    requests: RepeatedRequests, key: str = "k", body: bytes = b"", *, status: int = 201
+) -> tuple[int, bool]:
+    """The status that a caller gets, and whether anything was done for it."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async with requests.once("alice", key, "POST /v1/links?", body, send) as remembering:
+        if remembering is not None:
+            await remembering({"type": "http.response.start", "status": status, "headers": []})
+            await remembering({"type": "http.response.body", "body": b"{}"})
+    return sent[0]["status"], remembering is not None
+
+
+def test_the_same_request_gets_the_first_answer() -> None:
+    """And is done once; another key is another request."""
+    requests = RepeatedRequests()
+
+    assert asyncio.run(asked(requests)) == (201, True)
+    assert asyncio.run(asked(requests, status=409)) == (201, False)
+    assert asyncio.run(asked(requests, "other", status=409)) == (409, True)
+
+
+def test_a_key_is_of_one_request() -> None:
+    """Something else with the same key is refused."""
+    requests = RepeatedRequests()
+    asyncio.run(asked(requests))
+
+    with pytest.raises(RequestRefused, match="another request"):
+        asyncio.run(asked(requests, body=b"else"))
+
+
+def test_what_failed_by_no_fault_of_the_caller_is_done_again() -> None:
+    """An answer of 503 is not kept."""
+    requests = RepeatedRequests()
+
+    assert asyncio.run(asked(requests, status=503)) == (503, True)
+    assert asyncio.run(asked(requests)) == (201, True)
+
+
+def test_a_request_at_work_is_not_begun_again() -> None:
+    """Who asks meanwhile is told to wait."""
+    requests = RepeatedRequests()
+
+    async def scenario() -> None:
+        async def send(_: Message) -> None:
+            pass
+
+        async with requests.once("alice", "k", "POST /v1/links?", b"", send):
+            with pytest.raises(RequestRefused, match="still being worked on") as refused:
+                await asked(requests)
+        assert refused.value.retry_after_s == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256])
+def test_a_key_has_so_many_characters(key: str) -> None:
+    """One without any, or with too many, is refused."""
+    with pytest.raises(RequestRefused, match="1 to 255"):
+        asyncio.run(asked(RepeatedRequests(), key))

@@ -1,0 +1,52 @@
+"""Where the REST API may listen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isthmus.errors import ConfigError, HostError
+from isthmus.model.configuration import Configuration
+from isthmus.web.serving import ServeSettings, serve
+from isthmus.web.tokens import Role, TokenFile
+
+NOTHING = Configuration(clusters=(), links=())
+
+
+@pytest.mark.parametrize("lacks", ["tokens", "certificate"])
+def test_other_hosts_are_let_in_with_tls_and_tokens_only(tmp_path: Path, lacks: str) -> None:
+    """One of the two is not enough; it is found before anything listens."""
+    tokens, pem = TokenFile(tmp_path / "tokens.json"), tmp_path / "server.pem"
+    if lacks != "tokens":
+        tokens.create("alice", Role.ADMIN)
+    has_tls = lacks != "certificate"
+    settings = ServeSettings(
+        listen="0.0.0.0:8087",
+        tokens=tokens.path,
+        certificate=pem if has_tls else None,
+        key=pem if has_tls else None,
+    )
+
+    with pytest.raises(ConfigError, match=r"other hosts could reach 0\.0\.0\.0:8087"):
+        serve(NOTHING, settings)
+
+
+def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
+    """And both have to be there."""
+    pem = tmp_path / "server.pem"
+    listen, tokens = "127.0.0.1:8087", tmp_path / "tokens.json"
+
+    with pytest.raises(ConfigError, match="belong together"):
+        serve(NOTHING, ServeSettings(listen=listen, tokens=tokens, certificate=pem))
+    with pytest.raises(ConfigError, match="cannot be used"):
+        serve(NOTHING, ServeSettings(listen=listen, tokens=tokens, certificate=pem, key=pem))
+
+
+def test_a_broken_file_of_tokens_lets_nobody_in(tmp_path: Path) -> None:
+    """It is found when the server starts."""
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text("{}")
+
+    with pytest.raises(HostError, match="is no file of tokens"):
+        serve(NOTHING, ServeSettings(listen="127.0.0.1:8087", tokens=tokens))
