@@ -11,13 +11,14 @@ from isthmus.errors import ClusterError
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.client import Client
-from isthmus.wire.fetch import FetchSession, Want
-from isthmus.wire.metadata import NO_TOPIC_ID, Metadata
+from isthmus.wire.fetch import Want, fetch_once
+from isthmus.wire.metadata import Metadata
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
 
 _ONE_BATCH: Final = 1
 """Fewer bytes than any batch has: the broker then sends exactly the first one (KIP-74)."""
 _UNKNOWN: Final = -1
+_ANSWER_S: Final = 10.0
 
 
 async def record_times(client: Client, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
@@ -43,16 +44,10 @@ async def _ask(
         connection = await client.connection(leader)
         for key, offset in offsets.items():
             topic_id = metadata.topics[key[0]].topic_id
-            session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
-            session.want(key, Want(topic_id, offset, _UNKNOWN, _UNKNOWN))
-            request = session.request(
-                max_wait_ms=0,
-                bytes_max=_ONE_BATCH,
-                partition_bytes_max=_ONE_BATCH,
-                by_topic_id=topic_id != NO_TOPIC_ID,
-            )
-            answer = await connection.call(request)
-            for fetched in session.partitions(answer):
+            wants = {key: Want(topic_id, offset, _UNKNOWN, _UNKNOWN)}
+            for fetched in await fetch_once(
+                connection, wants, isolation=READ_UNCOMMITTED, bytes_max=_ONE_BATCH, timeout_s=_ANSWER_S
+            ):
                 batch = next(scan(fetched.records), None)
                 if fetched.error_code == codes.NONE and batch is not None and batch.magic == 2:
                     # The broker stamps a LogAppendTime batch in its last timestamp only.

@@ -10,8 +10,7 @@ from isthmus.wire import codes
 from isthmus.wire.batch import Batch, scan
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import FetchSession, Want
-from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.fetch import Want, fetch_once
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey
 
 _FETCH_BYTES: Final = 8 << 20
@@ -36,12 +35,10 @@ async def count_holes(client: Client, partition: PartitionKey, begin: int, end: 
         code = codes.LEADER_NOT_AVAILABLE
         raise codes.error_for(code, f"reading {name}-{number}", right, cluster=client.cluster.alias)
     connection = await client.dial(leader)
-    session = FetchSession(isolation=READ_UNCOMMITTED, incremental=False)
     holes, position = 0, begin
     try:
         while position < end and holes <= stop_above:
-            session.want(partition, Want(topic.topic_id, position, _UNKNOWN, _UNKNOWN))
-            records = await _fetch(connection, session, name, by_topic_id=topic.topic_id != NO_TOPIC_ID)
+            records = await _fetch(connection, partition, Want(topic.topic_id, position, _UNKNOWN, _UNKNOWN))
             before = position
             for batch in scan(records):
                 if batch.offset_end > position and batch.base_offset < end:
@@ -63,17 +60,12 @@ def _holes_of(batch: Batch, position: int) -> int:
     return before + batch.offset_end - batch.base_offset - batch.record_count
 
 
-async def _fetch(connection: Connection, session: FetchSession, topic: str, *, by_topic_id: bool) -> bytes:
-    request = session.request(
-        max_wait_ms=0,
-        bytes_max=_FETCH_BYTES,
-        partition_bytes_max=_FETCH_BYTES,
-        by_topic_id=by_topic_id,
+async def _fetch(connection: Connection, partition: PartitionKey, want: Want) -> bytes:
+    answers = await fetch_once(
+        connection, {partition: want}, isolation=READ_UNCOMMITTED, bytes_max=_FETCH_BYTES, timeout_s=_TIMEOUT_S
     )
-    answer = await connection.call(request, timeout_s=_TIMEOUT_S)
-    what, right = f"reading batch headers of topic {topic}", on_topic("READ", topic)
-    codes.raise_for_code(answer.error_code, what, right, cluster=connection.cluster)
-    for fetched in session.partitions(answer):
+    for fetched in answers:
+        what, right = f"reading batch headers of topic {partition[0]}", on_topic("READ", partition[0])
         codes.raise_for_code(fetched.error_code, what, right, cluster=connection.cluster)
         return fetched.records
     raise Unreachable(f"{connection.where} left a partition out", cluster=connection.cluster)

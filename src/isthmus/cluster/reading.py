@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from aiokafka.errors import KafkaError
 from aiokafka.record.legacy_records import LegacyRecordBatch
-from kafka.protocol.consumer import FetchRequest
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.errors import BrokerRefused, ClusterError, Unreachable
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
-from isthmus.wire.batch import HEADER_BYTES, Batch, scan
+from isthmus.wire.aborted import AbortedView
+from isthmus.wire.batch import Batch, scan
 from isthmus.wire.client import Client
-from isthmus.wire.metadata import NO_TOPIC_ID
-from isthmus.wire.offsets import CONSUMER, READ_COMMITTED, PartitionKey
+from isthmus.wire.fetch import Fetched, Want, fetch_once
+from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 
 FETCH_BYTES: Final = 8 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
@@ -31,13 +31,7 @@ _ANSWER_S: Final = 30.0
 _RETRY_S: Final = 0.2
 _STALL_S: Final = 30.0
 _MAGIC: Final = 2
-_VERSION_MIN: Final = 4
-_TOPIC_IDS_FROM: Final = 13
 _MOVING: Final = codes.LEADER_MOVED | {codes.OFFSET_OUT_OF_RANGE, codes.UNKNOWN_TOPIC_ID}
-
-# The key of a marker's only record is a version and a type, two bytes each, behind five one-byte fields.
-_MARKER_TYPE: Final = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
-_ABORT: Final = b"\x00\x00"
 
 
 class OffsetRange(NamedTuple):
@@ -78,28 +72,10 @@ class _Leader(NamedTuple):
     topic_id: uuid.UUID
 
 
-def is_abort_marker(batch: Batch) -> bool:
-    """Whether a control batch ends its producer's transaction by aborting it."""
-    return bytes(batch.view[_MARKER_TYPE]) == _ABORT
-
-
-def committed_view(batches: Iterable[Batch], aborted: Collection[tuple[int, int]]) -> Iterator[StoredBatch]:
-    """What a consumer makes of the batches of one answer to Fetch at read_committed (KIP-98).
-
-    `aborted` are the answer's pairs of producer id and first offset: the producer's transactional
-    batches are skipped from there until its abort marker.
-    """
-    begins = sorted(((first, producer) for producer, first in aborted), reverse=True)
-    aborting: set[int] = set()
-    for batch in batches:
-        while begins and begins[-1][0] < batch.offset_end:
-            aborting.add(begins.pop()[1])
-        if batch.is_control and is_abort_marker(batch):
-            aborting.discard(batch.producer_id)
-        yield StoredBatch(
-            batch,
-            batch.is_transactional and not batch.is_control and batch.producer_id in aborting,
-        )
+def committed_view(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> Iterator[StoredBatch]:
+    """What a consumer makes of the batches of one answer to Fetch at read_committed, see `AbortedView`."""
+    view = AbortedView(aborted)
+    return (StoredBatch(batch, view.advance(batch)) for batch in batches)
 
 
 def unreadable(alias: str, what: str, error: Exception) -> BrokerRefused:
@@ -219,43 +195,26 @@ class LogReader:
                 cluster=self._alias,
                 hint="Are all its replicas up? The partition's last stable offset does not move.",
             )
-        aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         try:
             batches = [modern(batch) for batch in scan(part.records)]
         except (ValueError, KafkaError) as error:
             raise unreadable(self._alias, f"offset {offset} of {span}", error) from error
-        found = list(committed_view(batches, aborted))
+        found = list(committed_view(batches, part.aborted))
         return [item for item in found if item.batch.offset_end > offset]
 
-    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Any:
+    async def _ask(self, span: OffsetRange, offset: int, bytes_max: int) -> Fetched:
         leader = self._leaders.get(span.key) or await self._leader(span)
-        partition = FetchRequest.FetchTopic.FetchPartition(
-            partition=span.partition,
-            current_leader_epoch=leader.epoch,
-            fetch_offset=offset,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=bytes_max,
-        )
-        topic = FetchRequest.FetchTopic(topic=span.topic, topic_id=leader.topic_id, partitions=[partition])
-        request = FetchRequest(
-            replica_id=CONSUMER,
+        answers = await fetch_once(
+            await self._client.connection(leader.node_id),
+            {span.key: Want(leader.topic_id, offset, leader.epoch, -1)},
+            isolation=self._isolation,
+            bytes_max=bytes_max,
             max_wait_ms=_WAIT_MS,
-            min_bytes=1,
-            max_bytes=bytes_max,
-            isolation_level=self._isolation,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic],
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=_VERSION_MIN,
-            max_version=_TOPIC_IDS_FROM - 1 if leader.topic_id == NO_TOPIC_ID else None,
+            timeout_s=_ANSWER_S,
         )
-        answer = await self._client.broker(leader.node_id, request, timeout_s=_ANSWER_S)
-        right = on_topic("READ", span.topic)
-        codes.raise_for_code(answer.error_code or 0, f"reading {span}", right, cluster=self._alias)
-        return answer.responses[0].partitions[0]
+        if not answers:
+            raise Unreachable(f"{self._alias} left {span} out of its answer", cluster=self._alias)
+        return answers[0]
 
     async def _leader(self, span: OffsetRange) -> _Leader:
         metadata = await self._client.metadata([span.topic])

@@ -22,6 +22,7 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.lane.distance import Distances, worth_bytes
 from isthmus.lane.faults import Faults
 from isthmus.lane.parcels import FAT_REQUEST_BYTES, Parcel, behind, head
+from isthmus.lane.phase import Phase
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import DEPTH, AppendVerdict
@@ -97,7 +98,7 @@ class TargetAppender:
 
     def offer(self, run: LaneRun) -> None:
         """The lane has something to send, unless it is sending already."""
-        if not run.is_queued and not run.writer.in_flight and not run.is_busy and run.is_placed and run.pending:
+        if not run.is_queued and not run.writer.in_flight and run.phase is Phase.FLOWING and run.pending:
             run.is_queued = True
             self._ready.append(run)
             self._wake.set()
@@ -299,7 +300,7 @@ class TargetAppender:
         while self._ready and size < bytes_max:
             run = self._ready.popleft()
             run.is_queued = False
-            if run.is_over or run.is_busy or not run.is_placed or not run.pending or run.writer.in_flight:
+            if run.is_over or run.phase is not Phase.FLOWING or not run.pending or run.writer.in_flight:
                 continue
             parcel = self._head(run, lanes, worth)
             if parcel is not None:

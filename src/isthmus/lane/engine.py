@@ -28,6 +28,7 @@ from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.outlook import DENIED_RETRY_S
 from isthmus.lane.permission import Granted
+from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.readers import Readers
 from isthmus.lane.resolver import Resolver
@@ -180,17 +181,17 @@ class Engine:
 
     def may_go_on(self, run: LaneRun) -> bool:
         """Whether the slow path may make another request for the lane."""
-        return self.may_write() and run.is_placed and not run.is_over
+        return self.may_write() and run.phase.is_placed and not run.is_over
 
     def is_alone(self, run: LaneRun) -> bool:
         """Whether nothing that ran under the lane's key before writes any more."""
-        key = run.lane.key
-        if any(each.is_writing for each in self._former.get(key, ())):
-            return False
-        for each in self._former.pop(key, ()):
+        return not any(each.is_writing for each in self._former.get(run.lane.key, ()))
+
+    def inherit(self, run: LaneRun) -> None:
+        """Take over what those left that ran under the lane's key before: nothing of them is on its way by now."""
+        for each in self._former.pop(run.lane.key, ()):
             self._let_go(each)
             run.writer.abandoned |= each.writer.abandoned
-        return True
 
     def _let_go(self, run: LaneRun) -> None:
         """The lane is over: nothing of it is read, and what was read makes room once nothing of it is on its way."""
@@ -214,7 +215,7 @@ class Engine:
         transits: dict[LaneKey, Transit] = {}
         for key, run in self._runs.items():
             if run.transit is not None:
-                if run.is_placed:
+                if run.phase.is_placed:
                     run.transit.passed(run.read_epoch)
                 transits[key] = run.transit
         return transits
@@ -269,7 +270,7 @@ class Engine:
     def place(self, run: LaneRun) -> None:
         """The lane's place is known: read from there on, and write."""
         position = run.writer.position
-        run.is_placed = True
+        run.phase = run.phase.placed()
         self._detour.forget(run)
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
             run.heal()
@@ -283,16 +284,16 @@ class Engine:
         if run.transit is not None:
             cursor = run.transit.cursor
             self._read_anew(run, cursor.source_offset, cursor.source_epoch)
-        elif head is None or head.base_offset > position or truncated_from is not None or run.is_spoilt:
+        elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
             self._read_anew(run, begin, run.tail_epoch if begin == position else -1)
-        if not run.is_cut and run not in self._readers:
+        if run.intake is not Intake.CUT and run not in self._readers:
             self.reroute(run)
-        if run.prefix_end >= 0 or run.ending or (run.gap_end > position and run.transit is None):
+        if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
             self.needs_care(run)
         self._offer(run)
 
     def _read_anew(self, run: LaneRun, offset: int, epoch: int) -> None:
-        run.is_cut = run.is_spoilt = False
+        run.intake = Intake.WHOLE
         self._shrunk(run, run.read_from(offset, epoch))
         self.stop_reading(run)
 
@@ -301,7 +302,7 @@ class Engine:
         self._readers.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
-        if run.writer.in_flight or not run.is_placed or run.is_busy or not run.pending:
+        if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.pending:
             return
         leader = self._target_routes.leader(*run.target)
         if leader is None:
@@ -329,16 +330,16 @@ class Engine:
         run.tally.size_bytes += size if records else 0
         self._shrunk(run, size)
         # An answer that was on its way says nothing of a source that cannot be read any more.
-        if run.state is not LaneState.ACTIVE and run.is_placed and run in self._readers:
+        if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self._readers:
             run.heal()
-        if run.is_cut and not run.pending:
-            run.is_cut = False
+        if run.intake is Intake.CUT and not run.pending:
+            run.intake = run.intake.drained()
             self._resolver.add(run)
 
     def needs_care(self, run: LaneRun) -> None:
         """Hand the lane to the detour."""
-        if not run.is_busy and not run.is_over and run.is_placed:
-            run.is_busy = True
+        if run.phase is Phase.FLOWING and not run.is_over:
+            run.phase = run.phase.diverted()
             self._spawn(self._care(run))
 
     async def _care(self, run: LaneRun) -> None:
@@ -348,12 +349,12 @@ class Engine:
         try:
             await (self._detour if run.transit is None else self._short_detour).take(run)
         except Refused:
-            if run.is_placed and run.state is LaneState.BLOCKED:
+            if run.phase.is_placed and run.state is LaneState.BLOCKED:
                 self._resolver.add(run, DENIED_RETRY_S)
         except ClusterError as error:
             self.faults.write_failed(run, error)
         finally:
-            run.is_busy = False
+            run.phase = run.phase.returned()
         self._offer(run)
 
     async def _keep_house(self) -> None:
@@ -363,8 +364,9 @@ class Engine:
             for routes in (self._source_routes, self._target_routes):
                 if routes.is_stale:
                     await routes.refresh()
+                    there = set(self._resolver.check(self._runs.values()))
                     for run in self._runs.values():
-                        if not self._resolver.exists(run):
+                        if run not in there:
                             self.stop_reading(run)
             for run in [each for each in self._runs.values() if each.is_over]:
                 self._let_go(run)

@@ -11,9 +11,10 @@ from typing import Final, Protocol
 from isthmus.errors import BrokerRefused, ClusterError
 from isthmus.lane.identity.ends import pass_gap
 from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, state_of
+from isthmus.lane.phase import Intake
 from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import EXPLAINED, AppendVerdict
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
@@ -112,7 +113,7 @@ class Faults:
     def _out_of_range(self, run: LaneRun, fetched: Fetched) -> None:
         if run.pending:
             # What was read before the records went can still be written; the gap begins behind it.
-            run.is_cut = True
+            run.intake = run.intake.cut()
         elif run.lane.is_mapped or run.lane.continues_after_gap:
             self._doubt_source(run)
         elif fetched.log_start > run.read_offset == run.position:
@@ -125,9 +126,9 @@ class Faults:
         """The source does not have what was read last: nothing of it was copied yet, or the records of that epoch have
         been compacted away, or the log is another one. What it has is compared with the target, and read again.
         """
-        run.is_spoilt = True
+        run.intake = Intake.SPOILT
         run.read_epoch = -1
-        run.tail_check = TailCheck.CONTENT
+        run.doubt_tail()
         self._resolver.add(run, RETRY_S)
 
     def unreadable(self, run: LaneRun, what: str) -> None:
@@ -135,7 +136,7 @@ class Faults:
         self._engine.stop_reading(run)
         if run.pending:
             # What was read before it can still be written.
-            run.is_cut = True
+            run.intake = run.intake.cut()
         else:
             self.damaged(run, run.read_offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
@@ -199,7 +200,7 @@ class Faults:
             case AppendVerdict.TOO_LARGE:
                 self._too_large(run, said, sent)
             case AppendVerdict.REFUSED if error_code == codes.CORRUPT_MESSAGE and sent is not None and not crc_ok(sent):
-                run.is_spoilt = True
+                run.intake = Intake.SPOILT
                 self.damaged(run, sent.base_offset, f"the checksum of the batch at offset {sent.base_offset} is wrong")
                 self._resolver.add(run, DENIED_RETRY_S)
             case AppendVerdict.REFUSED:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import join
@@ -40,8 +41,7 @@ class Parcel(NamedTuple):
         """Whether this is what the lane has to send next, and may send now."""
         run = self.run
         return (
-            run.is_placed
-            and not run.is_busy
+            run.phase is Phase.FLOWING
             and not run.is_over
             and run.writer.takes(self.batch.base_offset, self.sequence, now_ms)
         )

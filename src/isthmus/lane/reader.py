@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from isthmus.errors import ClusterError
 from isthmus.lane.distance import RESPONSE_BYTES, Distances, next_bytes
 from isthmus.lane.faults import Faults
-from isthmus.lane.pieces import AbortedTransaction, pieces
+from isthmus.lane.pieces import pieces
 from isthmus.lane.rebatch import dense
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun
@@ -217,8 +217,7 @@ class SourceReader:
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
-        aborted = [AbortedTransaction(*transaction) for transaction in fetched.aborted]
-        return run.offer(pieces(batches, aborted, bytes_max=run.lane.batch_bytes_max))
+        return run.offer(pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max))
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:

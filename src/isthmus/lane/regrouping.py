@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from isthmus.lane import rebatch
+from isthmus.lane.phase import Intake
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun, Refused
@@ -69,7 +70,7 @@ def regroup(run: LaneRun, piece: Piece, engine: Regrouping) -> None:
 
 def damaged(run: LaneRun, error: ValueError, faults: Judges) -> Refused:
     """What was read cannot be used: it is read again."""
-    run.is_spoilt = True
+    run.intake = Intake.SPOILT
     faults.damaged(run, run.position, str(error))
     return Refused()
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Any, Final, Protocol
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, Protocol
 
 from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.lane.identity.ends import Ends
@@ -29,6 +30,15 @@ from isthmus.wire.connection import Connection
 _SLOW: Final = (LaneState.BLOCKED, LaneState.NOT_AUTHORIZED)
 
 
+class Absence(NamedTuple):
+    """What is not there of a lane; looked for again after `retry_s`, never if that is `None`."""
+
+    state: LaneState
+    message: str
+    hint: str
+    retry_s: float | None = None
+
+
 class Placing(Protocol):
     """What a resolver needs of its engine."""
 
@@ -36,6 +46,7 @@ class Placing(Protocol):
 
     def may_write(self) -> bool: ...
     def is_alone(self, run: LaneRun) -> bool: ...
+    def inherit(self, run: LaneRun) -> None: ...
     def place(self, run: LaneRun) -> None: ...
 
 
@@ -55,7 +66,7 @@ class Resolver:
 
     def add(self, run: LaneRun, delay_s: float = 0.0) -> None:
         """Look for the lane's place, not before `delay_s` from now."""
-        run.is_placed = False
+        run.phase = run.phase.doubted()
         if not run.is_over:
             self._due[run] = time.monotonic() + delay_s
             self._wake.set()
@@ -86,7 +97,10 @@ class Resolver:
             waiting = [run for run in due if run.is_writing or not self._engine.is_alone(run)]
             for run in waiting:
                 self.add(run, RETRY_S / 10)
-            await self._resolve([run for run in due if run not in waiting])
+            ready = [run for run in due if run not in waiting]
+            for run in ready:
+                self._engine.inherit(run)
+            await self._resolve(ready)
 
     async def warm_up(self, runs: list[LaneRun]) -> None:
         """Learn who leads what and connect, so that the first look takes one round trip."""
@@ -105,7 +119,7 @@ class Resolver:
         if not runs:
             return
         await self._freshen_both(runs)
-        runs = [run for run in runs if self.exists(run)]
+        runs = self.check(runs)
         looks, limits = await asyncio.gather(
             self._target.ask((run.target for run in runs), self._look),
             self._source.ask((run.source for run in runs), bounds),
@@ -125,7 +139,7 @@ class Resolver:
             else:
                 self._unanswered(run, seen, limit)
         await self._place_mapped(mapped)
-        believed = set(await self._ends.believed(ready))
+        believed = set(await self._ends.check(ready))
         for run in ready:
             if run in self._due:
                 # Its place came into doubt while it was looked at: what was seen may be out of date.
@@ -152,10 +166,21 @@ class Resolver:
         if routes.is_stale or any(routes.leader(*key) is None for key in keys):
             await routes.refresh()
 
-    def exists(self, run: LaneRun) -> bool:
-        """Whether both topics are those the lane was planned for and have leaders; else the lane says what is wrong."""
-        if run.is_over:
-            return False
+    def check(self, runs: Iterable[LaneRun]) -> list[LaneRun]:
+        """The lanes whose topics are those they were planned for and have leaders. The others report what is wrong."""
+        there: list[LaneRun] = []
+        for run in [each for each in runs if not each.is_over]:
+            absence = self._absence(run)
+            if absence is None:
+                there.append(run)
+                continue
+            run.fail(absence.state, absence.message, absence.hint)
+            if absence.retry_s is not None:
+                self.add(run, absence.retry_s)
+        return there
+
+    def _absence(self, run: LaneRun) -> Absence | None:
+        """What of a lane is not there."""
         for routes, (topic, partition), topic_id, side, state in (
             (self._source, run.source, run.lane.source_topic_id, "source", LaneState.SOURCE_UNAVAILABLE),
             (self._target, run.target, run.lane.target_topic_id, "target", LaneState.TARGET_UNAVAILABLE),
@@ -163,40 +188,35 @@ class Resolver:
             try:
                 routes.check(topic, topic_id)
             except TopicRecreated:
-                run.fail(
+                return Absence(
                     LaneState.TOPIC_RECREATED,
                     f"the {side} topic {topic} was deleted and created again: its records are others now",
                     BEGIN_ANEW
                     if side == "target"
                     else recreated(run.target[0], self._target.client.cluster, [_held(run)]),
                 )
-                return False
             except TopicGone:
-                run.fail(
+                return Absence(
                     LaneState.TOPIC_RECREATED,
                     f"the {side} topic {topic} was deleted (missing for more than {GONE_AFTER_S:g} s)",
                     "Run again to start over with the topics that exist then.",
                 )
-                return False
             if routes.denied(topic):
-                run.fail(
+                return Absence(
                     LaneState.NOT_AUTHORIZED,
                     f"the {side} does not let us see a topic: {on_topic('DESCRIBE', topic)} is missing",
                     grant(on_topic("DESCRIBE", topic), routes.client.cluster.alias),
+                    DENIED_RETRY_S,
                 )
-                self.add(run, DENIED_RETRY_S)
-                return False
             if routes.leader(topic, partition) is None:
                 reason = "" if routes.error is None else f": {routes.error}"
-                run.fail(
+                return Absence(
                     state,
                     f"{topic}-{partition} has no reachable leader at the {side}{reason}",
                     "" if routes.error is None else routes.error.hint,
+                    DENIED_RETRY_S if isinstance(routes.error, AuthenticationFailed) else RETRY_S,
                 )
-                refused = isinstance(routes.error, AuthenticationFailed)
-                self.add(run, DENIED_RETRY_S if refused else RETRY_S)
-                return False
-        return True
+        return None
 
     async def _look(
         self, connection: Connection, epochs: dict[tuple[str, int], int]

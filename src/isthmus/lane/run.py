@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, Writer
@@ -31,6 +32,13 @@ HEALING_STATES = (
 
 class Refused(Exception):
     """The lane cannot go on; `state` and the reason were set on its run, unless it may just not write any more."""
+
+
+class Prefix(NamedTuple):
+    """Fillers that stand for what the source has deleted, up to `end`; `is_stored` says that some are in the log."""
+
+    end: int
+    is_stored: bool
 
 
 class TailCheck(enum.Enum):
@@ -58,15 +66,14 @@ class LaneRun:
     `pending` holds what was read and is not yet durable at the target, in offset order; `taken` counts the pieces that
     have left it. `read_offset` is the next offset to fetch, -1 until the target's log was looked at, and `read_epoch` a
     leader epoch of the source not below that of any record before it, -1 while unknown: the source holds it against its
-    log and tells when that was truncated (KIP-320). `prefix_end` is where fillers end that stand for what the source
-    has deleted, -1 when there are none; `prefix_undeleted` that they are in the log.
+    log and tells when that was truncated (KIP-320). `prefix` are fillers that have to
+    be written or deleted before anything else, `None` without any.
 
-    `is_placed` says that the writer knows its place and the fast path may send, `is_busy` that the slow path owns it
-    for the moment, `is_cut` that what comes after `pending` cannot be read (deleted, damaged), `is_full` that nothing
-    is read until some of `pending` is written, `is_spoilt` that `pending` is damaged and has to be read again. `ending`
-    holds the producers of the source whose transactions here a coordinator may still be ending: until it is done it may
-    write one more control record. `marker_epoch` is the coordinator epoch of the control records we
-    write ourselves: a larger one whenever the lane was looked at anew.
+    `phase` says who may write, `intake` what is known of `pending`. While it `is_queued` it waits for an appender's
+    turn; while it `is_full` nothing is read until some of `pending` is written. `ending` holds the producers of the
+    source whose transactions here a coordinator may still be ending: until it is done it may write one more control
+    record. `marker_epoch` is the coordinator epoch of the control records we write ourselves: a larger one whenever the
+    lane was looked at anew.
 
     `tail_check` is what has still to be done before the end of the target's log is believed to be ours, and
     `source_epoch` the source's leader epoch when that was last done. `tail_epoch` is the leader epoch of what the
@@ -89,12 +96,10 @@ class LaneRun:
     source_start: int = -1
     source_end: int = -1
     target_start: int = 0
-    is_placed: bool = False
-    is_busy: bool = False
+    phase: Phase = Phase.SEEKING
+    intake: Intake = Intake.WHOLE
     is_queued: bool = False
-    is_cut: bool = False
     is_full: bool = False
-    is_spoilt: bool = False
     tail_check: TailCheck = TailCheck.CONTENT
     tail_epoch: int = -1
     source_epoch: int = -1
@@ -103,8 +108,7 @@ class LaneRun:
     ending: set[int] = field(default_factory=set)
     marker_epoch: int = 0
     holes: int = 0
-    prefix_end: int = -1
-    prefix_undeleted: bool = False
+    prefix: Prefix | None = None
     transit: Transit | None = None
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
@@ -128,7 +132,7 @@ class LaneRun:
     @property
     def is_writing(self) -> bool:
         """Whether something of the lane is on its way, or the slow path has it."""
-        return self.is_busy or self.writer.in_flight
+        return self.phase.is_detoured or self.writer.in_flight
 
     @property
     def position(self) -> int:
@@ -213,6 +217,14 @@ class LaneRun:
             return None
         return LaneMark(*self.lane.key, position, self.read_epoch)
 
+    def doubt_tail(self) -> None:
+        """The last record of the target's log has to be held against the source's once more."""
+        self.tail_check = TailCheck.CONTENT
+
+    def believe_tail(self, source_epoch: int) -> None:
+        """The end of the target's log is our work, as the source has it in this leader epoch."""
+        self.tail_check, self.is_known, self.source_epoch = TailCheck.DONE, True, source_epoch
+
     def fail(self, state: LaneState, message: str, hint: str = "") -> None:
         """Enter a state other than ACTIVE, with its reason. A terminal state is never left."""
         if not self.is_over:
@@ -221,7 +233,7 @@ class LaneRun:
 
     def heal(self) -> None:
         """The reason for a passing state has gone. A lane with fillers to write or to delete is not active yet."""
-        if self.state in HEALING_STATES and self.prefix_end < 0:
+        if self.state in HEALING_STATES and self.prefix is None:
             self.state = LaneState.ACTIVE
             self.problem = None
 

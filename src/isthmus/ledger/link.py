@@ -172,12 +172,16 @@ class LinkLedger:
     async def _successor(self) -> ControllerDocument | None:
         """Who has taken the link over. It fences first and says a moment later who it is."""
         deadline = time.monotonic() + _INTRODUCTION_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(IsthmusError):
-                found = (await read_documents(self._client)).get(f"{ControllerDocument.KIND}/{self.link}")
-                if isinstance(found, ControllerDocument) and found.generation > self.generation:
-                    return found
-            await asyncio.sleep(RETRY_S)
+        view = LedgerView(self._client)
+        try:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(IsthmusError):
+                    for found in newest((await view.look()).entries, self.link).values():
+                        if isinstance(found, ControllerDocument) and found.generation > self.generation:
+                            return found
+                await asyncio.sleep(RETRY_S)
+        finally:
+            view.close()
         return None
 
     async def _on_topic(self, work: Callable[[], Awaitable[_T]]) -> _T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.log import LedgerTail, News
 from isthmus.ledger.topic import is_missing
@@ -35,8 +37,8 @@ class LedgerView:
         position, topic_id = self._tail.position, self._tail.topic_id
         try:
             return await self._tail.read_on()
-        except ClusterError as error:
-            if is_missing(error):
+        except (ClusterError, asyncio.CancelledError) as error:
+            if isinstance(error, ClusterError) and is_missing(error):
                 self._tail.position = 0
                 return News([], is_other_log=True)
             # What was read half-way has to be read again.

@@ -25,7 +25,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from isthmus.cluster.reading import OffsetRange, StoredBatch, is_abort_marker, unreadable
+from isthmus.cluster.reading import OffsetRange, StoredBatch, unreadable
+from isthmus.wire.aborted import ABORT, control_type
 from isthmus.wire.batch import CODEC_MASK, CODECS, LOG_APPEND_TIME, RECORDS_BEGIN, Batch
 from isthmus.wire.records import header_key, records_in
 
@@ -122,7 +123,7 @@ def _header_parts(headers: Iterable[tuple[str, bytes | None]]) -> list[bytes]:
 def _control_type(batch: Batch) -> str | None:
     if not batch.is_control:
         return None
-    return "abort" if is_abort_marker(batch) else "commit"
+    return "abort" if control_type(batch) == ABORT else "commit"
 
 
 def _headers(record: Any) -> list[dict[str, Any]]:

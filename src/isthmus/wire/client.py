@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Protocol, Self, TypeVar, cast
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
@@ -30,6 +30,15 @@ _RETRY_S: Final = 0.1
 _DIALLING_AT_ONCE: Final = 8
 
 
+class ClientCompanion(Protocol):
+    """What is kept beside a client, such as what was read over it."""
+
+    def close(self) -> None: ...
+
+
+CompanionT = TypeVar("CompanionT", bound=ClientCompanion)
+
+
 class Client:
     """Speaks to one Kafka cluster. Use it in one event loop; close it with `aclose` or `async with`."""
 
@@ -41,6 +50,7 @@ class Client:
         self._shared: dict[int, Connection] = {}
         self._dialling: dict[int, asyncio.Task[Connection]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._companions: dict[Any, ClientCompanion] = {}
         self._closed = False
         self._threads = ThreadPoolExecutor(_DIALLING_AT_ONCE, thread_name_prefix=f"dial-{cluster.alias}")
 
@@ -53,12 +63,26 @@ class Client:
     async def aclose(self) -> None:
         """Close the shared connections. Those from `dial` belong to whoever asked for them."""
         self._closed = True
+        for kind in list(self._companions):
+            self.dismiss(kind)
         for task in self._dialling.values():
             task.cancel()
         for connection in self._shared.values():
             connection.close()
         self._shared.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def companion(self, kind: Callable[[Client], CompanionT]) -> CompanionT:
+        """The one of this kind that is kept beside the client, made when there is none, and closed with it."""
+        if kind not in self._companions:
+            self._companions[kind] = kind(self)
+        return cast(CompanionT, self._companions[kind])
+
+    def dismiss(self, kind: Callable[[Client], ClientCompanion]) -> None:
+        """Close the companion of this kind, if there is one."""
+        companion = self._companions.pop(kind, None)
+        if companion is not None:
+            companion.close()
 
     async def metadata(self, topics: Collection[str] | None = (), *, node_id: int | None = None) -> Metadata:
         """Brokers, controller and topics. `None` asks for all topics, `()` for none; `node_id` names who is asked.

@@ -6,12 +6,15 @@ A thousand idle partitions then cost no more than one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
+from isthmus.model.rights import on_topic
 from isthmus.wire import codes
+from isthmus.wire.connection import Connection
+from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 
 _TOPIC_IDS_FROM: Final = 13
@@ -189,3 +192,33 @@ class FetchSession:
                     high_watermark=p.high_watermark,
                     preferred=_NO_REPLICA if elsewhere is None else elsewhere,
                 )
+
+
+async def fetch_once(
+    connection: Connection,
+    wants: Mapping[PartitionKey, Want],
+    *,
+    isolation: int,
+    bytes_max: int,
+    partition_bytes_max: int | None = None,
+    max_wait_ms: int = 0,
+    timeout_s: float,
+) -> list[Fetched]:
+    """One fetch outside any session: what the broker has of these partitions, each with an error code of its own.
+
+    :raises ClusterError: It did not answer, or refused the request as a whole.
+    """
+    session = FetchSession(isolation=isolation, incremental=False)
+    for key, want in wants.items():
+        session.want(key, want)
+    request = session.request(
+        max_wait_ms=max_wait_ms,
+        bytes_max=bytes_max,
+        partition_bytes_max=partition_bytes_max or bytes_max,
+        by_topic_id=all(want.topic_id != NO_TOPIC_ID for want in wants.values()),
+    )
+    answer = await connection.call(request, timeout_s=timeout_s)
+    topic = next(iter(wants))[0]
+    code = answer.error_code or codes.NONE
+    codes.raise_for_code(code, f"a fetch at {connection.where}", on_topic("READ", topic), cluster=connection.cluster)
+    return list(session.partitions(answer))

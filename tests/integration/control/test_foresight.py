@@ -14,13 +14,13 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
+from isthmus.cluster import tail
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
 from isthmus.control.lanes import catchup as goal
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.topics import foresight
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.lane.identity import tail
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.findings import Level
@@ -29,6 +29,7 @@ from isthmus.model.link import Link
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.progress import LinkProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.wire.fetch import fetch_once
 from tests.integration.acls import denied
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
@@ -421,13 +422,13 @@ def test_many_partitions_take_few_fetches(
             topics.send(writing, name, records(2, word), partition=partition)
         topics.flush(writing)
     asked: list[int] = []
-    read_once = tail._read_once
+    read_once = fetch_once
 
-    async def counted(connection: Any, wants: Any, isolation: int) -> Any:
+    async def counted(connection: Any, wants: Any, **limits: Any) -> Any:
         asked.append(len(wants))
-        return await read_once(connection, wants, isolation)
+        return await read_once(connection, wants, **limits)
 
-    monkeypatch.setattr(tail, "_read_once", counted)
+    monkeypatch.setattr(tail, "fetch_once", counted)
     (link,) = Fabric(configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))).plan().links
     (states,) = planned_states(link).values()
     assert [partition for partition, state in enumerate(states) if state == "FOREIGN_WRITE"] == [77]

@@ -75,7 +75,7 @@ def running_out(monkeypatch: pytest.MonkeyPatch, engine: Engine, answers: int) -
 
 def is_idle(run: LaneRun) -> Callable[[Reports], bool]:
     """Nobody works on this run of a lane."""
-    return lambda _: not run.is_busy
+    return lambda _: not run.phase.is_detoured
 
 
 @pytest.mark.parametrize("way", ["by itself", "by a coordinator"])
@@ -137,7 +137,7 @@ def test_a_pause_stops_filling_and_a_lane_that_is_back_waits(
             for offset in (1_000, 5_000, 9_000):
                 await running.until(reached(offset), look_s=0)
                 former = engine._runs[key]
-                assert former.is_busy
+                assert former.phase.is_detoured
                 engine.remove([key])
                 stopped_at = former.writer.position
                 engine.add(lanes)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.lane.identity.judgement import NoBatch
-from isthmus.lane.identity.tail import Found, Read, batches_at
+from isthmus.cluster.tail import Found, NoBatch, Read, batches_at
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import Want

@@ -10,10 +10,11 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from kafka.protocol.producer import ProduceRequest
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.cluster.reading import LogReader, OffsetRange, is_abort_marker
+from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.local import LocalCluster
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
+from isthmus.wire.aborted import ABORT, control_type
 from isthmus.wire.batch import HEADER_BYTES, Batch, scan, stamp
 from isthmus.wire.client import Client
 from tests.integration.lane import transactions
@@ -59,7 +60,7 @@ async def _forge(source: LocalCluster, target: LocalCluster, topic: str, tamper:
         async for found in LogReader(reading).read(OffsetRange(topic, 0, log.start, log.stable_end)):
             for batch, _ in found:
                 if batch.is_control:
-                    await _mark(target, topic, commit=not is_abort_marker(batch))
+                    await _mark(target, topic, commit=control_type(batch) != ABORT)
                     continue
                 records = [Record(r.timestamp, r.key, r.value, tuple(r.headers)) for r in decoded(batch)]
                 written = list(tamper(batch.base_offset, list(records)))

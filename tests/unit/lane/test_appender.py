@@ -12,6 +12,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.lane.appender import TargetAppender
+from isthmus.lane.phase import Phase
 from isthmus.lane.run import LaneRun
 from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import LaneState
@@ -29,7 +30,7 @@ STEPS = 1000
 def ready() -> LaneRun:
     """A lane that is in its place and has a batch to send."""
     run = lane_of(one(stored(0, [PLAIN] * 5)), position=0)
-    run.is_placed = True
+    run.phase = Phase.FLOWING
     return run
 
 
@@ -126,7 +127,7 @@ def test_nothing_waits_at_a_broker_that_throttles(throttle_ms: int, posted: int)
     run = lane_of(*(one(stored(offset, [now] * 40)) for offset in (0, 40, 80)), position=0)
     run.writer = Writer(abandoned=False, expiration_ms=86_400_000)
     run.writer.position = 0
-    run.is_placed = True
+    run.phase = Phase.FLOWING
     led = Led()
 
     def first_only(future: asyncio.Future[Answers]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.lane.engine import Engine
+from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
@@ -38,7 +39,7 @@ def written(engine: Engine) -> LaneRun:
     engine.add([LANE])
     run = engine._runs[LANE.key]
     batch = encode([Record(0, 1, None, b"v", [])], 0)
-    run.is_placed, run.state = True, LaneState.ACTIVE
+    run.phase, run.state = Phase.FLOWING, LaneState.ACTIVE
     run.read_from(0)
     run.offer(iter([Piece(batch, is_plain=True, is_aborted=False)]))
     run.writer.sent(1)
@@ -150,9 +151,12 @@ def test_a_lane_that_comes_back_waits_for_its_former_end() -> None:
             run = engine._runs[LANE.key]
             assert (engine.is_alone(run), engine.is_clean) == (False, False)
             former.writer.abandon()
-            assert (engine.is_alone(run), run.writer.abandoned, engine.is_clean) == (True, True, False)
+            assert (engine.is_alone(run), run.writer.abandoned) == (True, False)
+            engine.inherit(run)
+            assert (run.writer.abandoned, engine.is_clean) == (True, False)
             run.writer.abandoned = False
-            assert (engine.is_alone(run), run.writer.abandoned, engine.is_clean) == (True, False, True)
+            engine.inherit(run)
+            assert (run.writer.abandoned, engine.is_clean) == (False, True)
 
     asyncio.run(scenario())
 
@@ -167,11 +171,11 @@ def test_a_lapse_nobody_noticed_is_followed_by_a_look() -> None:
             engine = Engine(source=client, target=client, producer=producer, link="link")
             run = written(engine)
             engine.write_until(lasting_s() + 60)
-            assert (run.is_placed, engine.may_go_on(run)) == (True, True)
+            assert (run.phase.is_placed, engine.may_go_on(run)) == (True, True)
             engine.write_until(0.0)
-            assert (run.is_placed, engine.may_send()) == (True, False)
+            assert (run.phase.is_placed, engine.may_send()) == (True, False)
             engine.write_until(None)
-            assert (run.is_placed, engine.may_send(), engine.may_go_on(run)) == (False, True, False)
+            assert (run.phase.is_placed, engine.may_send(), engine.may_go_on(run)) == (False, True, False)
 
     asyncio.run(scenario())
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.lane.pieces import ABORT, COMMIT, AbortedTransaction, control_type, passes, pieces
+from isthmus.lane.pieces import passes, pieces
 from isthmus.wire.batch import LOG_APPEND_TIME, Batch, scan
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
@@ -21,7 +21,7 @@ class Log(NamedTuple):
 
     batches: list[Batch]
     hidden: list[bool]
-    aborted: list[tuple[AbortedTransaction, int]]
+    aborted: list[tuple[tuple[int, int], int]]
     """Aborted transactions, each with the offset of its marker."""
 
 
@@ -34,7 +34,7 @@ def logs(draw: st.DrawFn) -> Log:
     data, offset, hidden = b"", 0, list[bool]()
     begun: dict[int, list[int]] = {}
     offsets: list[int] = []
-    aborted: list[tuple[AbortedTransaction, int]] = []
+    aborted: list[tuple[tuple[int, int], int]] = []
     steps = draw(
         st.lists(st.tuples(st.sampled_from([PLAIN_PRODUCER, 1, 2]), st.booleans(), st.booleans()), max_size=30)
     )
@@ -45,7 +45,7 @@ def logs(draw: st.DrawFn) -> Log:
             data += marker(offset, producer, commit=commit)
             indexes = begun.pop(producer, [])
             if indexes and not commit:
-                aborted.append((AbortedTransaction(producer, offsets[indexes[0]]), offset))
+                aborted.append(((producer, offsets[indexes[0]]), offset))
                 for index in indexes:
                     hidden[index] = True
             offset += 1
@@ -70,7 +70,7 @@ def test_aborted_batches_are_told_wherever_a_fetch_begins(
     overlapping = [
         transaction
         for transaction, marker_offset in log.aborted
-        if transaction.first_offset < stretch[-1].offset_end and marker_offset >= stretch[0].base_offset
+        if transaction[1] < stretch[-1].offset_end and marker_offset >= stretch[0].base_offset
     ]
     shuffle.shuffle(overlapping)
 
@@ -80,14 +80,6 @@ def test_aborted_batches_are_told_wherever_a_fetch_begins(
     assert [piece.is_aborted for piece in found] == log.hidden[begin:end]
     for piece in found:
         assert piece.is_plain == (not piece.is_aborted and not piece.batch.is_control)
-
-
-def test_control_records_are_read() -> None:
-    """A marker's kind is in its key; other control records are neither."""
-    assert control_type(one(marker(5, 1, commit=True))) == COMMIT
-    assert control_type(one(marker(5, 1, commit=False))) == ABORT
-    leader_change = PLAIN._replace(key=b"\0\0\0\2", value=b"")
-    assert control_type(one(stored(0, [leader_change]))) == -1
 
 
 @pytest.mark.parametrize(

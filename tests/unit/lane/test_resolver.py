@@ -41,6 +41,9 @@ class Placed:
     def is_alone(self, run: LaneRun) -> bool:
         return True
 
+    def inherit(self, run: LaneRun) -> None:
+        """Nothing was left."""
+
     def place(self, run: LaneRun) -> None:
         self.placed.append(run)
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from isthmus.model.cluster import Cluster
+from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
 from isthmus.wire.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
@@ -48,9 +49,21 @@ class Answering(Client):
     def _answer(self, request: Any) -> Any:
         self.asked.append(request)
         answer = next(self._answers)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
+
+
+def fetched(stored: bytes, *, high_watermark: int, error_code: int = codes.NONE) -> Any:
+    """The answer to a fetch."""
+    partition = SimpleNamespace(error_code=error_code, high_watermark=high_watermark, records=stored)
+    return SimpleNamespace(error_code=codes.NONE, responses=[SimpleNamespace(partitions=[partition])])
+
+
+def listed(offset: int) -> Any:
+    """The answer to ListOffsets."""
+    partition = SimpleNamespace(partition_index=0, error_code=codes.NONE, offset=offset)
+    return SimpleNamespace(topics=[SimpleNamespace(name="__isthmus.ledger", partitions=[partition])])
 
 
 def asking(answers: Iterable[Any], work: Callable[[Answering], Awaitable[ResultT]]) -> ResultT:

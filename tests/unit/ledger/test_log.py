@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from types import SimpleNamespace
-from typing import Any
 
 from isthmus.ledger.log import LedgerTail
 from isthmus.ledger.records import Deletion, packed
 from isthmus.wire import codes
 from isthmus.wire.batch import scan
 from isthmus.wire.offsets import READ_UNCOMMITTED
-from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking
+from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
 from tests.unit.wire.stored import patched
 
 KEYS = ("group/l/a", "group/l/b", "group/l/c")
@@ -20,18 +18,6 @@ KEYS = ("group/l/a", "group/l/b", "group/l/c")
 def records(base_offset: int) -> bytes:
     """One batch of three documents."""
     return patched(bytes(packed(Deletion(key) for key in KEYS).view), base_offset)
-
-
-def fetched(stored: bytes, *, high_watermark: int, error_code: int = codes.NONE) -> Any:
-    """The answer to a fetch."""
-    partition = SimpleNamespace(error_code=error_code, high_watermark=high_watermark, records=stored)
-    return SimpleNamespace(error_code=codes.NONE, responses=[SimpleNamespace(partitions=[partition])])
-
-
-def listed(offset: int) -> Any:
-    """The answer to ListOffsets."""
-    partition = SimpleNamespace(partition_index=0, error_code=codes.NONE, offset=offset)
-    return SimpleNamespace(topics=[SimpleNamespace(name="__isthmus.ledger", partitions=[partition])])
 
 
 def test_a_look_tells_whether_it_saw_everything() -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
-from isthmus.cluster.reading import is_abort_marker
 from isthmus.model.group import NO_OFFSET, Committed
+from isthmus.wire.aborted import ABORT, control_type
 from isthmus.wire.batch import Batch
 from isthmus.wire.offsets import PartitionKey
 from isthmus.wire.records import records_in
@@ -103,7 +103,7 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
 
     def _end(self, partition: int, batch: Batch) -> set[str]:
         pending = self._pending.pop((partition, batch.producer_id), {})
-        if is_abort_marker(batch):
+        if control_type(batch) == ABORT:
             return set()
         for key, entry in pending.items():
             self._put(key, entry)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from isthmus.control.groups.transaction import producer_id_of
+from isthmus.control.links.memory import remembered
 from isthmus.errors import NotAuthorized, PlanRefused, UnsupportedByBroker
 from isthmus.ledger.documents import LinkDocument
-from isthmus.ledger.link import read_documents
 from isthmus.wire.client import Client
 
 
@@ -35,7 +35,7 @@ class Counterparts:
 
     async def _look_up(self) -> set[int | None]:
         try:
-            documents = (await read_documents(self._source)).values()
+            documents = (await remembered(self._source)).documents().values()
             here = (await self._target.metadata()).cluster_id
             links = [d.link for d in documents if isinstance(d, LinkDocument) and d.source_cluster_id == here]
             return {await producer_id_of(self._source, link) for link in links}

@@ -21,8 +21,8 @@ from isthmus.control.groups.review import GroupReview
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
+from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError, PlanRefused
-from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
@@ -141,7 +141,7 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
     wanted = partial(_is_wanted, link, group)
     async with Client(link.source) as source, Client(link.target) as target:
         await cluster_ids(link, source, target)
-        documents = await read_documents(target)
+        documents = (await remembered(target)).documents()
         memory = GroupMemory(link.name, documents)
         commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
         try:
@@ -150,10 +150,7 @@ async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
             await commits.aclose()
         planner = GroupReview(link, source, target, memory, documents)
         known = {name for name in memory.groups if wanted(name)}
-        try:
-            plans = await planner.plan(commits, commits.positions.keys() | known)
-        finally:
-            planner.close()
+        plans = await planner.plan(commits, commits.positions.keys() | known)
         yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), planner.maps)
 
 

@@ -121,7 +121,6 @@ class GroupLoop:
                     self.problem = Problem(message, "This is a bug in Isthmus: please report it.")
                     await asyncio.sleep(OUTAGE_S)
         finally:
-            self._review.close()
             await self._commits.aclose()
 
     async def _cycle(self) -> None:

@@ -37,7 +37,7 @@ class ReturningTopics:
         self._copies: Mapping[str, str] = {}
         self._maps: dict[str, LinkMaps] = {}
         self._source, self._target = source, target
-        self._ledger = LedgerMemory(source)
+        self._ledger = source.companion(LedgerMemory)
 
     async def refresh(self) -> None:
         """Find out which topics there are. Where the ledger at the source may not be read, none.
@@ -101,10 +101,6 @@ class ReturningTopics:
                 # More may have been copied than the map tells yet.
                 found.unreached.add(at)
         return found
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._ledger.close()
 
 
 def home_position(lane: LaneMap, position: int) -> int | None:

@@ -110,10 +110,6 @@ class GroupReview:
         plans += await self._others(commits, due, known)
         return [_with_listing(plan, commits.listings.get(plan.group)) for plan in plans]
 
-    def close(self) -> None:
-        """Let go of connections."""
-        self._returning.close()
-
     async def _unsure(
         self, transacted: Mapping[str, Mapping[PartitionKey, Collection[Transacted]]]
     ) -> dict[str, GroupPlan]:

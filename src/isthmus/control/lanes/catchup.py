@@ -39,14 +39,17 @@ class CatchUp:
         self._source = source
         self._ends: dict[LaneKey, int] = {}
         self._rounds = 0
-        self._stuck_since: dict[LaneKey, float] = {}
+        self._waiting_since: dict[LaneKey, float] = {}
 
     async def look(self, lanes: Collection[Lane], reports: Mapping[LaneKey, LaneReport]) -> Arrival:
         """How far these lanes are, those that cannot go on included. Ask again every moment.
 
         :raises ClusterError: The source does not answer.
         """
-        going = [lane for lane in lanes if not self._is_stuck(lane.key, reports.get(lane.key))]
+        for lane in lanes:
+            report = reports.get(lane.key)
+            self.note(lane.key, is_waiting=report is not None and report.state in _WAITING_FOR_SOMEBODY)
+        going = [lane for lane in lanes if not self._has_ended(lane.key, reports.get(lane.key))]
         new = [lane for lane in going if lane.key not in self._ends]
         if new:
             await self._read(new)
@@ -58,13 +61,17 @@ class CatchUp:
             return Arrival.UNDER_WAY
         return Arrival.CAUGHT_UP if len(going) == len(lanes) else Arrival.HELD_UP
 
-    def is_stuck(self, key: LaneKey, *, is_waiting: bool) -> bool:
+    def note(self, key: LaneKey, *, is_waiting: bool) -> None:
+        """Whether something of a lane waits for somebody to act, as it is now."""
+        if is_waiting:
+            self._waiting_since.setdefault(key, time.monotonic())
+        else:
+            self._waiting_since.pop(key, None)
+
+    def is_stuck(self, key: LaneKey) -> bool:
         """Whether something of a lane has waited for somebody to act for so long that nobody will now."""
-        if not is_waiting:
-            self._stuck_since.pop(key, None)
-            return False
-        now = time.monotonic()
-        return now - self._stuck_since.setdefault(key, now) > STUCK_AFTER_S
+        since = self._waiting_since.get(key)
+        return since is not None and time.monotonic() - since > STUCK_AFTER_S
 
     def _has_arrived(self, lane: Lane, report: LaneReport | None) -> bool:
         end = self._ends.get(lane.key)
@@ -73,10 +80,8 @@ class CatchUp:
         # Beyond what its source has a lane is in doubt: a moment later it goes on, or has stopped for good.
         return end <= report.position <= max(end, report.source_end)
 
-    def _is_stuck(self, key: LaneKey, report: LaneReport | None) -> bool:
-        if report is not None and report.state.is_terminal:
-            return True
-        return self.is_stuck(key, is_waiting=report is not None and report.state in _WAITING_FOR_SOMEBODY)
+    def _has_ended(self, key: LaneKey, report: LaneReport | None) -> bool:
+        return (report is not None and report.state.is_terminal) or self.is_stuck(key)
 
     async def _read(self, lanes: Collection[Lane]) -> None:
         partitions: dict[PartitionKey, LaneKey] = {(lane.source_topic, lane.partition): lane.key for lane in lanes}

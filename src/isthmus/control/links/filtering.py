@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from isthmus.control.links.memory import now_ms
+from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.ledger.documents import Document, FiltersDocument
-from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion
@@ -117,9 +116,21 @@ async def in_force(links: Collection[Link]) -> tuple[Link, ...]:
 async def _documents(cluster: Cluster) -> Mapping[str, Document]:
     try:
         async with Client(cluster) as client:
-            return await read_documents(client)
+            return (await remembered(client)).documents()
     except ClusterError:
         return {}
+
+
+async def filtered(link: Link, target: Client) -> Link:
+    """The link with the filters that operators have given it.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    return (await _filters_at(target, link)).of(link)
+
+
+async def _filters_at(target: Client, link: Link) -> Filters:
+    return filters_of(link.name, (await remembered(target)).of(link.name).documents)
 
 
 async def read_filters(link: Link) -> Filters:
@@ -128,7 +139,7 @@ async def read_filters(link: Link) -> Filters:
     :raises ClusterError: The ledger at the target cannot be read.
     """
     async with Client(link.target) as target:
-        return filters_of(link.name, await read_documents(target))
+        return await _filters_at(target, link)
 
 
 async def write_filters(link: Link, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False) -> Filters:
@@ -140,7 +151,7 @@ async def write_filters(link: Link, filters: Filters, ledger: LedgerSettings, *,
     """
     filters.check()
     async with Client(link.target) as target:
-        known = filters_of(link.name, await read_documents(target))
+        known = await _filters_at(target, link)
         is_reset = filters.is_as_written
         found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms())
         if not dry_run and found != known:

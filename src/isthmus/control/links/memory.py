@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
@@ -20,6 +22,7 @@ from isthmus.ledger.documents import (
     decoded,
     link_of,
 )
+from isthmus.ledger.link import newest
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport
@@ -203,6 +206,13 @@ class LinkMemory:
         self.documents[entry.key] = document
         self._written_ms[entry.key] = entry.timestamp
 
+    def copy(self) -> LinkMemory:
+        """What is known now: it stays as it is, whatever is read later."""
+        copied = copy(self)
+        for name in ("documents", "reports", "last_known", "_written_ms", "_reporters", "_reported_ms"):
+            setattr(copied, name, dict(getattr(self, name)))
+        return copied
+
     def _begin(self, generation: int) -> None:
         """What an earlier controller's lanes said no longer counts as their state."""
         if generation > self._generation:
@@ -211,11 +221,17 @@ class LinkMemory:
 
 
 class LedgerMemory:
-    """What the ledger of a cluster says of all its links, followed from look to look."""
+    """What the ledger of a cluster says of all its links, followed from look to look: see `remembered`.
+
+    What the first look brings is decoded when it is asked for: many a caller wants the documents of one link.
+    """
 
     def __init__(self, client: Client) -> None:
         self._view = LedgerView(client)
+        self._looking = asyncio.Lock()
         self._links: dict[str, LinkMemory] = {}
+        self._untaken: dict[str, list[Entry]] = {}
+        self._unlinked: dict[str, Entry] = {}
 
     async def refresh(self) -> None:
         """Take in what was written since the last look.
@@ -223,41 +239,80 @@ class LedgerMemory:
         :raises PlanRefused: A newer Isthmus wrote it.
         :raises ClusterError: It cannot be read.
         """
-        news = await self._view.look()
-        if news.is_other_log:
-            self._links.clear()
-        for entry in news.entries:
-            link = link_of(entry.key)
-            if not link:
-                continue
-            if link not in self._links:
-                self._links[link] = LinkMemory(link)
-            self._links[link].take(entry)
+        async with self._looking:
+            for link in list(self._untaken):
+                self._take(link)
+            news = await self._view.look()
+            if news.is_other_log:
+                for held in (self._links, self._untaken, self._unlinked):
+                    held.clear()
+            for entry in news.entries:
+                link = link_of(entry.key)
+                if link:
+                    self._untaken.setdefault(link, []).append(entry)
+                elif entry.value is None:
+                    self._unlinked.pop(entry.key, None)
+                else:
+                    self._unlinked[entry.key] = entry
 
     def links(self) -> list[LinkMemory]:
-        """All links that are known."""
-        return [self._links[link] for link in sorted(self._links)]
+        """All links that are known.
+
+        :raises PlanRefused: A newer Isthmus wrote something of one of them.
+        """
+        return [self.of(link) for link in sorted({*self._links, *self._untaken})]
 
     def of(self, link: str) -> LinkMemory:
-        """What is known of a link."""
+        """What is known of a link; it goes on with the next look.
+
+        :raises PlanRefused: A newer Isthmus wrote something of it.
+        """
+        self._take(link)
         return self._links.get(link) or LinkMemory(link)
+
+    def documents(self) -> dict[str, Document]:
+        """Everything the ledger says, by key.
+
+        :raises PlanRefused: A newer Isthmus wrote some of it.
+        """
+        found = newest(self._unlinked.values())
+        for link in {*self._links, *self._untaken}:
+            # Nobody has asked for what came before, or for what has become of it.
+            found |= self.of(link).documents if link in self._links else newest(self._untaken[link])
+        return found
 
     def close(self) -> None:
         self._view.close()
 
+    def _take(self, link: str) -> None:
+        entries = self._untaken.get(link, ())
+        memory = self._links.get(link) or LinkMemory(link)
+        for entry in entries:
+            memory.take(entry)
+        if entries:
+            self._links[link] = memory
+            del self._untaken[link]
 
-async def recollect(link: str, client: Client) -> LinkMemory:
-    """What the ledger at a target cluster says of a link; nothing where there is no ledger.
+
+async def remembered(client: Client) -> LedgerMemory:
+    """What the ledger of a cluster says now; nothing where there is none. Only what was written since anybody asked
+    with this client is read.
 
     :raises PlanRefused: A newer Isthmus wrote it.
     :raises ClusterError: It cannot be read.
     """
-    ledger = LedgerMemory(client)
-    try:
-        await ledger.refresh()
-    finally:
-        ledger.close()
-    return ledger.of(link)
+    memory = client.companion(LedgerMemory)
+    await memory.refresh()
+    return memory
+
+
+async def recollect(link: str, client: Client) -> LinkMemory:
+    """What the ledger at a target cluster says of a link now; nothing where there is no ledger.
+
+    :raises PlanRefused: A newer Isthmus wrote it.
+    :raises ClusterError: It cannot be read.
+    """
+    return (await remembered(client)).of(link).copy()
 
 
 def now_ms() -> int:

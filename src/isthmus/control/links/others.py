@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final
 
 from isthmus.control.links.claims import Claim
 from isthmus.control.links.host import liveness_of
-from isthmus.control.links.memory import LinkMemory, now_ms
+from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
 from isthmus.errors import ClusterError
-from isthmus.ledger.documents import ControllerDocument, LinkDocument, TopicDocument, kind_of, link_of
+from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
-from isthmus.ledger.log import LedgerTail
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
@@ -26,6 +25,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 _SKEW_S: Final = 3600.0
 """No two clocks differ by more: a controller that was last heard longer ago is not waited for."""
 _MS_PER_S: Final = 1000
+_LOOK_S: Final = 0.25
 
 
 Selects = Callable[[TargetTopic], bool]
@@ -80,21 +80,17 @@ async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[s
 
 
 async def _claims_in(client: Client, own_links: Collection[str], selects: Selects) -> list[Claim]:
-    tail = LedgerTail(client)
     try:
-        entries = await tail.read_to_end()
-        links = {link_of(entry.key) for entry in entries} - {*own_links, ""}
-        known = {link: LinkMemory.of(link, entries) for link in sorted(links)}
-        found = {link: each for link, each in known.items() if any(map(selects, each.topics))}
+        memory = await remembered(client)
+        known = {each.link: each for each in memory.links() if each.link not in own_links}
+        found = {link: each.copy() for link, each in known.items() if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
-        doubtful = {link for link, each in found.items() if link not in alive and _may_live(each)}
+        doubtful = {link: each for link, each in found.items() if link not in alive and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.
         with contextlib.suppress(ClusterError):
-            alive |= await _heard(tail, doubtful)
+            alive |= await _heard(memory, doubtful)
     except ClusterError:
         return []
-    finally:
-        tail.close()
     return [
         claim
         for link in sorted(found)
@@ -117,19 +113,21 @@ def _may_live(known: LinkMemory) -> bool:
     )
 
 
-async def _heard(tail: LedgerTail, links: Iterable[str]) -> set[str]:
+async def _heard(memory: LedgerMemory, before: Mapping[str, LinkMemory]) -> set[str]:
     """Those of these links whose controllers are heard from now on.
 
     :raises ClusterError: The ledger cannot be read any more.
     """
-    waiting, heard = set(links), set[str]()
+    waiting, heard = set(before), set[str]()
     deadline = time.monotonic() + SILENCE_S
     while waiting and time.monotonic() < deadline:
-        for entry in (await tail.poll()).entries:
-            link = link_of(entry.key)
-            if kind_of(entry.key) == ControllerDocument.KIND and link in waiting:
+        await asyncio.sleep(_LOOK_S)
+        await memory.refresh()
+        for link in list(waiting):
+            controller = memory.of(link).controller
+            if controller != before[link].controller:
                 waiting.discard(link)
-                if entry.value is not None:
+                if controller is not None:
                     heard.add(link)
     return heard
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from isthmus.control.links.filtering import in_force
-from isthmus.control.links.memory import now_ms, paused_topics
+from isthmus.control.links.filtering import filtered
+from isthmus.control.links.memory import now_ms, recollect
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import PauseDocument
-from isthmus.ledger.link import read_documents
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.topic import on_topic
@@ -37,10 +36,9 @@ async def pause(link: Link, topic: str | None, ledger: LedgerSettings, *, dry_ru
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    (link,) = await in_force([link])
-    document = _document(link, topic)
     async with Client(link.target) as target:
-        was_paused = document.topic in paused_topics(link.name, await read_documents(target))
+        document = _document(await filtered(link, target), topic)
+        was_paused = document.topic in (await recollect(link.name, target)).paused
         if not (was_paused or dry_run):
             await _write(target, document, ledger)
     return was_paused
@@ -53,10 +51,9 @@ async def resume(link: Link, topic: str | None, ledger: LedgerSettings, *, dry_r
     :raises ConfigError: The link does not mirror the topic.
     :raises ClusterError: The ledger at the target cannot be written.
     """
-    (link,) = await in_force([link])
-    document = _document(link, topic)
     async with Client(link.target) as target:
-        paused = paused_topics(link.name, await read_documents(target))
+        document = _document(await filtered(link, target), topic)
+        paused = (await recollect(link.name, target)).paused
         if document.topic in paused and not dry_run:
             await _write(target, Deletion(document.key), ledger)
     return Resumed(was_paused=document.topic in paused, still_paused=paused - {document.topic})

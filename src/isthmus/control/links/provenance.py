@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
-from isthmus.ledger.link import read_documents
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
 from isthmus.model.problem import Problem, problem_of
@@ -71,7 +71,7 @@ async def origins(clusters: Collection[Cluster], topic: str) -> tuple[tuple[Orig
             async with Client(cluster) as client:
                 names[(await describe_cluster(client)).cluster_id] = cluster.alias
                 topic_id = (await client.metadata([topic])).topics[topic].topic_id
-                documents = (await read_documents(client)).values()
+                documents = (await remembered(client)).documents().values()
         except ClusterError as error:
             problems[cluster.alias] = problem_of(error)
         else:

@@ -17,7 +17,7 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.links.following import LinkChange
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
-from isthmus.control.links.memory import now_ms
+from isthmus.control.links.memory import LedgerMemory, now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
@@ -141,6 +141,9 @@ class LinkRun:
             if not await self._is_free(target):
                 return
             await self._respect_others(source, target)
+            # What others write counts again when the link is to select something else, if ever.
+            for client in (source, target):
+                client.dismiss(LedgerMemory)
             if not await self._is_free(target):
                 return
             ledger = LinkLedger(

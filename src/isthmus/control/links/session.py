@@ -234,7 +234,7 @@ class Session:
         if plan is None:
             return Arrival.UNDER_WAY
         arrival = await self._catch_up.look(self._runnable(), self.reports())
-        if arrival is Arrival.UNDER_WAY or self._is_to_be_created(plan):
+        if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, self._note_missing(plan))):
             return Arrival.UNDER_WAY
         await self._topics.settle()
         if not self._has_carried_groups() or not self._loops.has_settled():
@@ -245,14 +245,12 @@ class Session:
             return Arrival.HELD_UP
         return Arrival.CAUGHT_UP
 
-    def _is_to_be_created(self, plan: LinkPlan) -> bool:
-        """Whether partitions are missing at the target that may come soon."""
-        missing = {topic.topic: not topic.reasons and not topic.is_laid_out for topic in plan.topics}
-        # Every topic is asked about, so that one that came is not held against it later.
-        stuck = [
-            self._catch_up.is_stuck(LaneKey(name, _ALL), is_waiting=is_missing) for name, is_missing in missing.items()
-        ]
-        return sum(missing.values()) > sum(stuck)
+    def _note_missing(self, plan: LinkPlan) -> list[LaneKey]:
+        """Which topics have partitions missing at the target that may come soon; that they have is noted."""
+        missing = {LaneKey(topic.topic, _ALL): not topic.reasons and not topic.is_laid_out for topic in plan.topics}
+        for key, is_missing in missing.items():
+            self._catch_up.note(key, is_waiting=is_missing)
+        return [key for key, is_missing in missing.items() if is_missing]
 
     async def _measure_idle(self) -> bool:
         """Look where the source ends in lanes that do not run now; whether the target has all of it.

@@ -228,8 +228,7 @@ class StatusReader:
             client = await self._stack.enter_async_context(Client(cluster))
             self._clients[cluster.alias] = client
         for alias in {link.target.alias for link in self._links}:
-            self._ledgers[alias] = ledger = LedgerMemory(self._clients[alias])
-            self._stack.callback(ledger.close)
+            self._ledgers[alias] = self._clients[alias].companion(LedgerMemory)
         return self
 
     async def __aexit__(

@@ -8,15 +8,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.filtering import in_force
-from isthmus.control.links.memory import rebuilt_topics, recollect
+from isthmus.control.links.filtering import filtered
+from isthmus.control.links.memory import rebuilt_topics, remembered
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.recovery import OnStep, TopicRecoverer
 from isthmus.control.topics.foresight import Foreseen, foresee
 from isthmus.errors import ConfigError, PlanRefused
 from isthmus.ledger.documents import Document, RecoveryDocument, TopicDocument
-from isthmus.ledger.link import read_documents
 from isthmus.model.configuration import Configuration
 from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
@@ -50,7 +49,7 @@ class LinkRecoverer:
         :raises PlanRefused: Somebody else recovers the link, or offsets of a topic are mapped.
         :raises ClusterError: A cluster does not answer; a repeated call goes on.
         """
-        (link,) = await in_force([self.configuration.link(self.name)])
+        link = self.configuration.link(self.name)
         async with AsyncExitStack() as stack:
             source = await stack.enter_async_context(Client(link.source))
             target = await stack.enter_async_context(Client(link.target))
@@ -58,6 +57,7 @@ class LinkRecoverer:
             if not dry_run:
                 # Before anything is looked at: what somebody else changes meanwhile would be found half-way.
                 claim = await stack.enter_async_context(claimed(target, link.name, self.configuration.ledger))
+            link = await filtered(link, target)
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
             for topic, source_topic in sorted((await self._chosen(link, source, target)).items()):
@@ -82,8 +82,8 @@ class LinkRecoverer:
 
     async def _chosen(self, link: Link, source: Client, target: Client) -> dict[TargetTopic, SourceTopic]:
         """The topics to recover, by their names at the target."""
-        documents = await read_documents(target)
-        known = await recollect(link.name, target)
+        memory = await remembered(target)
+        documents, known = memory.documents(), memory.of(link.name).copy()
         if self.topics:
             chosen = dict(self._named(link))
             for topic in chosen:

@@ -19,7 +19,7 @@ from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
-from isthmus.control.links.memory import paused_topics, recorded_topics
+from isthmus.control.links.memory import paused_topics, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
@@ -42,7 +42,6 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.source import Bounds
 from isthmus.ledger.documents import Document
 from isthmus.ledger.handover import is_in_order, marks_left
-from isthmus.ledger.link import read_documents
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
@@ -91,7 +90,7 @@ async def foresee(
     for claim in await claims_around(source, target, clusters, names, selection(own)):
         claims.grant(claim)
     observed = await observe(link, source, target)
-    documents = await read_documents(target)
+    documents = (await remembered(target)).documents()
     recorded = at_start(observed, recorded_topics(link.name, documents))
     plan = plan_link(observed, claims, recorded)
     if plan.problem is not None:

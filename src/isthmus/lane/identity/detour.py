@@ -18,7 +18,7 @@ from isthmus.lane.identity.aborts import UNVERIFIED, Aborts, LoneTransaction
 from isthmus.lane.identity.filler import RECORDS_PER_BATCH, filler
 from isthmus.lane.identity.markers import Markers
 from isthmus.lane.identity.omission import Omission
-from isthmus.lane.pieces import ABORT, COMMIT, Piece, control_type, passes
+from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.regrouping import Regrouping, damaged, regroup
 from isthmus.lane.routes import Routes
@@ -28,6 +28,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.rights import on_topic
 from isthmus.model.wording import counted
 from isthmus.wire import codes, produce
+from isthmus.wire.aborted import ABORT, COMMIT, control_type
 from isthmus.wire.batch import HEADER_BYTES, SEQUENCE_MASK, Batch, checked, stamp
 
 _TXN_PRODUCE_VERSION: Final = 11
@@ -72,8 +73,8 @@ class Detour:
         position = run.writer.position
         if run.ending:
             await self._markers.confirm(run)
-        elif run.prefix_end > position or run.prefix_undeleted:
-            await self._prefix(run)
+        elif run.prefix is not None and (run.prefix.end > position or run.prefix.is_stored):
+            await self._prefix(run, run.prefix.end)
         elif run.gap_end > position:
             # Deleted at the source and passed as configured: no limit holds here.
             await self._markers.fill(run, run.gap_end)
@@ -168,10 +169,10 @@ class Detour:
 
     # The prefix that the source has deleted
 
-    async def _prefix(self, run: LaneRun) -> None:
+    async def _prefix(self, run: LaneRun, end: int) -> None:
         timestamp = run.pending[0].batch.base_timestamp if run.pending else int(time.time() * 1000)
-        while run.writer.position < run.prefix_end and self._engine.may_go_on(run):
-            batch = filler(min(run.prefix_end - run.writer.position, RECORDS_PER_BATCH), max(timestamp, 0))
+        while run.writer.position < end and self._engine.may_go_on(run):
+            batch = filler(min(end - run.writer.position, RECORDS_PER_BATCH), max(timestamp, 0))
             producer = self._engine.producer
             header = stamp(batch, producer.producer_id, producer.epoch, run.writer.sequence)
             append = produce.Append(*run.target_append, header, batch.view[HEADER_BYTES:])
@@ -180,18 +181,16 @@ class Detour:
             if verdict is not AppendVerdict.ADVANCED:
                 self._engine.faults.judged(run, verdict, code, message, batch)
                 raise Refused
-        if run.writer.position == run.prefix_end and self._engine.may_go_on(run):
-            await self._delete_prefix(run)
+        if run.writer.position == end and self._engine.may_go_on(run):
+            await self._delete_prefix(run, end)
 
-    async def _delete_prefix(self, run: LaneRun) -> None:
+    async def _delete_prefix(self, run: LaneRun, end: int) -> None:
         topic_class: Any = DeleteRecordsRequest.DeleteRecordsTopic
         request = DeleteRecordsRequest(
             topics=[
                 topic_class(
                     name=run.target[0],
-                    partitions=[
-                        topic_class.DeleteRecordsPartition(partition_index=run.target[1], offset=run.prefix_end)
-                    ],
+                    partitions=[topic_class.DeleteRecordsPartition(partition_index=run.target[1], offset=end)],
                 )
             ],
             timeout_ms=_PRODUCE_TIMEOUT_MS,
@@ -202,8 +201,7 @@ class Detour:
         code = answer.topics[0].partitions[0].error_code
         what, right = f"deleting the fillers of {run.lane.key}", on_topic("DELETE", run.target[0])
         codes.raise_for_code(code, what, right, cluster=self._routes.client.cluster.alias)
-        run.prefix_end = -1
-        run.prefix_undeleted = False
+        run.prefix = None
         run.heal()
 
     # Appending over the shared connection

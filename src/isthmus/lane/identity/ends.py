@@ -10,7 +10,7 @@ from isthmus.lane.identity.tail import Tails, sight_of
 from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun, Prefix
 from isthmus.lane.writer import LogLook, Placement
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Gap, LaneState
@@ -18,7 +18,7 @@ from isthmus.model.transactions import marker_epoch
 
 
 class Ends:
-    """Finds the places of lanes that keep their offsets: `looked`, then `believed`, then `decided`."""
+    """Finds the places of lanes that keep their offsets: `looked`, then `check`, then `decided`."""
 
     def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity, *, settle_s: float) -> None:
         self._source, self._target = source, target
@@ -51,7 +51,7 @@ class Ends:
             leader = self._source.leader(*run.source)
             if leader is None or leader.epoch != run.source_epoch:
                 # Another leader may have another log.
-                run.tail_check = TailCheck.CONTENT
+                run.doubt_tail()
             return
         if before >= 0:
             # Only at the beginning the owner before may vouch for it; later somebody else may have written.
@@ -61,7 +61,7 @@ class Ends:
         run.is_known = is_left_at(left, position)
         run.tail_check = first_check(left, position, is_in_order=not was_abandoned and not run.lane.doubts)
 
-    async def believed(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
+    async def check(self, runs: Sequence[LaneRun]) -> list[LaneRun]:
         """The lanes whose log ends with our work. The state of the others tells whether that is for good or for now."""
         return await self._tails.check(runs)
 
@@ -71,7 +71,7 @@ class Ends:
         sight = sight_of(run, self._target.client.cluster)
         if sight.is_beyond:
             # There was nothing to compare the end with: if the source gets that far, there is.
-            run.tail_check = TailCheck.CONTENT
+            run.doubt_tail()
             self._doubts[run] = self._doubts.get(run, 0) + 1
             if self._doubts[run] < LOOKS:
                 run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
@@ -88,9 +88,9 @@ class Ends:
     def _pass_gap(self, run: LaneRun) -> None:
         """The source begins above the lane's position: it goes on with fillers or a gap, or ends."""
         target = self._target.client.cluster
-        gap = gap_before(sight_of(run, target), is_filling=run.prefix_end >= 0)
+        gap = gap_before(sight_of(run, target), is_filling=run.prefix is not None)
         if gap is None:
-            run.prefix_end = run.source_start
+            run.prefix = Prefix(run.source_start, is_stored=run.prefix is not None and run.prefix.is_stored)
         else:
             pass_gap(run, gap, target)
 

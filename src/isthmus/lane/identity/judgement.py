@@ -10,9 +10,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
-from isthmus.errors import ClusterError, Unreachable
+from isthmus.cluster.tail import UNTOLD, NoBatch
+from isthmus.errors import ClusterError
 from isthmus.lane.identity.aborts import NO_PRODUCER, ONCE_HINT
 from isthmus.lane.identity.filler import is_filler
 from isthmus.lane.outlook import Outlook, state_of
@@ -25,20 +25,6 @@ from isthmus.model.problem import Problem
 from isthmus.model.remedies import HeldOffsets, keep_or_delete, keep_or_delete_unknown
 from isthmus.model.transactions import is_lone
 from isthmus.wire.batch import Batch
-
-UNTOLD: Final = Unreachable(
-    "the last batch could not be read: the leader cannot tell now what its log holds there",
-    hint="Isthmus looks again by itself; if it lasts, check the brokers of this partition.",
-)
-
-
-class NoBatch(enum.Enum):
-    """Why a log is known to have no batch at an offset."""
-
-    HOLE = "a hole"
-    """The log goes on behind it, but nothing is stored there."""
-    DELETED = "deleted"
-    """The log begins behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,12 @@ from typing import Protocol
 
 from isthmus.lane.identity.aborts import Aborts
 from isthmus.lane.identity.markers import Markers
-from isthmus.lane.pieces import ABORT, Piece, control_type
+from isthmus.lane.phase import Intake
+from isthmus.lane.pieces import Piece
 from isthmus.lane.regrouping import Judges
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.transactions import AbortedPolicy
+from isthmus.wire.aborted import ABORT, control_type
 from isthmus.wire.batch import Batch, checked
 
 
@@ -71,7 +73,7 @@ class Omission:
             except ValueError as error:
                 if end > run.writer.position:
                     break
-                run.is_spoilt = True
+                run.intake = Intake.SPOILT
                 self._engine.faults.damaged(run, end, str(error))
                 raise Refused from error
             end = batch.offset_end

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
+from isthmus.cluster.tail import UNTOLD, Found, NoBatch, batches_at
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.lane.identity.judgement import (
-    UNTOLD,
     Judgement,
-    NoBatch,
     Sight,
     Weight,
     compare,
@@ -21,35 +19,13 @@ from isthmus.lane.identity.judgement import (
 )
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, TailCheck
+from isthmus.lane.run import LaneRun, Prefix, TailCheck
 from isthmus.lane.source import Bounds
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneState
-from isthmus.model.rights import on_topic
-from isthmus.wire import codes
-from isthmus.wire.batch import Batch, scan
-from isthmus.wire.connection import Connection
-from isthmus.wire.fetch import Fetched, FetchSession, Want
-from isthmus.wire.offsets import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED, PartitionKey, list_offsets
-
-_TIMEOUT_S: Final = 3.0
-_AT_ONCE: Final = 64
-_RESPONSE_BYTES: Final = 32 << 20
-_PARTITION_BYTES: Final = 2 << 20
-
-
-class Read(NamedTuple):
-    """The first batch at or behind an offset, or why there is none; `log_start` is -1 where it is not told.
-
-    `is_aborted` says that it belongs to an aborted transaction; only what is read at read_committed tells.
-    """
-
-    batch: Batch | NoBatch
-    log_start: int
-    is_aborted: bool = False
-
-
-Found = Read | ClusterError
+from isthmus.wire.batch import Batch
+from isthmus.wire.fetch import Want
+from isthmus.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, PartitionKey
 
 
 class TailLook(NamedTuple):
@@ -88,8 +64,7 @@ class Tails:
             run.ending.update(judgement.ending)
             run.tail_epoch = judgement.source_epoch
             if judgement.has_fillers:
-                run.prefix_end = run.source_start
-                run.prefix_undeleted = True
+                run.prefix = Prefix(run.source_start, is_stored=True)
             if judgement.state is not None and judgement.problem is not None:
                 run.fail(judgement.state, judgement.problem.message, judgement.problem.hint)
                 unsure.add(run)
@@ -98,7 +73,7 @@ class Tails:
             leader = leaders[run]
             # What ends before the target does has not shown yet what it will have there.
             if run.writer.position <= run.source_end and leader is not None:
-                run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, leader.epoch
+                run.believe_tail(leader.epoch)
         return believed
 
     async def judge(self, looks: Iterable[TailLook]) -> dict[LaneKey, Judged]:
@@ -180,87 +155,3 @@ async def _batches(
         ),
     )
     return {key: answers.get(key, UNTOLD) for key in wants}
-
-
-async def batches_at(
-    connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int = READ_UNCOMMITTED
-) -> dict[PartitionKey, Found]:
-    """The first batch at or behind each wanted offset, or why there is none; an error where the broker cannot tell.
-
-    :raises ClusterError: The broker did not answer, or not with record batches.
-    """
-    found: dict[PartitionKey, Found] = {}
-    waiting, outside = dict(wants), dict[PartitionKey, int]()
-    while waiting:
-        chunk = dict(islice(waiting.items(), _AT_ONCE))
-        answers = {fetched.key: fetched for fetched in await _read_once(connection, chunk, isolation)}
-        try:
-            told = {key: found_in(fetched) for key, fetched in answers.items()}
-        except ValueError as error:
-            raise ClusterError(f"{connection.where} has an unreadable batch: {error}") from error
-        # While others got theirs there may have been no room for a batch: it comes with the next answer.
-        is_room_left = not any(isinstance(each, Batch) for each in told.values())
-        for key in chunk:
-            error_code = answers[key].error_code if key in answers else codes.UNKNOWN_TOPIC_OR_PARTITION
-            each = told.get(key)
-            if not isinstance(each, Batch) and error_code == codes.NONE and not is_room_left:
-                continue
-            del waiting[key]
-            if error_code != codes.NONE:
-                what = f"reading {key[0]}-{key[1]} at offset {wants[key].offset}"
-                found[key] = codes.error_for(error_code, what, on_topic("READ", key[0]), cluster=connection.cluster)
-                if error_code == codes.OFFSET_OUT_OF_RANGE:
-                    outside[key] = wants[key].leader_epoch
-            else:
-                found[key] = UNTOLD if each is None else _read(each, answers[key])
-    starts = await list_offsets(connection, outside, EARLIEST, timeout_s=_TIMEOUT_S) if outside else {}
-    for key, start in starts.items():
-        # A log that ends before it is no proof of anything: its leader may only lag behind.
-        if start.error_code == codes.NONE and start.offset > wants[key].offset:
-            found[key] = Read(NoBatch.DELETED, start.offset)
-    return found
-
-
-def found_in(fetched: Fetched) -> Batch | NoBatch | None:
-    """What an answer shows at or behind the offset asked for; None if it does not tell.
-
-    :raises ValueError: It holds something else than record batches.
-    """
-    if not fetched.records and fetched.error_code == codes.NONE:
-        # Only at read_committed the stable end is told, and nothing is read beyond it.
-        end = fetched.high_watermark if fetched.stable_end < 0 else fetched.stable_end
-        is_within = fetched.log_start <= fetched.offset < end
-        return NoBatch.HOLE if is_within else None
-    return _first(fetched.records)
-
-
-def _read(batch: Batch | NoBatch, fetched: Fetched) -> Read:
-    is_aborted = (
-        isinstance(batch, Batch)
-        and batch.is_transactional
-        and any(producer == batch.producer_id and first < batch.offset_end for producer, first in fetched.aborted)
-    )
-    return Read(batch, fetched.log_start, is_aborted)
-
-
-async def _read_once(connection: Connection, wants: Mapping[PartitionKey, Want], isolation: int) -> list[Fetched]:
-    """One fetch outside any session."""
-    session = FetchSession(isolation=isolation, incremental=False)
-    for key, want in wants.items():
-        session.want(key, want)
-    request: Any = session.request(
-        max_wait_ms=0,
-        bytes_max=_RESPONSE_BYTES,
-        partition_bytes_max=_PARTITION_BYTES,
-        by_topic_id=all(want.topic_id.int for want in wants.values()),
-    )
-    answer = await connection.call(request, timeout_s=_TIMEOUT_S)
-    if answer.error_code != codes.NONE:
-        raise ClusterError(f"{connection.where} refused a fetch: {codes.name_of(answer.error_code)}")
-    return list(session.partitions(answer))
-
-
-def _first(records: bytes) -> Batch | None:
-    """The first batch, without what came behind it: that may be a thousand times as much."""
-    batch = next(scan(records), None)
-    return None if batch is None else batch._replace(view=memoryview(bytes(batch.view)))

@@ -24,7 +24,7 @@ from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, records_of
 from isthmus.lane.routes import Routes
-from isthmus.lane.run import LaneRun, Look, TailCheck
+from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import ProducerState
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneState
@@ -194,7 +194,7 @@ class Places:
             run.writer.placed(transit.cursor.ordinal)
             leader = self._source.leader(*run.source)
             if leader is not None:
-                run.tail_check, run.is_known, run.source_epoch = TailCheck.DONE, True, leader.epoch
+                run.believe_tail(leader.epoch)
         return None
 
     def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:

@@ -9,9 +9,10 @@ import pytest
 
 from isthmus.errors import Unreachable
 from isthmus.lane.identity.detour import Detour
+from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
-from isthmus.lane.run import LaneRun, Refused
+from isthmus.lane.run import LaneRun, Prefix, Refused
 from isthmus.model.lane import LaneState
 from tests.unit.lane.engines import Part
 from tests.unit.lane.leader import Led, OneLeader, with_leader
@@ -23,7 +24,7 @@ RECORDS = [PLAIN._replace(value=b"%d" % n) for n in range(8)]
 
 def taken(run: LaneRun, engine: Part, led: Led | None = None) -> None:
     """Let the detour take the lane as far as it may."""
-    run.is_placed = True
+    run.phase = Phase.FLOWING
 
     async def work(routes: OneLeader) -> None:
         await Detour(engine, routes).take(run)
@@ -79,7 +80,7 @@ def test_records_a_header_promises_have_to_be_there() -> None:
     run.offer(iter([Piece(batch, is_plain=False, is_aborted=False)]))
     with pytest.raises(Refused):
         taken(run, Part())
-    assert (run.state, run.is_spoilt) == (LaneState.BLOCKED, True)
+    assert (run.state, run.intake is Intake.SPOILT) == (LaneState.BLOCKED, True)
     assert run.writer.position == 1
 
 
@@ -119,7 +120,7 @@ class Gone(Led):
 def test_a_filler_without_an_answer_may_be_in_the_log() -> None:
     """Or arrive there later: the lane settles before it goes on."""
     run = lane_of(position=0)
-    run.prefix_end = 10
+    run.prefix = Prefix(10, is_stored=False)
     with pytest.raises(Unreachable):
         taken(run, Part(), Gone())
     assert (run.writer.position, run.writer.in_flight, run.writer.abandoned) == (0, False, True)

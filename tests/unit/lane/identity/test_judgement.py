@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from isthmus.cluster.tail import NoBatch
 from isthmus.errors import NotAuthorized, Unreachable
 from isthmus.lane.identity.filler import filler
 from isthmus.lane.identity.judgement import (
     Judgement,
-    NoBatch,
     Sight,
     Weight,
     compare,

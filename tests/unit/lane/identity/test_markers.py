@@ -6,6 +6,7 @@ import pytest
 
 from isthmus.errors import BrokerRefused, Unreachable
 from isthmus.lane.identity.detour import Detour
+from isthmus.lane.phase import Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun
 from isthmus.model.lane import Gap
@@ -18,7 +19,7 @@ from tests.unit.wire.stored import marker, one
 
 def written(run: LaneRun, led: Led, engine: Part | None = None) -> None:
     """Have everything written that the lane holds."""
-    run.is_placed = True
+    run.phase = Phase.FLOWING
 
     async def work(routes: OneLeader) -> None:
         await Detour(engine or Part(), routes).take(run)

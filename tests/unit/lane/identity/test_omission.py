@@ -6,7 +6,8 @@ import pytest
 
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.identity.omission import stretch
-from isthmus.lane.pieces import AbortedTransaction, pieces
+from isthmus.lane.phase import Intake, Phase
+from isthmus.lane.pieces import pieces
 from isthmus.lane.run import LaneRun, Refused
 from isthmus.model.lane import LaneState
 from isthmus.model.transactions import AbortedPolicy
@@ -38,14 +39,14 @@ def lane_with(*batches: Batch, position: int = 5) -> LaneRun:
     """A lane that has read these batches, of which the transactions of `ABORTED` and `OTHER` are aborted."""
     run = lane_of(position=position, aborted=AbortedPolicy.OMIT)
     run.read_from(batches[0].base_offset)
-    aborted = [AbortedTransaction(ABORTED, 5), AbortedTransaction(OTHER, 8)]
+    aborted = [(ABORTED, 5), (OTHER, 8)]
     run.offer(pieces([(batch, 1) for batch in batches], aborted, bytes_max=1 << 20))
     return run
 
 
 def taken(run: LaneRun, led: Led, engine: Part | None = None) -> None:
     """Let the detour take the lane as far as it may."""
-    run.is_placed = True
+    run.phase = Phase.FLOWING
 
     async def work(routes: OneLeader) -> None:
         await Detour(engine or Part(), routes).take(run)
@@ -92,7 +93,7 @@ def test_damaged_data_may_not_be_aborted() -> None:
     with pytest.raises(Refused):
         taken(run, led)
     assert (run.writer.position, written(led)) == (8, [3])
-    assert (run.state, run.is_spoilt) == (LaneState.BLOCKED, True)
+    assert (run.state, run.intake is Intake.SPOILT) == (LaneState.BLOCKED, True)
 
 
 def test_nothing_is_left_out_where_writing_is_forbidden() -> None:

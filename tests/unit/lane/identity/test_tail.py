@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from isthmus.cluster.tail import Found, NoBatch, Read
 from isthmus.errors import Unreachable
-from isthmus.lane.identity import tail as module
 from isthmus.lane.identity.aborts import NO_PRODUCER
-from isthmus.lane.identity.judgement import NoBatch, Sight
-from isthmus.lane.identity.tail import Found, Judged, Read, TailLook, Tails, batches_at, found_in
+from isthmus.lane.identity.judgement import Sight
+from isthmus.lane.identity.tail import Judged, TailLook, Tails
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, TailCheck
@@ -23,9 +22,7 @@ from isthmus.model.lane import Lane, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.rights import on_topic
 from isthmus.wire import codes
-from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
-from isthmus.wire.fetch import Fetched, Want
 from tests.unit.lane.looks import PRODUCER, Told, lane_of
 from tests.unit.wire.stored import PLAIN, marker, one, stored
 
@@ -44,32 +41,10 @@ OUTSIDE: Final = codes.error_for(codes.OFFSET_OUT_OF_RANGE, "reading orders-0 at
 RECORDS: Final = [PLAIN._replace(value=b"%d" % n) for n in range(6)]
 
 
-def fetched(*, code: int = codes.NONE, high_watermark: int = -1, log_start: int = -1, records: bytes = b"") -> Fetched:
-    """An answer about offset 13."""
-    key = (LANE.source_topic, LANE.partition)
-    return Fetched(key, 13, code, high_watermark, log_start, -1, [], records, high_watermark)
-
-
 def tails() -> Tails:
     """Whoever looks."""
     routes = Routes(Client(NOWHERE))
     return Tails(routes, routes, ProducerIdentity(producer_id=1, marker_producer_id=2))
-
-
-def test_what_a_log_says_of_an_offset() -> None:
-    """A batch, or that there is none although the log goes on behind; where it does not, nobody can tell."""
-    batch = found_in(fetched(high_watermark=16, log_start=0, records=stored(10, RECORDS)))
-    assert isinstance(batch, Batch)
-    assert batch.base_offset == 10
-    assert found_in(fetched(high_watermark=14, log_start=13)) is NoBatch.HOLE
-    assert found_in(fetched(high_watermark=16, log_start=0, records=stored(10, RECORDS)[:-1])) is None
-    # A leader that was just elected does not know yet how far everything is replicated.
-    assert found_in(fetched(high_watermark=13, log_start=0)) is None
-    # At read_committed nothing behind the stable end is shown, whatever is there.
-    assert found_in(fetched(high_watermark=16, log_start=0)._replace(stable_end=13)) is None
-    assert found_in(fetched(high_watermark=16, log_start=0)._replace(stable_end=-1)) is NoBatch.HOLE
-    assert found_in(fetched(code=codes.OFFSET_OUT_OF_RANGE)) is None
-    assert found_in(fetched(code=codes.NOT_LEADER_OR_FOLLOWER)) is None
 
 
 @pytest.mark.parametrize(
@@ -145,18 +120,3 @@ def test_an_end_that_the_source_does_not_have(producer_id: int) -> None:
     assert not checked(run, Read(there, 0), Read(here, 0))
 
     assert run.state is LaneState.FOREIGN_WRITE
-
-
-@pytest.mark.parametrize("code", [codes.NOT_LEADER_OR_FOLLOWER, codes.TOPIC_AUTHORIZATION_FAILED, codes.NONE])
-def test_an_error_is_no_batch(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """Whatever came with it: what a broker says that does not lead the partition counts for nothing."""
-    answer = fetched(code=code, high_watermark=16, log_start=0, records=stored(10, RECORDS))
-
-    async def read(*_: object) -> list[Fetched]:
-        return [answer]
-
-    monkeypatch.setattr(module, "_read_once", read)
-    connection: Any = SimpleNamespace(cluster="nowhere", where="nowhere")
-    found = asyncio.run(batches_at(connection, {answer.key: Want(LANE.target_topic_id, 13, 0, -1)}))
-
-    assert isinstance(found[answer.key], Read) is (code == codes.NONE)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from isthmus.lane.mapped.detour import ShortDetour
+from isthmus.lane.phase import Intake
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import records_of
 from isthmus.lane.run import LaneRun, Refused
@@ -48,7 +49,7 @@ def test_what_is_damaged_is_read_again() -> None:
     run = lane(batch._replace(record_count=9, offset_end=9), 0)
     with pytest.raises(Refused):
         asyncio.run(ShortDetour(Part()).take(run))
-    assert run.is_spoilt
+    assert run.intake is Intake.SPOILT
 
 
 def test_nothing_is_done_without_permission() -> None:
