@@ -106,7 +106,7 @@ class Happenings:
             if len(self._listeners) >= STREAMS_MAX or not self._is_open:
                 raise RequestRefused(
                     f"{len(self._listeners)} streams of events are open",
-                    status=HTTPStatus.SERVICE_UNAVAILABLE,
+                    status=HTTPStatus.TOO_MANY_REQUESTS,
                     hint="Close one, or ask /v1/status from time to time.",
                     retry_after_s=30,
                 )

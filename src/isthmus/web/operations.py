@@ -181,7 +181,7 @@ class Operations:
         if len(others) >= AT_WORK_MAX or not self._is_open:
             raise RequestRefused(
                 f"{len(others)} operations are at work",
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                status=HTTPStatus.TOO_MANY_REQUESTS,
                 hint="GET /v1/operations lists them; wait for one.",
                 retry_after_s=5,
             )
