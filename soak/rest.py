@@ -85,7 +85,8 @@ def _round(base: str, file: Path, seed: int, each: int) -> tuple[int, int]:
         *("--max-examples", str(each), "--workers", "1", "--seed", str(seed), "--no-shrink"),
         *("--request-timeout", "120", "--suppress-health-check", "all", "--warnings", "off", "--no-color"),
     ]
-    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    # What it remembers of its runs goes with the folder.
+    found = subprocess.run(command, cwd=file.parent, stdout=subprocess.PIPE, text=True, check=False)
     cases = _CASES.search(found.stdout)
     if found.returncode:
         sys.stdout.write(found.stdout)
