@@ -96,6 +96,14 @@ def configured(path: Path | None) -> Configuration:
     return configuration
 
 
+def file_of(path: Path | None) -> Path | None:
+    """The file a command works with; `None` where its clusters were named by -b.
+
+    :raises ConfigError: There is none.
+    """
+    return None if oneoff.is_named() else config.find(path)
+
+
 def linked(path: Path | None, link: str | None = None) -> Configuration:
     """The configuration with the links that are declared on its clusters. They are not asked for a `link` of the file.
 

@@ -36,6 +36,11 @@ def name(servers: Collection[str], properties: Path | None) -> None:
     _named.servers, _named.properties = tuple(servers), properties
 
 
+def is_named() -> bool:
+    """Whether there are any."""
+    return bool(_named.servers)
+
+
 def named(path: Path | None) -> Configuration | None:
     """The configuration of the clusters that were named, `None` where none was.
 

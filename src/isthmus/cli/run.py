@@ -13,7 +13,7 @@ from rich.text import Text
 
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import linked
+from isthmus.cli.config import file_of, linked
 from isthmus.cli.live import LiveProgress
 from isthmus.cli.metrics import MetricsAnyInterfaceOption, MetricsOption, MetricsPartitionsOption, told_metrics
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -105,7 +105,7 @@ def run(
         found = fabric.plan(link=link, clusters=clusters or ())
         show_plan(found, output)
         raise typer.Exit(found.exit_code)
-    with fabric, _served(fabric, serve, tokens), LiveProgress() as live:
+    with fabric, _served(fabric, serve, tokens, path), LiveProgress() as live:
         outcome = fabric.run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
@@ -121,11 +121,13 @@ def run(
     raise typer.Exit(outcome.exit_code)
 
 
-def _served(fabric: Fabric, listen: str | None, tokens: Path | None) -> contextlib.AbstractContextManager[None]:
+def _served(
+    fabric: Fabric, listen: str | None, tokens: Path | None, path: Path | None
+) -> contextlib.AbstractContextManager[None]:
     """The REST API beside a run, where it was asked for."""
     if listen is None:
         return contextlib.nullcontext()
-    settings = serve_settings(listen, tokens)
+    settings = serve_settings(listen, tokens, file=file_of(path))
     from isthmus.web.serving import serving_beside
 
     return serving_beside(fabric.configuration.written, settings)

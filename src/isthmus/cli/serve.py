@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import configured, file_of
 from isthmus.cli.logs import be_verbose
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.errors import HostError
@@ -50,7 +50,7 @@ def serve(
     change is logged with who made it.
     """
     configuration = configured(path)
-    settings = serve_settings(listen, tokens, certificate, key, rate_limit)
+    settings = serve_settings(listen, tokens, certificate, key, rate_limit, file=file_of(path))
     from isthmus.web.serving import serve as answer
 
     be_verbose(1)
@@ -63,6 +63,8 @@ def serve_settings(
     certificate: Path | None = None,
     key: Path | None = None,
     requests_per_s: float = 50.0,
+    *,
+    file: Path | None,
 ) -> ServeSettings:
     """The settings of a server.
 
@@ -79,4 +81,5 @@ def serve_settings(
         certificate=certificate,
         key=key,
         requests_per_s=requests_per_s,
+        file=file,
     )

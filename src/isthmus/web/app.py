@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 import anyio.to_thread
@@ -16,7 +17,10 @@ from isthmus.web.declaring import declaring_routes
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Guard, RateLimit
 from isthmus.web.namespaces import namespace_routes
+from isthmus.web.operating import operating_routes
+from isthmus.web.operations import Operations
 from isthmus.web.problems import MEDIA_TYPE, answer_problems
+from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
 from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
@@ -48,6 +52,7 @@ _PROBLEM: Final[dict[str, Any]] = {
 
 def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_private: bool = True) -> FastAPI:
     """The API over a fabric. Where it `is_private` only callers of this host's loopback names are answered."""
+    operations = Operations()
     app = FastAPI(
         title="Isthmus",
         version=__version__,
@@ -55,13 +60,15 @@ def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_priva
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=_bounded,
+        lifespan=partial(_bounded, operations),
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
     app.include_router(reading_routes(desk))
     for routes in (changing_routes, tending_routes, declaring_routes, namespace_routes):
         app.include_router(routes(desk))
+    app.include_router(operating_routes(desk, operations))
+    app.include_router(promoting_routes(desk, operations))
 
     @app.get("/livez", tags=["health"], summary="Whether the server answers")
     async def livez() -> dict[str, str]:
@@ -81,6 +88,7 @@ def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_priva
 
 
 @contextlib.asynccontextmanager
-async def _bounded(_: FastAPI) -> AsyncIterator[None]:
+async def _bounded(operations: Operations, _: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     yield
+    await anyio.to_thread.run_sync(operations.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -27,6 +28,14 @@ def audited(
     except IsthmusError as error:
         result = f"failed: {error.error_code}"
         raise
+    except asyncio.CancelledError:
+        result = "cancelled"
+        raise
     finally:
-        line = {"who": caller.name, "role": caller.role, "what": what, "target": target}
-        _audit.info("%s", json.dumps({**line, "difference": difference, "result": result}, default=str))
+        record(caller, what, target, difference, result)
+
+
+def record(caller: Caller, what: str, target: str, difference: Mapping[str, Any], result: str) -> None:
+    """Write one line."""
+    line = {"who": caller.name, "role": caller.role, "what": what, "target": target}
+    _audit.info("%s", json.dumps({**line, "difference": difference, "result": result}, default=str))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, Stri
 from isthmus.control.links.filtering import Filters
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
+from isthmus.model.recovery import SetAside
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 Text = Annotated[str, Field(max_length=300)]
@@ -128,6 +129,65 @@ class TopicsBody(Body):
     """Topics, as at the target; all that are concerned where none is named."""
 
     topics: _Patterns = Field(default_factory=list)
+
+
+_Seconds = Annotated[FiniteFloat, Field(ge=0, le=86_400)]
+_Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+_Instant = Annotated[str, Field(max_length=100, description="ms, RFC 3339, or how long ago: 2h.")]
+
+
+class LeaveBody(MapsBody):
+    """Namespaces that are to follow no more, all of them where none is named; how long any wait may take."""
+
+    timeout_s: _Seconds = 60.0
+
+
+class PromoteBody(LeaveBody):
+    """The same; `quiet_s` is for how long nobody may have written to the source."""
+
+    quiet_s: _Seconds = 5.0
+
+
+class ReverseBody(Body):
+    """The name of the new link, the way back."""
+
+    as_link: Annotated[Text, Field(min_length=1)]
+    quiet_s: _Seconds = 10.0
+    timeout_s: _Seconds = 60.0
+
+
+class RecoverBody(Body):
+    """Topics to bring back, those that have diverged where none is named."""
+
+    topics: Annotated[list[_Topic], Field(max_length=1000)] = Field(default_factory=list)
+    quiet_s: _Seconds = 2.0
+    timeout_s: _Seconds = 60.0
+
+
+class ReplayBody(Body):
+    """What was set aside of a topic, and where it is to be written: to the source's topic if nothing else is named."""
+
+    topic: _Topic
+    cluster: Text | None = None
+    into: _Topic | None = None
+    kind: SetAside = SetAside.DIVERGED
+    producer: _Number | None = None
+
+
+class DrillBody(Body):
+    """The group to try a failover of, and how many records to compare in each partition."""
+
+    group: Text
+    records: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1000
+
+
+class VerifyBody(Body):
+    """What to compare: all of the link where nothing is named."""
+
+    topics: Annotated[list[_Topic], Field(max_length=1000)] = Field(default_factory=list)
+    since: _Instant | None = None
+    until: _Instant | None = None
+    allow_lag: bool = False
 
 
 class NamespaceBody(Body):

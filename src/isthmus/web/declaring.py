@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
 from isthmus.control.links.declared import DeclaredLink
-from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
-from isthmus.web.conditions import DryRun, IfMatch, check_match, repeatable
-from isthmus.web.desk import FabricDesk, found, link_etag
+from isthmus.web.conditions import DryRun, IfMatch, repeatable
+from isthmus.web.desk import FabricDesk, link_etag
 from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
 
@@ -28,19 +25,6 @@ def declaring_routes(desk: FabricDesk) -> APIRouter:
     _whole(router, desk)
     _namespaces(router, desk)
     return router
-
-
-@contextlib.contextmanager
-def _known(desk: FabricDesk, link: str, given: str | None, *, is_needed: bool = False) -> Iterator[DeclaredLinks]:
-    """Where a declared link is changed that is as the caller knows it: by one at a time.
-
-    :raises RequestRefused: None of that name is declared, or it was changed since it was read.
-    """
-    with desk.declaring:
-        links = desk.declarations
-        known = found(lambda: links.describe(link))
-        check_match(given, link_etag(known), is_needed=is_needed)
-        yield links
 
 
 def _answer(declared: DeclaredLink, response: Response) -> Json:
@@ -84,7 +68,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update link", link, wanted), _known(desk, link, if_match, is_needed=True) as links:
+        with audited(caller, "update link", link, wanted), desk.known(link, if_match, is_needed=True) as links:
             return _answer(links.update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
 
     @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
@@ -92,7 +76,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Json:
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete link", link, wanted), _known(desk, link, if_match, is_needed=True) as links:
+        with audited(caller, "delete link", link, wanted), desk.known(link, if_match, is_needed=True) as links:
             return _answer(links.delete(link, dry_run=dry_run), response)
 
 
@@ -100,7 +84,7 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     def changed(
         verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
-        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}), _known(desk, link, given) as links:
+        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}), desk.known(link, given) as links:
             change = links.attach if verb == "attach" else links.reattach
             return change(link, body.maps, dry_run=dry_run)
 
@@ -128,10 +112,10 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     )
     def reattach(
         link: str,
-        body: MapsBody,
         response: Response,
         caller: Admin,
+        body: MapsBody | None = None,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        return _answer(changed("reattach", link, body, caller, if_match, dry_run=dry_run), response)
+        return _answer(changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run), response)

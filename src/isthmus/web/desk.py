@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, TypeVar
 
 from isthmus.control.clusters.administration import Administration
@@ -14,7 +16,7 @@ from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-from isthmus.web.conditions import etag_of
+from isthmus.web.conditions import check_match, etag_of
 
 FoundT = TypeVar("FoundT")
 
@@ -22,8 +24,10 @@ FoundT = TypeVar("FoundT")
 class FabricDesk:
     """Opens the fabric for each request, so that links which were declared meanwhile are there."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, file: Path | None = None) -> None:
         self.configuration = configuration
+        self.file = file
+        """Where it is written, for commands that are called."""
         self.declaring = threading.Lock()
         """Read, compared and written by one at a time: of two who change the same one gets 412."""
 
@@ -45,6 +49,17 @@ class FabricDesk:
         """
         fabric = self.fabric(name)
         return fabric, found(lambda: fabric.configuration.link(name))
+
+    @contextlib.contextmanager
+    def known(self, link: str, if_match: str | None, *, is_needed: bool = False) -> Iterator[DeclaredLinks]:
+        """Where a declared link is changed that is as the caller knows it: by one at a time.
+
+        :raises RequestRefused: None of that name is declared, or it was changed since it was read.
+        """
+        with self.declaring:
+            links = self.declarations
+            check_match(if_match, link_etag(found(lambda: links.describe(link))), is_needed=is_needed)
+            yield links
 
     def administration(self, alias: str) -> Administration:
         """A cluster of the file, to be asked.

@@ -120,7 +120,12 @@ def answer_problems(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, plain)
 
 
-def unexpected(error: Exception) -> Response:
-    """The answer where nobody foresaw what happened: the log has it, the caller does not."""
+def unforeseen(error: Exception) -> InvariantError:
+    """What is told of something that nobody foresaw: the log has it, the caller does not."""
     _log.error("a request failed", exc_info=error)
-    return problem_response(InvariantError("this is a bug in Isthmus", hint="The log of the server has more."))
+    return InvariantError("this is a bug in Isthmus", hint="The log of the server has more.")
+
+
+def unexpected(error: Exception) -> Response:
+    """The answer where nobody foresaw what happened."""
+    return problem_response(unforeseen(error))

@@ -31,13 +31,17 @@ _BURST_S: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """Where to listen, with which certificate, for whose tokens, and how many requests of each caller a second."""
+    """Where to listen, with which certificate, for whose tokens, and how many requests of each caller a second.
+
+    `file` is where the configuration is written, for what is done by a process of its own.
+    """
 
     listen: str
     tokens: Path
     certificate: Path | None = None
     key: Path | None = None
     requests_per_s: float = 50.0
+    file: Path | None = None
 
 
 def serve(configuration: Configuration, settings: ServeSettings) -> None:
@@ -77,7 +81,7 @@ def _prepared(configuration: Configuration, settings: ServeSettings) -> tuple[uv
     tokens.all()
     _check_reach(address, settings, tokens)
     rate = RateLimit(settings.requests_per_s, max(1, int(settings.requests_per_s * _BURST_S)))
-    app = create_app(FabricDesk(configuration), tokens, rate, is_private=address.is_loopback)
+    app = create_app(FabricDesk(configuration, settings.file), tokens, rate, is_private=address.is_loopback)
     config = uvicorn.Config(
         app,
         access_log=False,

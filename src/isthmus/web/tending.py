@@ -86,7 +86,8 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable)],
         summary="Have the ledger forget topics that a link mirrored once and selects no more",
     )
-    def forget_topics(link: str, body: TopicsBody, caller: Admin, dry_run: DryRun = False) -> list[Json]:
+    def forget_topics(link: str, caller: Admin, body: TopicsBody | None = None, dry_run: DryRun = False) -> list[Json]:
+        body = body or TopicsBody()
         fabric, _ = desk.link(link)
         with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
             return [each.as_dict() for each in fabric.forget(link, body.topics, dry_run=dry_run)]

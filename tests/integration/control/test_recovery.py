@@ -182,7 +182,7 @@ def test_what_the_source_lost_or_deleted_is_kept(
             trickling(west, unclean, random.Random(1)),
             pytest.raises(GateNotMet, match=f"writes to {unclean} of west"),
         ):
-            await recoverer(topics=[unclean], quiet_s=3.0, timeout_s=3.0).recover()
+            await recoverer(topics=[unclean], quiet_s=5.0, timeout_s=5.0).recover()
         with monkeypatch.context() as patched:
             patched.setattr(quarantine, "parcels", in_single_records)
             with pytest.raises(Interrupted):

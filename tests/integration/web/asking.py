@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.unit.metrics.standing import free_port
 
 RECORDS: Final = 20
 TERM_S: Final = 60.0
+OPERATION_S: Final = 240.0
+"""A Spark that is started for a verification takes long on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,27 @@ class Served:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def begin(self, path: str, role: Role = Role.ADMIN, **more: Any) -> str:
+        """Where to look for what a POST began."""
+        answer = self.ask("POST", path, role, **more)
+        assert answer.status_code == 202, answer.text
+        return str(answer.headers["Location"])
+
+    def ended(self, operation: str) -> dict[str, Any]:
+        """An operation that has come to its end."""
+        deadline = time.monotonic() + OPERATION_S
+        while (found := self.read(operation))["state"] == "RUNNING":
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+        return dict(found)
+
 
 @contextlib.contextmanager
-def serving(configuration: Configuration, folder: Path) -> Iterator[Served]:
+def serving(configuration: Configuration, folder: Path, file: Path | None = None) -> Iterator[Served]:
     """A server of its own, with a token of each role."""
     tokens = TokenFile(folder / "tokens.json")
     sent = {role: tokens.create(f"a {role}", role) for role in Role}
     port = free_port()
-    settings = ServeSettings(listen=f"127.0.0.1:{port}", tokens=tokens.path, requests_per_s=1000)
+    settings = ServeSettings(listen=f"127.0.0.1:{port}", tokens=tokens.path, requests_per_s=1000, file=file)
     with serving_beside(configuration, settings):
         yield Served(f"http://127.0.0.1:{port}", configuration.links[0].name, configuration, sent)

@@ -7,9 +7,10 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
+from isthmus import config
 from isthmus.local import LocalCluster
-from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.web.asking import RECORDS, Served, serving
@@ -22,6 +23,12 @@ def served(east: LocalCluster, west: LocalCluster, tmp_path_factory: pytest.Temp
     topics.create(east, f"{stem}.a", partitions=2)
     topics.produce(east, f"{stem}.a", topics.some(RECORDS, random.Random(stem)))
     consumers.commit(east, {f"{stem}-group": {(f"{stem}.a", 0): 3}})
-    link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
-    with serving(configuration_of(link), tmp_path_factory.mktemp("tokens")) as found:
+    folder = tmp_path_factory.mktemp("served")
+    clusters = {each.cluster().alias: {"bootstrap_servers": each.bootstrap_servers} for each in (east, west)}
+    link = {"name": stem, "source": "east", "target": "west", "topics": {"include": [f"{stem}.*"]}}
+    file = folder / "isthmus.yaml"
+    groups = {"include": [f"{stem}-*"]}
+    document = {"clusters": clusters, "links": [{**link, "groups": groups}], "spark": {"master": "local[2]"}}
+    file.write_text(yaml.safe_dump(document))
+    with serving(config.load(file), folder, file) as found:
         yield found

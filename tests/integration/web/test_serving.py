@@ -155,7 +155,7 @@ def test_each_change_is_a_line_in_the_log(served: Served, caplog: pytest.LogCapt
     assert {(line["who"], line["role"], line["what"], line["target"]) for line in lines} == {
         ("a admin", "admin", "filters", served.link)
     }
-    assert lines[0]["difference"]["groups_include"] == [[], ["none-*"]]
+    assert lines[0]["difference"]["groups_include"] == [[f"{served.link}-*"], ["none-*"]]
 
 
 def test_over_tls_with_a_token(served: Served, tmp_path: Path) -> None:

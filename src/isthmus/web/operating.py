@@ -1,0 +1,162 @@
+"""The routes about operations, and of the verbs that are answered with one before they are done."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+
+from isthmus.control.links.memory import now_ms
+from isthmus.control.recovery.holdings import replay_of
+from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.recovery.replaying import QuarantineFilter
+from isthmus.errors import RequestRefused
+from isthmus.model.instant import parse_instant
+from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, plain
+from isthmus.web.conditions import DryRun, repeatable
+from isthmus.web.desk import FabricDesk
+from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.roles import Admin, Operator, Viewer
+from isthmus.web.verifying import Verification
+
+Json = dict[str, Any]
+
+
+def operating_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
+    """All but those about leaders and followers, each with the role it needs."""
+    router = APIRouter(prefix="/v1")
+    _looking(router, operations)
+    _recovering(router, desk, operations)
+    _proving(router, desk, operations)
+    return router
+
+
+def accepted(operation: LongOperation, response: Response) -> Json:
+    """The answer to a request whose work goes on: where to look how far it is."""
+    response.headers["Location"] = f"/v1/operations/{operation.id}"
+    return operation.as_dict()
+
+
+def _looking(router: APIRouter, operations: Operations) -> None:
+    @router.get("/operations", tags=["operations"], summary="What was begun since the server started, newest first")
+    def list_operations(_: Viewer) -> list[Json]:
+        return [each.as_dict() for each in operations.all()]
+
+    @router.get("/operations/{operation}", tags=["operations"], summary="How far an operation is, and its result")
+    def read_operation(operation: str, _: Viewer) -> Json:
+        return operations.get(operation).as_dict()
+
+    @router.post(
+        "/operations/{operation}:cancel",
+        tags=["operations"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Stop an operation, as Ctrl-C stops a command; given again it goes on",
+    )
+    def cancel_operation(operation: str, response: Response, caller: Operator) -> Json:
+        return accepted(operations.cancel(operation, caller), response)
+
+
+def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        "/links/{link}:recover",
+        tags=["recovery"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Bring topics of the target back that have diverged; what only the target has is set aside",
+    )
+    def recover(
+        link: str, response: Response, caller: Admin, body: RecoverBody | None = None, dry_run: DryRun = False
+    ) -> Json:
+        body = body or RecoverBody()
+        fabric, _ = desk.link(link)
+
+        async def work(on_step: OnStep) -> Json:
+            recoverer = LinkRecoverer(
+                configuration=fabric.configuration,
+                name=link,
+                topics=tuple(body.topics),
+                quiet_s=body.quiet_s,
+                timeout_s=body.timeout_s,
+                on_step=on_step,
+            )
+            return (await recoverer.recover(dry_run=dry_run)).as_dict()
+
+        said = {**plain(body), "dry_run": dry_run}
+        return accepted(operations.begin("recover", link, caller, said, work, subject=link), response)
+
+    @router.post(
+        "/links/{link}/quarantine:replay",
+        tags=["recovery"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Write what was set aside of a topic to the source's topic, or another one, each record once",
+    )
+    def replay(link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
+        fabric, _ = desk.link(link)
+
+        async def work(_: OnStep) -> list[Json]:
+            selected = QuarantineFilter(kind=body.kind, producer_id=body.producer)
+            found = await replay_of(
+                fabric.configuration,
+                link,
+                body.topic,
+                cluster=body.cluster,
+                into=body.into,
+                selected=selected,
+                dry_run=dry_run,
+            )
+            return [each.as_dict() for each in found]
+
+        said = {**plain(body), "dry_run": dry_run}
+        return accepted(operations.begin("replay", link, caller, said, work, subject=link), response)
+
+
+def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    @router.post(
+        "/links/{link}/groups:drill",
+        tags=["groups"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Prove a failover of a group without one",
+    )
+    def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> Json:
+        groups = desk.link(link)[0].groups
+
+        async def work(_: OnStep) -> Json:
+            found = await asyncio.to_thread(groups.drill, body.group, link=link, records=body.records)
+            return found.as_dict()
+
+        return accepted(operations.begin("drill", link, caller, plain(body), work), response)
+
+    @router.post(
+        "/links/{link}:verify",
+        tags=["links"],
+        status_code=HTTPStatus.ACCEPTED,
+        dependencies=[Depends(repeatable)],
+        summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
+    )
+    def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
+        body = body or VerifyBody()
+        desk.link(link)
+        verification = _verification(desk.file, link, body)
+        operation = operations.begin("verify", link, caller, plain(body), verification.run, subject=f"{link} verify")
+        return accepted(operation, response)
+
+
+def _verification(file: Path | None, link: str, body: VerifyBody) -> Verification:
+    if file is None:
+        raise RequestRefused(
+            "this server has no configuration file, which isthmus verify would read",
+            status=HTTPStatus.CONFLICT,
+            hint="Start it with -c in place of -b.",
+        )
+    for instant in (body.since, body.until):
+        if instant is not None:
+            parse_instant(instant, now_ms=now_ms())
+    return Verification(
+        file=file, link=link, topics=body.topics, since=body.since, until=body.until, allow_lag=body.allow_lag
+    )

@@ -1,0 +1,223 @@
+"""What takes long and is answered before it is done: begun, looked at while it goes on, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any, Final
+
+from isthmus.control.links.memory import now_ms
+from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
+from isthmus.model.instant import written_instant
+from isthmus.web.auditing import audited, record
+from isthmus.web.guard import Caller
+from isthmus.web.problems import problem_body, unforeseen
+
+AT_WORK_MAX: Final = 4
+_KEPT_MAX: Final = 200
+_STEPS_MAX: Final = 200
+_END_S: Final = 20.0
+OnStep = Callable[[str], None]
+Work = Callable[[OnStep], Coroutine[Any, Any, Any]]
+
+
+class OperationState(StrEnum):
+    """How far an operation is."""
+
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(slots=True, kw_only=True)
+class LongOperation:
+    """Something that was begun. `subject` is what no other operation may be at work on meanwhile, if there is such."""
+
+    id: str
+    verb: str
+    link: str
+    by: Caller
+    subject: str | None
+    begun_at_ms: int
+    state: OperationState = OperationState.RUNNING
+    ended_at_ms: int | None = None
+    result: Any = None
+    problem: dict[str, Any] | None = None
+    steps: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_STEPS_MAX))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "operation": self.id,
+            "verb": self.verb,
+            "link": self.link,
+            "by": self.by.name,
+            "state": str(self.state),
+            "begun_at": written_instant(self.begun_at_ms),
+            "ended_at": None if self.ended_at_ms is None else written_instant(self.ended_at_ms),
+            "progress": [{"at": written_instant(at), "step": step} for at, step in [*self.steps]],
+            "result": self.result,
+            "problem": self.problem,
+        }
+
+
+class _Working:
+    """An operation in a thread and a loop of its own, where it can be stopped as Ctrl-C stops a command."""
+
+    def __init__(self, operation: LongOperation, work: Work, ended: Callable[[], None]) -> None:
+        self.operation = operation
+        self._work = work
+        self._ended = ended
+        self._is_stopped = False
+        self._task: asyncio.Task[Any] | None = None
+        self._lock = threading.Lock()
+        self.thread = threading.Thread(target=self._run, name=f"operation {operation.verb}", daemon=True)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            if self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    def _run(self) -> None:
+        operation = self.operation
+        try:
+            operation.result = asyncio.run(self._worked())
+            operation.state = OperationState.SUCCEEDED
+        except asyncio.CancelledError:
+            operation.state = OperationState.CANCELLED
+        except IsthmusError as error:
+            operation.problem, operation.state = problem_body(error), OperationState.FAILED
+        except Exception as error:  # noqa: BLE001 - whoever asks is told that it failed, and the log has why
+            operation.problem, operation.state = problem_body(unforeseen(error)), OperationState.FAILED
+        operation.ended_at_ms = now_ms()
+        self._ended()
+
+    async def _worked(self) -> Any:
+        task = asyncio.current_task()
+        with self._lock:
+            if self._is_stopped:
+                raise asyncio.CancelledError
+            self._task = task
+        try:
+            return await self._work(lambda step: self.operation.steps.append((now_ms(), step)))
+        finally:
+            with self._lock:
+                self._task = None
+
+
+class Operations:
+    """Those that were begun since the server started: four at work at once, and the last 200 kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, LongOperation] = {}
+        self._working: dict[str, _Working] = {}
+        self._is_open = True
+
+    def begin(
+        self, verb: str, link: str, caller: Caller, said: dict[str, Any], work: Work, *, subject: str | None = None
+    ) -> LongOperation:
+        """Begin one. Whoever began it is in the log, and how it ended as well.
+
+        :raises RequestRefused: Too many are at work, or one on the same subject.
+        """
+        operation = LongOperation(
+            id=uuid.uuid4().hex, verb=verb, link=link, by=caller, subject=subject, begun_at_ms=now_ms()
+        )
+        logged = {**said, "operation": operation.id}
+
+        async def audited_work(on_step: OnStep) -> Any:
+            with audited(caller, verb, link, logged):
+                return await work(on_step)
+
+        working = _Working(operation, audited_work, lambda: self._ended(operation))
+        with self._lock:
+            self._check_room(subject)
+            self._kept[operation.id] = operation
+            self._working[operation.id] = working
+        record(caller, verb, link, logged, "begun")
+        working.thread.start()
+        return operation
+
+    def _check_room(self, subject: str | None) -> None:
+        others = [each.operation for each in self._working.values()]
+        same = next((each for each in others if subject is not None and each.subject == subject), None)
+        if same is not None:
+            raise RequestRefused(
+                f"{same.verb} of {same.link} is at work",
+                status=HTTPStatus.CONFLICT,
+                hint=f"Wait for it: GET /v1/operations/{same.id}; or stop it: POST /v1/operations/{same.id}:cancel.",
+            )
+        if len(others) >= AT_WORK_MAX or not self._is_open:
+            raise RequestRefused(
+                f"{len(others)} operations are at work",
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                hint="GET /v1/operations lists them; wait for one.",
+                retry_after_s=5,
+            )
+        while len(self._kept) >= _KEPT_MAX:
+            del self._kept[next(name for name in self._kept if name not in self._working)]
+
+    def _ended(self, operation: LongOperation) -> None:
+        with self._lock:
+            self._working.pop(operation.id, None)
+
+    def all(self) -> list[LongOperation]:
+        """The newest first."""
+        with self._lock:
+            return [*self._kept.values()][::-1]
+
+    def get(self, name: str) -> LongOperation:
+        """One of them.
+
+        :raises RequestRefused: There is none of that name (any more).
+        """
+        with self._lock:
+            found = self._kept.get(name)
+        if found is None:
+            raise RequestRefused(
+                f"there is no operation {name}",
+                status=HTTPStatus.NOT_FOUND,
+                hint=f"GET /v1/operations lists the last {_KEPT_MAX}; they do not outlive the server.",
+            )
+        return found
+
+    def cancel(self, name: str, caller: Caller) -> LongOperation:
+        """Stop one as Ctrl-C stops its command; one that has ended stays as it is.
+
+        :raises RequestRefused: There is none of that name (any more).
+        :raises TokenRefused: Somebody began it who may do more.
+        """
+        operation = self.get(name)
+        if not caller.role.may(operation.by.role):
+            raise TokenRefused(
+                f"{operation.by.name} of role {operation.by.role} began it",
+                status=HTTPStatus.FORBIDDEN,
+                hint="Ask somebody of that role.",
+            )
+        with self._lock:
+            working = self._working.get(name)
+        if working is not None:
+            record(caller, f"cancel {operation.verb}", operation.link, {"operation": name}, "done")
+            working.stop()
+        return operation
+
+    def close(self) -> None:
+        """Stop all of them, and wait for a while until they have ended."""
+        with self._lock:
+            self._is_open = False
+            working = [*self._working.values()]
+        for each in working:
+            each.stop()
+        deadline = time.monotonic() + _END_S
+        for each in working:
+            each.thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,140 @@
+"""The routes by which followers become leaders, or follow no more. Each is answered with an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+
+from isthmus.control.links.promotion import Promoter
+from isthmus.model.promotion import Promotion
+from isthmus.web.bodies import LeaveBody, PromoteBody, ReverseBody, plain
+from isthmus.web.conditions import DryRun, IfMatch, repeatable
+from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import Caller
+from isthmus.web.operating import accepted
+from isthmus.web.operations import LongOperation, OnStep, Operations
+from isthmus.web.roles import Admin
+
+Json = dict[str, Any]
+_Verb = Callable[[Promoter], Awaitable[Promotion]]
+
+
+def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
+    """All of them; an admin may use them. With If-Match the link has to be as it was read."""
+    router = APIRouter(prefix="/v1", tags=["links"], dependencies=[Depends(repeatable)])
+    _leaving(router, desk, operations)
+    _leading(router, desk, operations)
+    return router
+
+
+def _begun(
+    desk: FabricDesk,
+    operations: Operations,
+    promoter: Promoter,
+    name: str,
+    verb: _Verb,
+    caller: Caller,
+    if_match: str | None,
+    said: Json,
+) -> LongOperation:
+    async def work(on_step: OnStep) -> Json:
+        return (await verb(replace(promoter, on_step=on_step))).as_dict()
+
+    with desk.known(promoter.name, if_match):
+        return operations.begin(name, promoter.name, caller, said, work, subject=promoter.name)
+
+
+def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    def left(
+        name: str, link: str, body: LeaveBody | None, caller: Caller, if_match: str | None, *, dry_run: bool
+    ) -> LongOperation:
+        body = body or LeaveBody()
+        promoter = Promoter(configuration=desk.configuration, name=link, maps=body.maps, timeout_s=body.timeout_s)
+
+        def verb(chosen: Promoter) -> Awaitable[Promotion]:
+            return chosen.detach(dry_run=dry_run) if name == "detach" else chosen.failover(dry_run=dry_run)
+
+        said = {**plain(body), "dry_run": dry_run}
+        return _begun(desk, operations, promoter, name, verb, caller, if_match, said)
+
+    @router.post(
+        "/links/{link}:detach",
+        status_code=HTTPStatus.ACCEPTED,
+        summary="Have namespaces follow no more; they stay reserved, and what is in them",
+    )
+    def detach(
+        link: str,
+        response: Response,
+        caller: Admin,
+        body: LeaveBody | None = None,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        return accepted(left("detach", link, body, caller, if_match, dry_run=dry_run), response)
+
+    @router.post(
+        "/links/{link}:failover",
+        status_code=HTTPStatus.ACCEPTED,
+        summary="Have namespaces be written to without the source, whatever it holds: for when it is lost",
+    )
+    def failover(
+        link: str,
+        response: Response,
+        caller: Admin,
+        body: LeaveBody | None = None,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        return accepted(left("failover", link, body, caller, if_match, dry_run=dry_run), response)
+
+
+def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
+    def promoter_of(link: str, body: PromoteBody | ReverseBody) -> Promoter:
+        timeout_s = max(body.timeout_s, body.quiet_s)
+        return Promoter(configuration=desk.configuration, name=link, quiet_s=body.quiet_s, timeout_s=timeout_s)
+
+    @router.post(
+        "/links/{link}:promote",
+        status_code=HTTPStatus.ACCEPTED,
+        summary="Have namespaces be written to, once they hold all that the source has and nobody writes there",
+    )
+    def promote(
+        link: str,
+        response: Response,
+        caller: Admin,
+        body: PromoteBody | None = None,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        body = body or PromoteBody()
+        promoter = replace(promoter_of(link, body), maps=body.maps)
+        said = {**plain(body), "dry_run": dry_run}
+        operation = _begun(
+            desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, said
+        )
+        return accepted(operation, response)
+
+    @router.post(
+        "/links/{link}:reverse",
+        status_code=HTTPStatus.ACCEPTED,
+        summary="Have leader and follower change places: a new link leads back",
+    )
+    def reverse(
+        link: str,
+        body: ReverseBody,
+        response: Response,
+        caller: Admin,
+        if_match: IfMatch = None,
+        dry_run: DryRun = False,
+    ) -> Json:
+        said = {**plain(body), "dry_run": dry_run}
+
+        def verb(one: Promoter) -> Awaitable[Promotion]:
+            return one.reverse(body.as_link, dry_run=dry_run)
+
+        operation = _begun(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, said)
+        return accepted(operation, response)

@@ -1,0 +1,108 @@
+"""A verification as a process of its own, with a Spark of its own: it may take memory and time as it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from isthmus.errors import HostError, IsthmusError, error_classes
+from isthmus.web.operations import OnStep
+
+_COMMAND: Final = (sys.executable, "-c", "from isthmus.cli.entry import main; main()")
+_EQUAL: Final = 0
+_DIFFERENT: Final = 4
+_TOLD_MAX: Final = 20
+_END_S: Final = 15.0
+_ERROR: Final = re.compile(r"Error (ISTH-[A-Z-]+): (.*)")
+_SUGGESTION: Final = re.compile(r"Suggestion: (.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What to compare, in the words of `isthmus verify`."""
+
+    file: Path
+    link: str
+    topics: Sequence[str] = ()
+    since: str | None = None
+    until: str | None = None
+    allow_lag: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        """The command line."""
+        found = [*_COMMAND, "verify", f"--config={self.file}", f"--link={self.link}", "--output=json"]
+        found += [f"--topic={topic}" for topic in self.topics]
+        found += [f"--{name}={value}" for name, value in (("since", self.since), ("until", self.until)) if value]
+        return [*found, "--allow-lag"] if self.allow_lag else found
+
+    async def run(self, on_step: OnStep) -> dict[str, Any]:
+        """Whether both sides are equal, and the verdict; what the command says meanwhile is told step by step.
+
+        :raises IsthmusError: As the command ended, with its code.
+        """
+        on_step("starting isthmus verify")
+        environment = {**os.environ, "COLUMNS": "10000"}
+        process = await asyncio.create_subprocess_exec(
+            *self.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment
+        )
+        told: deque[str] = deque(maxlen=_TOLD_MAX)
+        try:
+            said, _ = await asyncio.gather(_all(process), _steps(process, told, on_step))
+            code = await process.wait()
+        except asyncio.CancelledError:
+            await _ended(process)
+            raise
+        if code not in (_EQUAL, _DIFFERENT):
+            raise _failure(code, told)
+        return {"equal": code == _EQUAL, "verdicts": json.loads(said)}
+
+
+async def _all(process: Process) -> bytes:
+    assert process.stdout is not None  # noqa: S101 - it is piped
+    return await process.stdout.read()
+
+
+async def _steps(process: Process, told: deque[str], on_step: OnStep) -> None:
+    assert process.stderr is not None  # noqa: S101 - it is piped
+    while line := await process.stderr.readline():
+        text = line.decode(errors="replace").rstrip()
+        if text:
+            told.append(text)
+            on_step(text)
+
+
+async def _ended(process: Process) -> None:
+    """Have it stop its Spark and end; if it does not, have it end."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _END_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _failure(code: int, told: Sequence[str]) -> IsthmusError:
+    hint, found = "", None
+    for line in told:
+        found = _ERROR.fullmatch(line) or found
+        suggestion = _SUGGESTION.fullmatch(line)
+        hint = suggestion[1] if suggestion else hint
+    if found is None:
+        return HostError(f"isthmus verify ended with {code}", hint="The progress of the operation has what it said.")
+    for kind in error_classes():
+        with contextlib.suppress(TypeError):
+            if kind.error_code == found[1]:
+                return kind(found[2], hint=hint)
+    return HostError(f"{found[1]}: {found[2]}", hint=hint)
