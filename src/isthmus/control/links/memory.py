@@ -258,8 +258,9 @@ class LedgerMemory:
                     self._unlinked[entry.key] = entry
             untaken = sum(map(len, self._untaken.values()))
             self._untaken_max = self._untaken_max or max(2 * untaken, _UNTAKEN_MIN)
-            if untaken > self._untaken_max:
-                for link in list(self._untaken):
+            for link in list(self._untaken):
+                # Whoever has asked for a link goes on with what is new of it.
+                if link in self._links or untaken > self._untaken_max:
                     self._take(link)
 
     @property
@@ -282,7 +283,6 @@ class LedgerMemory:
         """
         found = newest(self._unlinked.values())
         for link in self.links:
-            # Nobody has asked for what came before, or for what has become of it.
             found |= self.of(link).documents if link in self._links else newest(self._untaken[link])
         return found
 

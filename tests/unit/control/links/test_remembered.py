@@ -65,6 +65,18 @@ def test_what_was_recollected_stays_as_it_was() -> None:
     asking([*written(0, PAUSED), *written(1, Deletion(PAUSED.key))], follow)
 
 
+def test_who_asked_for_a_link_goes_on_with_it() -> None:
+    """What is known of a link is of its newest state after each look, whether it is asked for again or not."""
+
+    async def follow(client: Answering) -> None:
+        known = (await remembered(client)).of("l")
+        assert known.documents == {PAUSED.key: PAUSED}
+        await remembered(client)
+        assert known.documents == {}
+
+    asking([*written(0, PAUSED), *written(1, Deletion(PAUSED.key))], follow)
+
+
 def test_another_log_is_all_there_is() -> None:
     """What a ledger said that was deleted and created again counts no more, of links or of anything else."""
 
