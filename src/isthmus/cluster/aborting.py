@@ -37,7 +37,7 @@ async def abort_transactions(
     """Abort every transaction that is open in some topics, and wait until consumers at read_committed pass it.
 
     What links of ours write there without a coordinator is ended only if `mirrored` says that none of them runs. A
-    transaction is aborted as a whole: in other topics too.
+    transaction is aborted as a whole: in other topics too. Partitions without a leader are passed over.
 
     Needs WRITE on the transactional ids, ALTER on the cluster for transactions without a coordinator.
 

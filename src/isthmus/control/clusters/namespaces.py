@@ -27,6 +27,8 @@ from isthmus.control.clusters.enforcement import (
 from isthmus.control.clusters.namespace import ASYNC_ONLY, Attachment, Members, NamespaceReport
 from isthmus.control.links.attaching import author
 from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.leaving import is_writing
+from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
 from isthmus.model.cluster import Cluster
@@ -131,14 +133,14 @@ class Namespaces:
         return in_loop(self._relax(namespace, dry_run=dry_run))
 
     async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
-        """Have one be reserved no more, if it was declared, and no rules be there that were made for it. No link may
-        write there any more. The transactions that were open, and were aborted.
+        """Have one be reserved no more, if it was declared, and no rules be there that were made for it; the
+        transactions that were open, and were aborted.
 
         :raises PlanRefused: It follows another one.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         with contextlib.suppress(ConfigError):
-            report = await self._change(namespace, {RESERVED: False}, is_new=False, dry_run=False, is_left=True)
+            report = await self._change(namespace, {RESERVED: False}, is_new=False, dry_run=False)
             return report.aborted
         return ()
 
@@ -194,13 +196,7 @@ class Namespaces:
             return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
     async def _change(
-        self,
-        namespace: Namespace,
-        values: Mapping[str, Any],
-        *,
-        is_new: bool,
-        dry_run: bool,
-        is_left: bool = False,
+        self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
     ) -> NamespaceReport:
         async with self._declarations() as declarations:
             declared = await self._look(declarations)
@@ -219,8 +215,7 @@ class Namespaces:
                 client = declarations.client(self._cluster.alias)
                 if known.is_reserved and namespace.kind == "topic":
                     # Before anybody is let in: what was begun by then has no place in what follows.
-                    topics = namespace.members(await _names(client, "topic"))
-                    aborted = await abort_transactions(client, topics, mirrored=is_left)
+                    aborted = await _aborted(client, namespace)
                 await take_back(client, made_rules(known.registers))
                 values = {**values, **({ENFORCED: []} if made_rules(known.registers) else {})}
             before: Registers = () if known is None else known.registers
@@ -307,6 +302,14 @@ class Namespaces:
             )
             for one in chosen
         )
+
+
+async def _aborted(client: Client, namespace: Namespace) -> tuple[OpenTransaction, ...]:
+    """Abort what is open in the topics of a namespace; what a link has open there only once no link writes to them."""
+    topics = namespace.members(await _names(client, "topic"))
+    memory = await remembered(client)
+    is_written = any(is_writing(memory.of(link), lambda topic: topic in topics) for link in memory.links)
+    return await abort_transactions(client, topics, mirrored=not is_written)
 
 
 def _attachments(links: Iterable[Declaration], cluster_id: str, namespace: Namespace) -> Iterable[Attachment]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.recovery.comparison import compared
 from isthmus.control.topics.preflight import is_compacted
-from isthmus.errors import PlanRefused
+from isthmus.errors import BrokerRefused, PlanRefused
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.recovery import DivergedPartition
@@ -19,7 +21,9 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
-_AT_ONCE = 4
+_AT_ONCE: Final = 4
+_AGREED_S: Final = 30.0
+_LOOK_S: Final = 0.1
 _NOTHING = LogRange(0, 0, 0)
 
 
@@ -77,13 +81,20 @@ async def described(client: Client, topic: str) -> TopicDescription | None:
 
     :raises ClusterError: It cannot be described.
     """
-    metadata = (await client.metadata([topic])).topics[topic]
-    if metadata.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
-        return None
-    found = await describe_topics(client, [metadata])
-    for error in found.errors.values():
-        raise error
-    return found.values[topic]
+    deadline = time.monotonic() + _AGREED_S
+    while True:
+        metadata = (await client.metadata([topic])).topics[topic]
+        if metadata.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION:
+            return None
+        found = await describe_topics(client, [metadata])
+        error = found.errors.get(topic)
+        if error is None:
+            return found.values[topic]
+        # Just created or deleted: one broker has heard of it, another has not.
+        is_heard = not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION)
+        if is_heard or time.monotonic() > deadline:
+            raise error
+        await asyncio.sleep(_LOOK_S)
 
 
 async def logs_of(client: Client, topic: TopicDescription) -> dict[int, LogRange]:
