@@ -11,12 +11,12 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo bench soak mutants docs requirements package clean java
+.PHONY: default help env fmt check unit integration faults test demo bench soak fuzz-rest mutants docs requirements package clean java
 
 default: env help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(INSTALLED) ## create .venv with everything pinned; the command is .venv/bin/isthmus
 
@@ -82,6 +82,11 @@ MINUTES ?= 4
 
 soak: env $(ARCHIVED) ## random faults on real clusters, and a judge: SEED=7 MINUTES=10
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak --seed $(SEED) --minutes $(MINUTES)
+
+REQUESTS ?= 10000
+
+fuzz-rest: env ## all that the REST API's own description allows, and more, over real clusters: SEED=7 REQUESTS=2000
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak.rest --seed $(SEED) --requests $(REQUESTS)
 
 MUTANTS ?=
 

@@ -15,6 +15,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
+from isthmus.cli.promoting import aborted
 from isthmus.control.clusters.namespace import NamespaceReport
 from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.fabric import Fabric
@@ -186,6 +187,8 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
     render(said, output, columns=(Column("said", Cells.NAME), Column("value"), Column("by")))
     if found.members:
         render([{"member": name} for name in found.members], output, columns=(Column("member", Cells.NAME),))
+    for transaction in found.aborted:
+        _tell(aborted(transaction))
     if found.problem is not None:
         _tell(f"members: {found.problem.message}. {found.problem.hint}")
     force = fields["in_force"]

@@ -18,6 +18,7 @@ from isthmus.control.links.promotion import Promoter
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
+from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
@@ -184,9 +185,17 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
         groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]
         render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
     _tell(_missing(found))
+    for each in found.aborted:
+        _tell(aborted(each))
     namespaces = ", ".join(str(each.target) for each in found.namespaces)
     after = "follows no more, and stays reserved" if found.verb == "detach" else "can be written to"
     _tell("nothing was changed" if dry_run else f"{namespaces}: {after}")
+
+
+def aborted(transaction: OpenTransaction) -> str:
+    """A line about a transaction that was open when nothing was to be."""
+    held = counted(transaction.held_records, "record")
+    return f"aborted the transaction of {transaction.owner} in {transaction.topic}-{transaction.partition}, {held}"
 
 
 def _missing(found: Promotion) -> str:

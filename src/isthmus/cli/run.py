@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -105,12 +106,12 @@ def run(
         found = fabric.plan(link=link, clusters=clusters or ())
         show_plan(found, output)
         raise typer.Exit(found.exit_code)
-    with fabric, _served(fabric, serve, tokens, path), LiveProgress() as live:
+    with fabric, _served(fabric, serve, tokens, path) as told, LiveProgress() as live:
         outcome = fabric.run(
             until="caught-up" if until is UntilOption.CAUGHT_UP else None,
             link=link,
             clusters=clusters or (),
-            on_progress=live.show,
+            on_progress=partial(_tell, (live.show, told)),
             take_over=take_over,
             standby=standby,
             reread=partial(config.load, path),
@@ -121,16 +122,25 @@ def run(
     raise typer.Exit(outcome.exit_code)
 
 
+_Tell = Callable[[tuple[LinkProgress, ...]], None]
+
+
+def _tell(whom: tuple[_Tell | None, ...], links: tuple[LinkProgress, ...]) -> None:
+    for each in whom:
+        if each is not None:
+            each(links)
+
+
 def _served(
     fabric: Fabric, listen: str | None, tokens: Path | None, path: Path | None
-) -> contextlib.AbstractContextManager[None]:
-    """The REST API beside a run, where it was asked for."""
+) -> contextlib.AbstractContextManager[_Tell | None]:
+    """The REST API beside a run, where it was asked for; it is to be told how the run does."""
     if listen is None:
         return contextlib.nullcontext()
     settings = serve_settings(listen, tokens, file=file_of(path))
     from isthmus.web.serving import serving_beside
 
-    return serving_beside(fabric.configuration.written, settings)
+    return serving_beside(fabric.configuration.written, settings, is_fed=True)
 
 
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:

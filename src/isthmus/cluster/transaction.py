@@ -31,6 +31,8 @@ _TIMEOUT_MS: Final = 900_000
 _PATIENCE_S: Final = 30.0
 _PAUSE_S: Final = 0.005
 PASSING: Final = codes.COORDINATOR_MOVED | {
+    # A broker stumbled, and whether it did what it was asked is not known: asking again changes nothing twice.
+    codes.UNKNOWN_SERVER_ERROR,
     codes.CONCURRENT_TRANSACTIONS,
     codes.REQUEST_TIMED_OUT,
     codes.UNKNOWN_TOPIC_OR_PARTITION,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.transactions import OpenTransaction
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
 
@@ -45,7 +46,7 @@ class LeftPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
     """What became of namespaces that follow no more; `is_done` says that the verb has come to its end:
-    after promote and failover they can be written to.
+    after promote and failover they can be written to, and transactions that were open there are `aborted`.
     """
 
     link: str
@@ -53,6 +54,7 @@ class Promotion:
     namespaces: tuple[NamespaceMap, ...]
     partitions: tuple[LeftPartition, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
+    aborted: tuple[OpenTransaction, ...] = ()
     is_done: bool = False
 
     @property
@@ -76,6 +78,7 @@ class Promotion:
             "missing_records": self.missing_records,
             "missing_seconds": None if self.missing_s is None else round(self.missing_s, 1),
             "groups": dict(self.groups),
+            "aborted": [each.as_dict() for each in self.aborted],
             "partitions": [each.as_dict() for each in self.partitions],
         }
 

@@ -93,6 +93,11 @@ class OpenTransaction(NamedTuple):
     started_ms: int | None = None
     timeout_ms: int | None = None
 
+    @property
+    def owner(self) -> str:
+        """Who has it open, as well as that is known."""
+        return self.transactional_id or f"producer {self.producer_id}"
+
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
         return {**self._asdict(), "state": str(self.state)}

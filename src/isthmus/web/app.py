@@ -22,8 +22,10 @@ from isthmus.web.operations import Operations
 from isthmus.web.problems import MEDIA_TYPE, answer_problems
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
+from isthmus.web.telling import telling_routes
 from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
+from isthmus.web.watching import Watch
 
 THREADS: Final = 8
 """Requests that are worked on at a time; the others wait."""
@@ -50,9 +52,13 @@ _PROBLEM: Final[dict[str, Any]] = {
 }
 
 
-def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_private: bool = True) -> FastAPI:
+def create_app(
+    desk: FabricDesk, tokens: TokenFile, rate: RateLimit, watch: Watch | None = None, *, is_private: bool = True
+) -> FastAPI:
     """The API over a fabric. Where it `is_private` only callers of this host's loopback names are answered."""
-    operations = Operations()
+    watch = watch or Watch(desk.links)
+    happenings = watch.happenings
+    operations = Operations(lambda each: happenings.publish("operation", each.link, each.event()))
     app = FastAPI(
         title="Isthmus",
         version=__version__,
@@ -69,6 +75,7 @@ def create_app(desk: FabricDesk, tokens: TokenFile, rate: RateLimit, *, is_priva
         app.include_router(routes(desk))
     app.include_router(operating_routes(desk, operations))
     app.include_router(promoting_routes(desk, operations))
+    app.include_router(telling_routes(watch))
 
     @app.get("/livez", tags=["health"], summary="Whether the server answers")
     async def livez() -> dict[str, str]:

@@ -42,6 +42,10 @@ class FabricDesk:
             return Fabric(self.configuration)
         return open_fabric(self.configuration, declared=True)
 
+    def links(self) -> tuple[Link, ...]:
+        """All links there are now."""
+        return self.fabric().configuration.links
+
     def link(self, name: str) -> tuple[Fabric, Link]:
         """A link, and the fabric that has it.
 

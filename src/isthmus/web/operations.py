@@ -68,6 +68,21 @@ class LongOperation:
             "problem": self.problem,
         }
 
+    def event(self) -> dict[str, Any]:
+        """What is told of it while it goes on: its state and its last step."""
+        steps = [*self.steps]
+        return {
+            "operation": self.id,
+            "verb": self.verb,
+            "link": self.link,
+            "by": self.by.name,
+            "state": str(self.state),
+            "step": steps[-1][1] if steps else None,
+        }
+
+
+OnChange = Callable[[LongOperation], None]
+
 
 class _Working:
     """An operation in a thread and a loop of its own, where it can be stopped as Ctrl-C stops a command."""
@@ -117,7 +132,8 @@ class _Working:
 class Operations:
     """Those that were begun since the server started: four at work at once, and the last 200 kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: OnChange = lambda _: None) -> None:
+        self._on_change = on_change
         self._lock = threading.Lock()
         self._kept: dict[str, LongOperation] = {}
         self._working: dict[str, _Working] = {}
@@ -136,8 +152,12 @@ class Operations:
         logged = {**said, "operation": operation.id}
 
         async def audited_work(on_step: OnStep) -> Any:
+            def step(text: str) -> None:
+                on_step(text)
+                self._on_change(operation)
+
             with audited(caller, verb, link, logged):
-                return await work(on_step)
+                return await work(step)
 
         working = _Working(operation, audited_work, lambda: self._ended(operation))
         with self._lock:
@@ -145,6 +165,7 @@ class Operations:
             self._kept[operation.id] = operation
             self._working[operation.id] = working
         record(caller, verb, link, logged, "begun")
+        self._on_change(operation)
         working.thread.start()
         return operation
 
@@ -160,7 +181,7 @@ class Operations:
         if len(others) >= AT_WORK_MAX or not self._is_open:
             raise RequestRefused(
                 f"{len(others)} operations are at work",
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                status=HTTPStatus.TOO_MANY_REQUESTS,
                 hint="GET /v1/operations lists them; wait for one.",
                 retry_after_s=5,
             )
@@ -170,6 +191,7 @@ class Operations:
     def _ended(self, operation: LongOperation) -> None:
         with self._lock:
             self._working.pop(operation.id, None)
+        self._on_change(operation)
 
     def all(self) -> list[LongOperation]:
         """The newest first."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import RateLimit
 from isthmus.web.tokens import TokenFile
+from isthmus.web.watching import Progress, Watch
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS_MAX: Final = 512
@@ -56,32 +58,48 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
 
 
 @contextlib.contextmanager
-def serving_beside(configuration: Configuration, settings: ServeSettings | None) -> Iterator[None]:
-    """Answer requests in a thread for as long as the block runs; nobody without settings.
+def serving_beside(
+    configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
+) -> Iterator[Callable[[Progress], None]]:
+    """Answer requests in a thread for as long as the block runs. What it gives is called with how the links stand, by
+    a run: then nobody else looks at them for events and metrics (`is_fed`).
 
     :raises ConfigError: As `serve`.
     :raises PortBusy: As `serve`.
     """
-    if settings is None:
-        yield
-        return
-    server, listening = _prepared(configuration, settings)
+    server, listening = _prepared(configuration, settings, is_fed=is_fed)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="rest", daemon=True)
     with listening:
         thread.start()
         try:
-            yield
+            yield server.watch.feed
         finally:
             server.should_exit = True
             thread.join()
 
 
-def _prepared(configuration: Configuration, settings: ServeSettings) -> tuple[uvicorn.Server, socket.socket]:
+class _Server(uvicorn.Server):
+    """A server that ends its streams before it waits for connections to end."""
+
+    def __init__(self, config: uvicorn.Config, watch: Watch) -> None:
+        super().__init__(config)
+        self.watch = watch
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self.watch.close)
+        await super().shutdown(sockets)
+
+
+def _prepared(
+    configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
+) -> tuple[_Server, socket.socket]:
     address, tokens = _address(settings.listen), TokenFile(settings.tokens)
     tokens.all()
     _check_reach(address, settings, tokens)
     rate = RateLimit(settings.requests_per_s, max(1, int(settings.requests_per_s * _BURST_S)))
-    app = create_app(FabricDesk(configuration, settings.file), tokens, rate, is_private=address.is_loopback)
+    desk = FabricDesk(configuration, settings.file)
+    watch = Watch(desk.links, is_fed=is_fed)
+    app = create_app(desk, tokens, rate, watch, is_private=address.is_loopback)
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -105,7 +123,7 @@ def _prepared(configuration: Configuration, settings: ServeSettings) -> tuple[uv
         ) from None
     listening = _bound(address)
     _log.info("serving at %s://%s/v1", "http" if settings.certificate is None else "https", address)
-    return uvicorn.Server(config), listening
+    return _Server(config, watch), listening
 
 
 def _address(written: str) -> ListenAddress:

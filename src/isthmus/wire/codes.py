@@ -9,6 +9,7 @@ from kafka import errors as kafka_errors
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.model.rights import Resource, Right, grant
 
+UNKNOWN_SERVER_ERROR: Final = -1
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
 CORRUPT_MESSAGE: Final = 2

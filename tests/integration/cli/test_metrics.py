@@ -42,6 +42,7 @@ class Asked:
     shell: Shell
     port: int
     command: subprocess.Popen[str]
+    served: int = 0
     scrapes: Scrapes = field(default_factory=Scrapes)
 
     def get(self, path: str, accept: str = "") -> tuple[int, str]:
@@ -58,7 +59,7 @@ class Asked:
 
     def afresh(self) -> Asked:
         """The same, as if it had never been asked."""
-        return Asked(self.shell, self.port, self.command)
+        return Asked(self.shell, self.port, self.command, self.served)
 
     def ask(self, query: str) -> Vector:
         """What a query finds in all that was scraped."""
@@ -104,10 +105,11 @@ def run(tmp_path_factory: pytest.TempPathFactory, east: LocalCluster, west: Loca
     (link,) = shell.links
     shell.links[0] = {**link, "groups": {"include": [f"{stem}*"]}}
     shell.configure(links=shell.links, spark=SPARK)
-    port = free_port()
-    listen = f"127.0.0.1:{port}"
-    with shell.start("run", "--metrics", listen, "--metrics-partitions", "-o", "json") as command:
-        yield Asked(shell, port, command)
+    port, served = free_port(), free_port()
+    metrics = ("--metrics", f"127.0.0.1:{port}", "--metrics-partitions")
+    serve = ("--serve", f"127.0.0.1:{served}", "--tokens", f"{shell.stem}-tokens.json")
+    with shell.start("run", *metrics, *serve, "-o", "json") as command:
+        yield Asked(shell, port, command, served)
         command.send_signal(signal.SIGTERM)
         command.communicate(timeout=TERM_S)
 
@@ -157,6 +159,20 @@ def test_health_is_told(run: Asked) -> None:
     (link,) = json.loads(body)["links"]
     assert (status, link["link"], link["state"], link["tasks"]["topics"]) == (200, run.shell.stem, "ACTIVE", "ACTIVE")
     assert run.value("isthmus_up") == 1
+
+
+def test_the_rest_api_beside_a_run_tells_what_the_run_tells(run: Asked) -> None:
+    """Its metrics are those of the run, with what only a run knows, and its routes answer."""
+    labels = f'link="{run.shell.stem}",source="east",target="west",topic="{run.shell.stem}.a"'
+    topic = f"isthmus_records_replicated_total{{{labels}}}"
+    beside = Asked(run.shell, run.served, run.command)
+    run.until(lambda: any(line.startswith(topic) and not line.endswith(" 0.0") for line in told(beside)))
+    assert run.shell.stem in [each["link"] for each in json.loads(beside.get("/v1/links")[1])]
+
+
+def told(run: Asked) -> list[str]:
+    """The lines of all metrics."""
+    return run.get("/metrics")[1].splitlines()
 
 
 def test_every_query_of_the_dashboard_finds_what_a_run_tells(run: Asked) -> None:

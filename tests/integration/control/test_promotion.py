@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
@@ -23,15 +23,17 @@ from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.namespace import NamespaceMap
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
+from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut
 from tests.integration.control.test_declared import name as name
 from tests.integration.groups import consumers
 from tests.integration.groups.test_carrying import records
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
 from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
@@ -228,3 +230,43 @@ def test_an_open_transaction_is_in_the_way(
 
     asyncio.run(scenario())
     assert Fabric(both).declarations.describe(name).declaration.maps
+
+
+def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str
+) -> None:
+    """By failover and by update: also what no coordinator knows. Its producer is fenced, and readers pass it."""
+    created(both, east, name)
+    topic = f"{name}.x-1"
+    topics.create(west, topic)
+    leave_hanging(west, topic, 3)
+    producer = opened(west, topic, name)
+    found = asyncio.run(Promoter(configuration=cut(both, "east"), name=name).failover())
+    assert {(each.state, each.owner) for each in found.aborted} == {
+        (TransactionState.OPEN, name),
+        (TransactionState.HANGING, topic),
+    }
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(20)
+    end = written(west, topic)
+
+    namespaces, namespace = Fabric(both).cluster("west").namespaces, Namespace.of(f"{name}.x-")
+    namespaces.update(namespace, reserved=True)
+    producer = opened(west, topic, f"{name}-again")
+    assert [each.owner for each in namespaces.update(namespace, reserved=False).aborted] == [f"{name}-again"]
+    assert namespaces.update(namespace, reserved=False).aborted == ()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(20)
+    last = written(west, topic)
+    (seen,) = oracle.records(west.admin_bootstrap_servers, topic)
+    assert [(each.offset, each.value) for each in seen] == [(end, b"mine"), (last, b"mine")]
+
+
+def opened(cluster: LocalCluster, topic: str, transactional_id: str) -> Producer:
+    """A producer with a transaction that it has not ended."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": transactional_id})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"undecided")
+    assert producer.flush(20) == 0
+    return producer

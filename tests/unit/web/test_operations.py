@@ -86,7 +86,7 @@ def test_so_many_are_at_work_at_once(operations: Operations) -> None:
         begin(operations, subject="a link")
     with pytest.raises(RequestRefused, match="operations are at work") as refused:
         begin(operations)
-    assert (refused.value.status, refused.value.retry_after_s) == (503, 5)
+    assert (refused.value.status, refused.value.retry_after_s) == (429, 5)
     operations.close()
     assert [ended(each) for each in begun] == [OperationState.CANCELLED] * AT_WORK_MAX
 

@@ -11,6 +11,7 @@ from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import Reservation
+from isthmus.model.transactions import OpenTransaction
 
 ASYNC_ONLY: Final = "async_only"
 
@@ -38,7 +39,7 @@ class Attachment:
 class NamespaceReport:
     """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
     `overlapping` are others of the cluster that share names with it, and `in_force` is what access rules do for it
-    where it is reserved.
+    where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted.
     """
 
     cluster: str
@@ -49,6 +50,7 @@ class NamespaceReport:
     overlapping: tuple[Namespace, ...] = ()
     problem: Problem | None = None
     in_force: Reservation | Problem | None = None
+    aborted: tuple[OpenTransaction, ...] = ()
 
     @property
     def is_reserved(self) -> bool:
@@ -77,6 +79,7 @@ class NamespaceReport:
             "members": None if self.members is None else list(self.members),
             "empty": None if self.members is None else not self.members,
             "in_force": _in_force(self),
+            "aborted": [each.as_dict() for each in self.aborted],
             "overlapping": [str(other) for other in self.overlapping],
             "problem": None if self.problem is None else problem_dict(self.problem),
             "said": [register.as_dict() for register in self.registers],

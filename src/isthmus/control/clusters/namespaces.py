@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from isthmus.cluster.aborting import abort_transactions
 from isthmus.cluster.access import describe_rules
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.control.blocking import in_loop
@@ -36,6 +37,7 @@ from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import RESERVED, Registers, changed, merged
 from isthmus.model.reservation import rule_values
 from isthmus.model.rights import Resource
+from isthmus.model.transactions import OpenTransaction
 from isthmus.wire.client import Client
 
 _OF_PRINCIPALS: Final = (Resource.TOPIC, Resource.GROUP)
@@ -82,7 +84,8 @@ class Namespaces:
         async_only: bool | None = None,
         dry_run: bool = False,
     ) -> NamespaceReport:
-        """Change what of it can change: its kind and its prefix cannot.
+        """Change what of it can change: its kind and its prefix cannot. Where it is reserved no more, transactions that
+        are open in its topics are aborted first: who writes from then on begins with what is decided.
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: It follows another one and so stays reserved.
@@ -127,14 +130,17 @@ class Namespaces:
         """
         return in_loop(self._relax(namespace, dry_run=dry_run))
 
-    async def release(self, namespace: Namespace) -> None:
-        """Have one be reserved no more, if it was declared, and no rules be there that were made for it.
+    async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
+        """Have one be reserved no more, if it was declared, and no rules be there that were made for it. No link may
+        write there any more. The transactions that were open, and were aborted.
 
         :raises PlanRefused: It follows another one.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         with contextlib.suppress(ConfigError):
-            await self._change(namespace, {RESERVED: False}, is_new=False, dry_run=False)
+            report = await self._change(namespace, {RESERVED: False}, is_new=False, dry_run=False, is_left=True)
+            return report.aborted
+        return ()
 
     async def _enforce(self, namespace: Namespace, keep: Keeping, *, dry_run: bool) -> NamespaceReport:
         async with self._declarations() as declarations:
@@ -188,7 +194,13 @@ class Namespaces:
             return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
     async def _change(
-        self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
+        self,
+        namespace: Namespace,
+        values: Mapping[str, Any],
+        *,
+        is_new: bool,
+        dry_run: bool,
+        is_left: bool = False,
     ) -> NamespaceReport:
         async with self._declarations() as declarations:
             declared = await self._look(declarations)
@@ -202,8 +214,14 @@ class Namespaces:
             if not is_new:
                 known = self._found(reports, namespace)
                 self._check_following(known, values)
+            aborted: tuple[OpenTransaction, ...] = ()
             if known is not None and values.get(RESERVED) is False and not dry_run:
-                await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
+                client = declarations.client(self._cluster.alias)
+                if known.is_reserved and namespace.kind == "topic":
+                    # Before anybody is let in: what was begun by then has no place in what follows.
+                    topics = namespace.members(await _names(client, "topic"))
+                    aborted = await abort_transactions(client, topics, mirrored=is_left)
+                await take_back(client, made_rules(known.registers))
                 values = {**values, **({ENFORCED: []} if made_rules(known.registers) else {})}
             before: Registers = () if known is None else known.registers
             cluster_id = declared.ids[self._cluster.alias]
@@ -218,7 +236,7 @@ class Namespaces:
             if new and not dry_run:
                 await declarations.write_namespace(self._cluster.alias, document)
             (report,) = await self._reports(declarations, declared, [document])
-            return report
+            return replace(report, aborted=aborted)
 
     def _check_following(self, known: NamespaceReport, values: Mapping[str, Any]) -> None:
         following = [each for each in known.attached if not each.leads]

@@ -50,7 +50,7 @@ class ReturningTopics:
         with contextlib.suppress(NotAuthorized, PlanRefused):
             await self._ledger.refresh()
             here = (await self._target.metadata()).cluster_id
-            for known in self._ledger.links():
+            for known in map(self._ledger.of, self._ledger.links):
                 identity = known.documents.get(f"{LinkDocument.KIND}/{known.link}")
                 if not isinstance(identity, LinkDocument) or identity.source_cluster_id != here:
                     continue

@@ -36,6 +36,7 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 
 _MS_PER_S: Final = 1000
 _NEVER_MS: Final = -1
+_UNTAKEN_MIN: Final = 1_000
 
 
 def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
@@ -223,7 +224,8 @@ class LinkMemory:
 class LedgerMemory:
     """What the ledger of a cluster says of all its links, followed from look to look: see `remembered`.
 
-    What the first look brings is decoded when it is asked for: many a caller wants the documents of one link.
+    What a look brings is decoded when it is asked for, as most want the newest documents or those of one link; that of
+    links that nobody asks for is decoded as well before there is much more of it than at first.
     """
 
     def __init__(self, client: Client) -> None:
@@ -231,6 +233,7 @@ class LedgerMemory:
         self._looking = asyncio.Lock()
         self._links: dict[str, LinkMemory] = {}
         self._untaken: dict[str, list[Entry]] = {}
+        self._untaken_max = 0
         self._unlinked: dict[str, Entry] = {}
 
     async def refresh(self) -> None:
@@ -240,12 +243,11 @@ class LedgerMemory:
         :raises ClusterError: It cannot be read.
         """
         async with self._looking:
-            for link in list(self._untaken):
-                self._take(link)
             news = await self._view.look()
             if news.is_other_log:
                 for held in (self._links, self._untaken, self._unlinked):
                     held.clear()
+                self._untaken_max = 0
             for entry in news.entries:
                 link = link_of(entry.key)
                 if link:
@@ -254,13 +256,17 @@ class LedgerMemory:
                     self._unlinked.pop(entry.key, None)
                 else:
                     self._unlinked[entry.key] = entry
+            untaken = sum(map(len, self._untaken.values()))
+            self._untaken_max = self._untaken_max or max(2 * untaken, _UNTAKEN_MIN)
+            for link in list(self._untaken):
+                # Whoever has asked for a link goes on with what is new of it.
+                if link in self._links or untaken > self._untaken_max:
+                    self._take(link)
 
-    def links(self) -> list[LinkMemory]:
-        """All links that are known.
-
-        :raises PlanRefused: A newer Isthmus wrote something of one of them.
-        """
-        return [self.of(link) for link in sorted({*self._links, *self._untaken})]
+    @property
+    def links(self) -> list[str]:
+        """The links of which something is known."""
+        return sorted({*self._links, *self._untaken})
 
     def of(self, link: str) -> LinkMemory:
         """What is known of a link; it goes on with the next look.
@@ -276,8 +282,7 @@ class LedgerMemory:
         :raises PlanRefused: A newer Isthmus wrote some of it.
         """
         found = newest(self._unlinked.values())
-        for link in {*self._links, *self._untaken}:
-            # Nobody has asked for what came before, or for what has become of it.
+        for link in self.links:
             found |= self.of(link).documents if link in self._links else newest(self._untaken[link])
         return found
 

@@ -82,8 +82,8 @@ async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[s
 async def _claims_in(client: Client, own_links: Collection[str], selects: Selects) -> list[Claim]:
     try:
         memory = await remembered(client)
-        known = {each.link: each for each in memory.links() if each.link not in own_links}
-        found = {link: each.copy() for link, each in known.items() if any(map(selects, each.topics))}
+        known = [memory.of(link) for link in memory.links if link not in own_links]
+        found = {each.link: each.copy() for each in known if any(map(selects, each.topics))}
         alive = {link for link, each in found.items() if _is_fresh(each)}
         doubtful = {link: each for link, each in found.items() if link not in alive and _may_live(each)}
         # Of what cannot be read any more nothing is concluded.

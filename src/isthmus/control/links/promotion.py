@@ -318,9 +318,8 @@ class Promoter:
             return replace(found, is_done=True)
         self.on_step("releasing the namespaces")
         namespaces = Namespaces(link.target, self.configuration.ledger)
-        for each in found.namespaces:
-            await namespaces.release(each.target)
-        return replace(found, is_done=True)
+        aborted = [open_there for each in found.namespaces for open_there in await namespaces.release(each.target)]
+        return replace(found, aborted=tuple(aborted), is_done=True)
 
 
 def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:

@@ -1,4 +1,4 @@
-"""What a mapped lane will find at its source, by how far it was copied: for those who only want to know. Pure."""
+"""What a mapped lane finds at its source, by how far it was copied: for runs and plans. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,31 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
     if cursor is None:
         return Outlook()
     if source.stable_end < cursor.source_offset:
-        return Outlook(state=LaneState.DIVERGED, problem=_lost(lane, cursor, source))
-    has_copied = lane.start != EARLIEST or cursor.has_copies
-    if source.start <= cursor.source_offset or not has_copied:
-        return Outlook()
-    gap = Gap(cursor.source_offset, source.start)
-    return Outlook(gap=gap) if lane.continues_after_gap else Outlook(state=LaneState.DATA_GAP, problem=_deleted(gap))
+        return Outlook(state=LaneState.DIVERGED, problem=lost(lane, cursor, source))
+    gap = missed(lane, cursor, source)
+    if gap is None or lane.continues_after_gap:
+        return Outlook(gap=gap)
+    return Outlook(state=LaneState.DATA_GAP, problem=deleted(gap))
 
 
-def _lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
+def missed(lane: Lane, cursor: Cursor, source: Bounds) -> Gap | None:
+    """What the source has deleted before it was copied. Before the beginning of a lane nothing is missing."""
+    has_begun = lane.start != EARLIEST or cursor.has_copies
+    return Gap(cursor.source_offset, source.start) if has_begun and cursor.source_offset < source.start else None
+
+
+def lost(lane: Lane, cursor: Cursor, source: Bounds) -> Problem:
+    """The source has not any more what was copied."""
     return Problem(
-        f"the source ends at {source.stable_end}, and everything before offset {cursor.source_offset} was copied: it "
-        "lost records (unclean leader election), or the topic was refilled",
+        f"the source ends at {source.stable_end}, and records up to offset {cursor.source_offset} or behind were "
+        "copied: it lost them (unclean leader election), or the topic was refilled",
         f"They stay at the target; `isthmus verify --topic {lane.target_topic}` names them. Copy the topic anew under "
         "another name (topics.naming).",
     )
 
 
-def _deleted(gap: Gap) -> Problem:
+def deleted(gap: Gap) -> Problem:
+    """The lane cannot go on without leaving out what the source has deleted."""
     return Problem(
         f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
         "Set on_data_gap: continue on the link to record the gap and go on. A longer retention at the source avoids "

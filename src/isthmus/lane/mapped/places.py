@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import ClusterError
+from isthmus.lane.mapped.outlook import deleted, lost, missed
 from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S, state_of
@@ -27,7 +28,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import ProducerState
-from isthmus.model.lane import Gap, Lane, LaneKey, LaneState
+from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
@@ -204,13 +205,8 @@ class Places:
             run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {limit.stable_end}, before what was copied")
             return DOUBT_S
         self._searches.pop(run, None)
-        run.fail(
-            LaneState.DIVERGED,
-            f"the source ends at {limit.stable_end}, and records up to offset {cursor.source_offset} or behind were "
-            "copied: it lost them (unclean leader election), or the topic was refilled",
-            f"They stay at the target; `isthmus verify --topic {run.lane.target_topic}` names them. Copy the topic "
-            "anew under another name (topics.naming).",
-        )
+        problem = lost(run.lane, cursor, limit)
+        run.fail(LaneState.DIVERGED, problem.message, problem.hint)
         return None
 
     def _passes_gap(self, run: LaneRun, transit: Transit, limit: Bounds) -> bool:
@@ -218,17 +214,12 @@ class Places:
         cursor = transit.cursor
         if cursor.source_offset >= limit.start:
             return True
-        gap = Gap(cursor.source_offset, limit.start)
-        is_beginning = run.lane.start == EARLIEST and not cursor.has_copies
-        if not is_beginning and not run.lane.continues_after_gap:
-            run.fail(
-                LaneState.DATA_GAP,
-                f"the source deleted offsets [{gap.offset_begin}, {gap.offset_end}) before they were copied",
-                "Set on_data_gap: continue on the link to record the gap and go on. A longer retention at the source "
-                "avoids this.",
-            )
+        gap = missed(run.lane, cursor, limit)
+        if gap is not None and not run.lane.continues_after_gap:
+            problem = deleted(gap)
+            run.fail(LaneState.DATA_GAP, problem.message, problem.hint)
             return False
-        if not is_beginning and gap not in run.gaps:
+        if gap is not None and gap not in run.gaps:
             run.gaps.append(gap)
         transit.resume(replace(cursor, source_offset=limit.start))
         return True

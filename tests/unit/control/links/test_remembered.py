@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from isthmus.control.links import memory as module
 from isthmus.control.links.memory import LedgerMemory, recollect, remembered
 from isthmus.ledger.documents import PauseDocument
 from isthmus.ledger.known import KnownClusterDocument
@@ -64,6 +65,18 @@ def test_what_was_recollected_stays_as_it_was() -> None:
     asking([*written(0, PAUSED), *written(1, Deletion(PAUSED.key))], follow)
 
 
+def test_who_asked_for_a_link_goes_on_with_it() -> None:
+    """What is known of a link is of its newest state after each look, whether it is asked for again or not."""
+
+    async def follow(client: Answering) -> None:
+        known = (await remembered(client)).of("l")
+        assert known.documents == {PAUSED.key: PAUSED}
+        await remembered(client)
+        assert known.documents == {}
+
+    asking([*written(0, PAUSED), *written(1, Deletion(PAUSED.key))], follow)
+
+
 def test_another_log_is_all_there_is() -> None:
     """What a ledger said that was deleted and created again counts no more, of links or of anything else."""
 
@@ -87,6 +100,20 @@ def test_a_look_that_was_called_off_loses_nothing() -> None:
     cut_off: Any = [listed(2), *written(0, PAUSED)[1:], asyncio.CancelledError()]
     cut_off[1].responses[0].partitions[0].high_watermark = 2
     asking([*cut_off, *written(0, PAUSED, KNOWN)], follow)
+
+
+def test_what_nobody_asks_for_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of links that are only followed no more is kept than they amount to, and little beside it."""
+    monkeypatch.setattr(module, "_UNTAKEN_MIN", 3)
+
+    async def follow(client: Answering) -> None:
+        await remembered(client)
+        known = await remembered(client)
+        assert sum(map(len, known._untaken.values())) == 3
+        assert (await remembered(client))._untaken == {}
+        assert known.documents().keys() == {PAUSED.key, ELSEWHERE.key}
+
+    asking([*written(0, PAUSED), *written(1, PAUSED, ELSEWHERE), *written(3, PAUSED)], follow)
 
 
 def test_a_memory_ends_with_its_client() -> None:

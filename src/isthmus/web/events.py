@@ -1,0 +1,146 @@
+"""What happens, told to everybody who listens: bounded in number, and in what is kept for those who come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from isthmus.errors import RequestRefused
+
+STREAMS_MAX: Final = 64
+_KEPT_MAX: Final = 1000
+_BEHIND_MAX: Final = 1000
+"""Who reads more slowly is sent away, and comes back for what is kept."""
+_SILENCE_S: Final = 15.0
+_RETRY_MS: Final = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to a link; `data` is what is told of it."""
+
+    number: int
+    kind: str
+    link: str
+    data: dict[str, Any]
+
+    def written(self, run: str) -> bytes:
+        """As it goes over the wire."""
+        return f"id: {run}.{self.number}\n".encode() + told(self.kind, self.data)
+
+
+def told(kind: str, data: dict[str, Any]) -> bytes:
+    """An event without a number of its own, which nobody asks for again."""
+    return f"event: {kind}\ndata: {json.dumps(data, default=str)}\n\n".encode()
+
+
+class Listener:
+    """One stream: what it has yet to be told, in the loop it is told in."""
+
+    def __init__(self, link: str | None) -> None:
+        self.link = link
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(_BEHIND_MAX)
+
+    def tell(self, happened: Happening | None) -> None:
+        """From any thread; `None` is the end."""
+        if happened is None or self.link in (None, happened.link):
+            self._loop.call_soon_threadsafe(self._put, happened)
+
+    def _put(self, happened: Happening | None) -> None:
+        if self._queue.full():
+            # It ends with what it has: its next one would be out of order.
+            self._queue.get_nowait()
+            happened = None
+        self._queue.put_nowait(happened)
+
+    async def next(self) -> Happening | None:
+        """What happened next, `None` at the end.
+
+        :raises TimeoutError: Nothing did for a while.
+        """
+        async with asyncio.timeout(_SILENCE_S):
+            return await self._queue.get()
+
+
+class Happenings:
+    """The last thousand things that happened, and who listens."""
+
+    def __init__(self) -> None:
+        self._run = secrets.token_hex(4)
+        self._lock = threading.Lock()
+        self._kept: deque[Happening] = deque(maxlen=_KEPT_MAX)
+        # One whose caller left before anything was told is gone as well.
+        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        self._number = 0
+        self._is_open = True
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens."""
+        return len(self._listeners) > 0
+
+    def publish(self, kind: str, link: str, data: dict[str, Any]) -> None:
+        """Tell everybody."""
+        with self._lock:
+            self._number += 1
+            happened = Happening(self._number, kind, link, data)
+            self._kept.append(happened)
+            for each in self._listeners:
+                each.tell(happened)
+
+    def listen(self, link: str | None, last: str | None) -> Listener:
+        """A listener, who is told first what came after the `last` that it had heard, as far as it is kept.
+
+        :raises RequestRefused: So many listen already.
+        """
+        with self._lock:
+            if len(self._listeners) >= STREAMS_MAX or not self._is_open:
+                raise RequestRefused(
+                    f"{len(self._listeners)} streams of events are open",
+                    status=HTTPStatus.TOO_MANY_REQUESTS,
+                    hint="Close one, or ask /v1/status from time to time.",
+                    retry_after_s=30,
+                )
+            listener = Listener(link)
+            run, _, number = (last or "").partition(".")
+            if run == self._run and number.isascii() and number.isdigit() and len(number) < len(str(1 << 63)):
+                for each in self._kept:
+                    if each.number > int(number):
+                        listener.tell(each)
+            self._listeners.add(listener)
+            return listener
+
+    async def stream(self, listener: Listener, first: list[bytes]) -> AsyncGenerator[bytes, None]:
+        """What goes over the wire to one of them, until it leaves."""
+        try:
+            yield f"retry: {_RETRY_MS}\n\n".encode()
+            for each in first:
+                yield each
+            while True:
+                try:
+                    happened = await listener.next()
+                except TimeoutError:
+                    yield b": nothing happened\n\n"
+                    continue
+                if happened is None:
+                    return
+                yield happened.written(self._run)
+        finally:
+            with self._lock:
+                self._listeners.discard(listener)
+
+    def close(self) -> None:
+        """End all streams; none is begun any more."""
+        with self._lock:
+            self._is_open = False
+            for each in self._listeners:
+                each.tell(None)

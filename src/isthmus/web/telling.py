@@ -1,0 +1,58 @@
+"""The routes that tell how it goes on: events as they happen, and metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import StreamingResponse
+
+from isthmus.errors import RequestRefused
+from isthmus.web.events import told
+from isthmus.web.roles import Viewer
+from isthmus.web.watching import Watch, link_event
+
+_FIRST_S: Final = 10.0
+_TEXT: Final[dict[str, Any]] = {"schema": {"type": "string"}}
+
+
+def telling_routes(watch: Watch) -> APIRouter:
+    """Both; a viewer may use them."""
+    router = APIRouter()
+
+    @router.get(
+        "/v1/events",
+        tags=["events"],
+        summary="What happens to links and operations, as server-sent events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": _TEXT}, "description": "Events, without end."}},
+    )
+    async def listen(
+        _: Viewer,
+        link: Annotated[str | None, Query(description="Only of this link.")] = None,
+        last_event_id: Annotated[str | None, Header(description="Go on behind this one, as far as kept.")] = None,
+    ) -> StreamingResponse:
+        listener = watch.happenings.listen(link, last_event_id)
+        watch.want()
+        known = [] if last_event_id else [each for each in watch.newest or () if link in (None, each.link)]
+        first = [told("link", link_event(each)) for each in known]
+        return StreamingResponse(
+            watch.happenings.stream(listener, first),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    @router.get(
+        "/metrics",
+        tags=["events"],
+        summary="Metrics for Prometheus, as isthmus run --metrics tells them",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": _TEXT}, "description": "In the newest format that is accepted."}},
+    )
+    def metrics(_: Viewer, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
+        if watch.first(_FIRST_S) is None:
+            raise RequestRefused("the links were not looked at yet", status=503, hint="Ask again.", retry_after_s=5)
+        body, content_type = watch.answers.metrics(accept)
+        return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+    return router

@@ -1,0 +1,149 @@
+"""How the links stand, looked at for as long as somebody wants to know: for events and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from isthmus.control.links.status import StatusReader
+from isthmus.errors import IsthmusError
+from isthmus.metrics.observation import Observer
+from isthmus.metrics.server import MetricsAnswers
+from isthmus.model.link import Link
+from isthmus.model.problem import problem_dict
+from isthmus.model.progress import LinkProgress
+from isthmus.web.events import Happenings
+
+_log = logging.getLogger(__name__)
+LOOK_S: Final = 2.0
+_WANTED_S: Final = 90.0
+"""Whoever asks for metrics once a minute finds them at hand."""
+_LINKS_S: Final = 20.0
+"""How often it is looked for links that were declared meanwhile."""
+_END_S: Final = 10.0
+Progress = tuple[LinkProgress, ...]
+
+
+class Watch:
+    """The links of a fabric, looked at every two seconds by a thread of its own while somebody wants to know; by nobody
+    else where a run tells how it does (`is_fed`).
+    """
+
+    def __init__(self, links: Callable[[], tuple[Link, ...]], *, is_fed: bool = False) -> None:
+        self.happenings = Happenings()
+        self.newest: Progress | None = None
+        self._links = links
+        self._is_fed = is_fed
+        self._observer = Observer()
+        self.answers = MetricsAnswers(self._observer)
+        self._wanted_until = 0.0
+        self._fed_at = 0.0
+        self._told: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._has_looked = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_open = True
+
+    def want(self) -> None:
+        """Somebody wants to know: it is looked from now on for a while."""
+        with self._lock:
+            self._wanted_until = time.monotonic() + _WANTED_S
+            if self._is_open and not self._is_fed and self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+                self._thread.start()
+
+    def first(self, timeout_s: float) -> Progress | None:
+        """How the links stand, once it is known; `None` where it is not known in time."""
+        self.want()
+        with self._has_looked:
+            self._has_looked.wait_for(lambda: self.newest is not None, timeout_s)
+            return self.newest
+
+    def feed(self, links: Progress) -> None:
+        """How the links stand, as a run says it."""
+        if time.monotonic() - self._fed_at >= LOOK_S:
+            self._fed_at = time.monotonic()
+            self.take(links)
+
+    def take(self, links: Progress) -> None:
+        """How the links stand now; what has changed since is told."""
+        self._observer.take(links, time.monotonic())
+        with self._has_looked:
+            self.newest = links
+            self._has_looked.notify_all()
+        told = {link.link: link_event(link) for link in links}
+        for name in self._told.keys() - told.keys():
+            self.happenings.publish("link", name, {"link": name, "state": None})
+        for name, now in told.items():
+            before = self._told.get(name)
+            if now != before:
+                self.happenings.publish("link", name, now)
+        self._told = told
+
+    def close(self) -> None:
+        """Look no more, and end all streams."""
+        self.happenings.close()
+        with self._lock:
+            self._is_open = False
+            thread, task = self._thread, self._task
+        if task is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        if thread is not None:
+            thread.join(_END_S)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                with contextlib.suppress(asyncio.CancelledError):
+                    asyncio.run(self._looking())
+            except Exception as error:  # noqa: BLE001 - whoever wants to know next has it looked again
+                _log.error("links could not be looked at", exc_info=error)
+                self._wanted_until = 0.0
+            with self._lock:
+                if not self._is_wanted():
+                    self._thread = self._task = None
+                    return
+
+    def _is_wanted(self) -> bool:
+        return self._is_open and (self.happenings.is_heard or time.monotonic() < self._wanted_until)
+
+    async def _looking(self) -> None:
+        with self._lock:
+            self._task = asyncio.current_task()
+        while self._is_wanted():
+            try:
+                links = await asyncio.to_thread(self._links)
+                async with StatusReader(links) as reader:
+                    until = time.monotonic() + _LINKS_S
+                    while self._is_wanted() and time.monotonic() < until:
+                        self.take(await reader.read())
+                        await asyncio.sleep(LOOK_S)
+            except IsthmusError as error:
+                _log.warning("links cannot be looked at: %s", error)
+                await asyncio.sleep(LOOK_S)
+
+
+def link_event(link: LinkProgress) -> dict[str, Any]:
+    """What is told of a link: its state, its lag, and how many of its topics are in which state."""
+    return {
+        "link": link.link,
+        "state": str(link.state),
+        "pair_state": str(link.pair_state),
+        "lag_records": link.lag_records if link.lag_records >= 0 else None,
+        "problem": problem_dict(link.problem) if link.problem else None,
+        "topics": len(link.topics),
+        "states": _counted(link),
+    }
+
+
+def _counted(link: LinkProgress) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for topic in link.topics:
+        found[str(topic.state)] = found.get(str(topic.state), 0) + 1
+    return dict(sorted(found.items()))
