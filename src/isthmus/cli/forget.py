@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.config import linked
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.fabric import Fabric
@@ -30,6 +31,7 @@ def forget(
             "--at", metavar="CLUSTER", help="Forget the link as a whole, in the ledger of this target cluster."
         ),
     ] = None,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -45,6 +47,8 @@ def forget(
     if at is not None:
         if topics:
             raise ConfigError("--at forgets a link as a whole", hint="Leave out the topics.")
+        if not (yes or dry_run):
+            confirm(link, f"have the ledger of {at} forget the link")
         keys = Fabric(linked(path, link)).forget_link(link, cluster=at, dry_run=dry_run)
         if output.is_table:
             would = "would be forgotten" if dry_run else "is forgotten"
@@ -52,7 +56,13 @@ def forget(
         else:
             render({"link": link, "cluster": at, "documents": list(keys)}, output)
         return
-    found = Fabric(linked(path, link)).forget(link, topics or (), dry_run=dry_run)
+    fabric = Fabric(linked(path, link))
+    found = fabric.forget(link, topics or (), dry_run=dry_run or not yes)
+    if found and not (yes or dry_run):
+        for each in found:
+            console.print(Text(printable(f"{each.link}/{each.topic} would be forgotten")))
+        confirm(link, f"have the ledger forget {counted(len(found), 'topic')}")
+        found = fabric.forget(link, [each.topic for each in found])
     if not output.is_table:
         render([each.as_dict() for each in found], output, names=[f"{each.link}/{each.topic}" for each in found])
         return

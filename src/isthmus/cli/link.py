@@ -13,6 +13,7 @@ from rich.text import Text
 from isthmus.cli import promoting, recovering
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
@@ -193,7 +194,7 @@ def reattach(
 @app.command()
 def delete(
     name: _Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -203,8 +204,7 @@ def delete(
     links = Fabric(configured(path)).declarations
     if not (yes or dry_run):
         links.describe(name)
-        if typer.prompt(f"Type {name} to delete the link", err=True) != name:
-            raise ConfigError("that was not its name, and nothing was deleted", hint="Use --yes in scripts.")
+        confirm(name, "delete the link")
     _show(links.delete(name, dry_run=dry_run), output, dry_run=dry_run)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
@@ -124,6 +125,7 @@ def update(
     super_user: Annotated[
         bool, typer.Option("--super-user", help="With --enforce: the link is a super user, beyond all rules.")
     ] = False,
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -137,6 +139,8 @@ def update(
     if reserved is None and async_only is None and enforce is None:
         raise ConfigError("nothing is to be changed", hint="Give --reserved, --enforce or --async-only.")
     namespace, namespaces = Namespace.of(prefix, kind.value, is_exact=exact), _of(cluster, path)
+    if (enforce is not None or reserved is False) and not (yes or dry_run):
+        confirm(str(namespace), "release it" if reserved is False else "change who may write there")
     if reserved is not None or async_only is not None:
         found = namespaces.update(namespace, reserved=reserved, async_only=async_only, dry_run=dry_run)
     if enforce:
@@ -152,13 +156,17 @@ def delete(
     prefix: _Prefix,
     kind: _Kind = KindOption.TOPIC,
     exact: _Exact = False,
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Take back a namespace that is attached to no link. What is in it stays."""
-    found = _of(cluster, path).delete(Namespace.of(prefix, kind.value, is_exact=exact), dry_run=dry_run)
+    namespace = Namespace.of(prefix, kind.value, is_exact=exact)
+    if not (yes or dry_run):
+        confirm(str(namespace), f"have it declared no more on {cluster}")
+    found = _of(cluster, path).delete(namespace, dry_run=dry_run)
     if output.is_table:
         _tell(f"namespace {found.namespace} of {cluster} {'would be' if dry_run else 'is'} declared no more")
     else:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.links.promotion import Promoter
-from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
@@ -49,6 +49,7 @@ def detach(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     timeout: _Timeout = "1m",
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -65,6 +66,8 @@ def detach(
         timeout_s=parse_duration(timeout),
         on_step=_tell,
     )
+    if not (yes or dry_run):
+        confirm(name, "have its namespaces follow no more")
     _show(asyncio.run(promoter.detach(dry_run=dry_run)), output, dry_run=dry_run)
 
 
@@ -75,6 +78,7 @@ def promote(
     groups: GroupMaps = None,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
     timeout: _Timeout = "1m",
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -95,6 +99,8 @@ def promote(
         timeout_s=max(timeout_s, quiet_s),
         on_step=_tell,
     )
+    if not (yes or dry_run):
+        confirm(name, "have its namespaces follow no more, and be written to")
     _show(asyncio.run(promoter.promote(dry_run=dry_run)), output, dry_run=dry_run)
 
 
@@ -103,6 +109,7 @@ def reverse(
     as_link: Annotated[str, typer.Option("--as", metavar="LINK", help="The name of the new link, the way back.")],
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "10s",
     timeout: _Timeout = "1m",
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -121,6 +128,8 @@ def reverse(
         timeout_s=max(parse_duration(timeout), quiet_s),
         on_step=_tell,
     )
+    if not (yes or dry_run):
+        confirm(name, "have leader and follower change places")
     _show(asyncio.run(promoter.reverse(as_link, dry_run=dry_run)), output, dry_run=dry_run)
     if not dry_run:
         _tell(f"link {as_link} has the former source follow from now on")
@@ -132,7 +141,7 @@ def failover(
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     timeout: _Timeout = "1m",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -152,8 +161,7 @@ def failover(
     )
     if not (yes or dry_run):
         _tell(_missing(asyncio.run(promoter.failover(dry_run=True))))
-        if typer.prompt(f"Type {name} to give up what is missing", err=True) != name:
-            raise ConfigError("that was not its name, and nothing was changed", hint="Use --yes in scripts.")
+        confirm(name, "give up what is missing")
     _show(asyncio.run(promoter.failover(dry_run=dry_run)), output, dry_run=dry_run)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.recovery.holdings import holdings, replay_of
@@ -80,6 +81,7 @@ def replay(
     producer: Annotated[
         int | None, typer.Option("--producer", metavar="ID", help="Only records that this producer wrote; see list.")
     ] = None,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be written.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -92,6 +94,8 @@ def replay(
     """
     configuration = linked(path, link)
     selected = QuarantineFilter(kind=kind, producer_id=producer)
+    if not (yes or dry_run):
+        confirm(topic, f"have its records written to the end of {into or 'the source topic'}")
     running = replay_of(configuration, link, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
     found = asyncio.run(running)
     if not output.is_table:

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
 from isthmus.model.wording import counted
@@ -47,7 +47,7 @@ def recover(
     ] = None,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the target.")] = "2s",
     timeout: Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")] = "1m",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show where both sides part.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -73,8 +73,7 @@ def recover(
             _show(foreseen, output)
             return
         _show_table(foreseen)
-        if typer.prompt(f"Type {name} to have these topics deleted and filled anew", err=True) != name:
-            raise ConfigError("that was not its name, and nothing was changed", hint="Use --yes in scripts.")
+        confirm(name, "have these topics deleted and filled anew")
     _show(asyncio.run(recoverer.recover(dry_run=dry_run)), output)
 
 

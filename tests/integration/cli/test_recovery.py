@@ -42,8 +42,10 @@ def test_recover_and_replay(
     assert (done["stage"], done["quarantined_records"]) == ("DONE", 4)
     (held,) = shell.run("quarantine", "list", link)
     assert (held["kind"], held["records"], held["offset_first"], held["offset_last"]) == ("diverged", 4, 10, 13)
-    shell.run("quarantine", "replay", link, name, "--into", f"{name}-none", code=6)
+    shell.run("quarantine", "replay", link, name, "--into", f"{name}-none", "--yes", code=6)
     counted = {"partition": 0, "written_records": 4, "present_records": 0}
     assert shell.run("quarantine", "replay", link, name, "--dry-run") == [counted]
-    assert shell.run("quarantine", "replay", link, name) == [counted]
-    assert shell.run("quarantine", "replay", link, name) == [{**counted, "written_records": 0, "present_records": 4}]
+    assert shell.run("quarantine", "replay", link, name, "--yes") == [counted]
+    assert shell.run("quarantine", "replay", link, name, "--yes") == [
+        {**counted, "written_records": 0, "present_records": 4}
+    ]

@@ -221,7 +221,7 @@ def test_what_is_excluded_can_be_forgotten(scene: Scene) -> None:
         with pytest.raises(ConfigError) as refused:
             scene.fabric().forget(scene.stem, [other])
         assert reason in refused.value.hint
-    assert [each["topic"] for each in scene.call("forget", scene.stem, excluded)[1]] == [excluded]
+    assert [each["topic"] for each in scene.call("forget", scene.stem, excluded, "--yes")[1]] == [excluded]
     assert scene.call("plan")[1]["links"][0]["no_longer_mirrored"] == []
     assert scene.call("forget", scene.stem)[1] == []
 

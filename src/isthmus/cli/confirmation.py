@@ -1,0 +1,28 @@
+"""What cannot be taken back is done only after its name was typed, or with --yes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from isthmus.errors import ConfigError
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def confirm(name: str, consequence: str) -> None:
+    """Have a person type the name of what is about to be changed.
+
+    Where stdin is no terminal nobody is asked: a script must not take its next line of input for an answer.
+
+    :raises ConfigError: Something else was typed, or there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"nobody can be asked whether to {consequence}: stdin is no terminal; nothing was changed",
+            hint="Give --yes in scripts, or --dry-run to see what it would do.",
+        )
+    if typer.prompt(f"Type {name} to {consequence}", err=True) != name:
+        raise ConfigError("that was not its name, and nothing was changed", hint="Type it in full, or give --yes.")
