@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo bench soak fuzz-rest mutants docs requirements package clean java
+.PHONY: default help env fmt check unit integration faults test demo bench soak fuzz-rest mutants docs requirements browser-files package clean java
 
 default: env help
 
@@ -104,6 +104,15 @@ requirements: ## pin the dependencies anew (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--extra keyring --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
 		--custom-compile-command "make requirements" pyproject.toml --output-file requirements/run.txt
+
+browser-files: ## fetch the scripts for browsers anew, as requirements/browser.lock names them (needs npm)
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	grep -v '^#' requirements/browser.lock | while read -r package version file path digest; do \
+		archive="$$folder/$$package-$$version.tgz"; \
+		[ -e "$$archive" ] || npm pack --silent --pack-destination "$$folder" "$$package@$$version" >/dev/null; \
+		tar -xzOf "$$archive" "package/$$file" > "$$path"; \
+		echo "$$digest  $$path" | sha256sum --check --quiet; \
+	done
 
 package: env ## build the wheel and the source archive into dist/, and install the wheel into a fresh environment
 	@rm -rf dist && $(BIN)/python -m hatchling build >/dev/null

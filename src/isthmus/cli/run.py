@@ -78,7 +78,7 @@ def run(
     metrics_any_interface: MetricsAnyInterfaceOption = False,
     serve: Annotated[
         str | None,
-        typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API there as well (docs/rest.md)."),
+        typer.Option("--serve", metavar="HOST:PORT", help="Serve the REST API and the console there (docs/rest.md)."),
     ] = None,
     tokens: TokensOption = None,
     dry_run: Annotated[

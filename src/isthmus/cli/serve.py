@@ -1,4 +1,4 @@
-"""`isthmus serve`: the REST API."""
+"""`isthmus serve`: the REST API and the console."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serve(
     path: ConfigOption = None,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Answer what commands answer over HTTP, until Ctrl-C (docs/rest.md).
+    """Answer what commands answer over HTTP, and show it at / in a browser, until Ctrl-C (docs/rest.md, console.md).
 
     Without tokens everybody on this host may do everything; other hosts are let in only with TLS and tokens. Each
     change is logged with who made it.
@@ -70,8 +70,10 @@ def serve_settings(
 
     :raises HostError: The extra is not installed.
     """
-    if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
-        raise HostError("FastAPI and uvicorn are not installed", hint="Install them: pip install 'isthmus[web]'.")
+    if any(importlib.util.find_spec(name) is None for name in ("fastapi", "jinja2", "uvicorn")):
+        raise HostError(
+            "FastAPI, Jinja2 and uvicorn are not all installed", hint="Install them: pip install 'isthmus[web]'."
+        )
     from isthmus.web.serving import ServeSettings
     from isthmus.web.tokens import default_tokens_file
 

@@ -1,1 +1,1 @@
-"""The REST API: what the fabric can do, over HTTP."""
+"""The REST API and the console: what the fabric can do, over HTTP."""

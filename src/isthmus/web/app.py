@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 import anyio.to_thread
-from fastapi import FastAPI, Security
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.security import HTTPBearer
 
 from isthmus import __version__
+from isthmus.errors import IsthmusError
 from isthmus.web.changing import changing_routes
+from isthmus.web.console.door import ConsoleDoor
+from isthmus.web.console.routes import console_routes
 from isthmus.web.declaring import declaring_routes
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import Guard, RateLimit
+from isthmus.web.hardening import Hardened
 from isthmus.web.namespaces import namespace_routes
 from isthmus.web.operating import operating_routes
 from isthmus.web.operations import Operations
-from isthmus.web.problems import MEDIA_TYPE, answer_problems
+from isthmus.web.problems import MEDIA_TYPE, answer_problems, problem_response
 from isthmus.web.promoting import promoting_routes
 from isthmus.web.reading import reading_routes
 from isthmus.web.telling import telling_routes
@@ -76,6 +80,8 @@ def create_app(
     app.include_router(operating_routes(desk, operations))
     app.include_router(promoting_routes(desk, operations))
     app.include_router(telling_routes(watch))
+    door = ConsoleDoor(tokens)
+    app.include_router(console_routes(desk, operations, watch, door.sessions), include_in_schema=False)
 
     @app.get("/livez", tags=["health"], summary="Whether the server answers")
     async def livez() -> dict[str, str]:
@@ -89,8 +95,14 @@ def create_app(
     async def health() -> dict[str, str]:
         return {"status": "healthy", "message": "The API answers.", "version": __version__}
 
-    answer_problems(app)
-    app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private)
+    def refused(request: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
+        if door.leads_to(request.url.path):
+            return door.refusal(error, request.scope)
+        return problem_response(error, extra)
+
+    answer_problems(app, refused)
+    app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private, door=door)
+    app.add_middleware(Hardened)
     return app
 
 

@@ -30,30 +30,50 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     return router
 
 
+def paused(desk: FabricDesk, caller: Caller, link: str, topic: str | None, *, dry_run: bool = False) -> bool:
+    """Have a link or a topic be copied no more for a while; whether it was so already.
+
+    :raises RequestRefused: There is none of that name.
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    fabric, chosen = desk.link(link)
+    ledger = fabric.configuration.ledger
+    with audited(caller, "pause", link) as difference:
+        difference.update(topic=topic, dry_run=dry_run)
+        return found(lambda: in_loop(pausing.pause(chosen, topic, ledger, dry_run=dry_run)))
+
+
+def resumed(
+    desk: FabricDesk, caller: Caller, link: str, topic: str | None, *, dry_run: bool = False
+) -> pausing.Resumed:
+    """Have it be copied again; what was paused, and what still is.
+
+    :raises RequestRefused: There is none of that name.
+    :raises ClusterError: The ledger cannot be read or written.
+    """
+    fabric, chosen = desk.link(link)
+    ledger = fabric.configuration.ledger
+    with audited(caller, "resume", link) as difference:
+        difference.update(topic=topic, dry_run=dry_run)
+        return found(lambda: in_loop(pausing.resume(chosen, topic, ledger, dry_run=dry_run)))
+
+
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a topic for a while")
     def pause_link(link: str, caller: Operator, topic: _Topic = None, dry_run: DryRun = False) -> Json:
-        fabric, chosen = desk.link(link)
-        ledger = fabric.configuration.ledger
-        with audited(caller, "pause", link) as difference:
-            difference.update(topic=topic, dry_run=dry_run)
-            was_paused = found(lambda: in_loop(pausing.pause(chosen, topic, ledger, dry_run=dry_run)))
+        was_paused = paused(desk, caller, link, topic, dry_run=dry_run)
         return {"link": link, "topic": topic, "paused": was_paused or not dry_run, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
     def resume_link(link: str, caller: Operator, topic: _Topic = None, dry_run: DryRun = False) -> Json:
-        fabric, chosen = desk.link(link)
-        ledger = fabric.configuration.ledger
-        with audited(caller, "resume", link) as difference:
-            difference.update(topic=topic, dry_run=dry_run)
-            resumed = found(lambda: in_loop(pausing.resume(chosen, topic, ledger, dry_run=dry_run)))
+        done = resumed(desk, caller, link, topic, dry_run=dry_run)
         return {
             "link": link,
             "topic": topic,
-            "paused": resumed.was_paused and dry_run,
-            "was_paused": resumed.was_paused,
-            "link_is_paused": None in resumed.still_paused,
-            "paused_topics": sorted(name for name in resumed.still_paused if name is not None),
+            "paused": done.was_paused and dry_run,
+            "was_paused": done.was_paused,
+            "link_is_paused": None in done.still_paused,
+            "paused_topics": sorted(name for name in done.still_paused if name is not None),
         }
 
 

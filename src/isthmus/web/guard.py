@@ -14,11 +14,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.listening import is_loopback
-from isthmus.web.problems import problem_response, unexpected
+from isthmus.web.console.door import ConsoleDoor
+from isthmus.web.problems import problem_response, unforeseen
 from isthmus.web.replay import RepeatedRequests
 from isthmus.web.tokens import Role, TokenFile
 
@@ -65,10 +67,15 @@ class RateLimit:
 
 
 class Guard:
-    """Lets requests through to the app that may pass; `scope["state"]["caller"]` says whose they are."""
+    """Lets requests through to the app that may pass; `scope["state"]["caller"]` says whose they are: those for the API
+    by the token that they send, those for the console by their session, where nobody may be known yet (`None`).
+    """
 
-    def __init__(self, app: ASGIApp, *, tokens: TokenFile, rate: RateLimit, is_private: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, tokens: TokenFile, rate: RateLimit, is_private: bool, door: ConsoleDoor
+    ) -> None:
         self._app = app
+        self._door = door
         self._tokens = tokens
         # Decided once: a file that is lost while the server runs lets nobody in.
         self._needs_token = tokens.is_there
@@ -91,39 +98,51 @@ class Guard:
         try:
             await self._passed(scope, receive, sent)
         except IsthmusError as error:
-            await problem_response(error)(scope, receive, send)
+            await self._refusal(error, scope)(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
             if not begun:
-                await unexpected(error)(scope, receive, send)
+                await self._refusal(unforeseen(error), scope)(scope, receive, send)
+
+    def _refusal(self, error: IsthmusError, scope: Scope) -> Response:
+        return self._door.refusal(error, scope) if self._door.leads_to(scope["path"]) else problem_response(error)
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        self._check_origin(headers)
-        path = scope["path"]
-        if path in _OPEN and scope["method"] in ("GET", "HEAD"):
+        path, method = scope["path"], scope["method"]
+        is_console = self._door.leads_to(path)
+        self._check_host(headers)
+        if not (is_console and self._door.is_visit(method, headers)):
+            self._check_origin(headers)
+        if path in _OPEN and method in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        caller = self._caller(headers)
+        if is_console:
+            self._door.check_change(method, headers)
+        caller = self._visitor(path, headers) if is_console else self._caller(headers)
         scope.setdefault("state", {})["caller"] = caller
         body = await _body(headers, receive)
         replayed = _replaying(body, receive)
         key = headers.get("idempotency-key")
-        if key is None or scope["method"] != "POST":
+        if key is None or method != "POST" or caller is None:
             await self._app(scope, replayed, send)
         else:
-            asked = f"{scope['method']} {path}?{scope.get('query_string', b'').decode('latin-1')}"
+            asked = f"{method} {path}?{scope.get('query_string', b'').decode('latin-1')}"
             async with self._repeated.once(caller.name, key, asked, body, send) as remembering:
                 if remembering is not None:
                     await self._app(scope, replayed, remembering)
 
-    def _check_origin(self, headers: Headers) -> None:
-        """See that no page in a browser asks, whose name leads here."""
+    def _check_host(self, headers: Headers) -> None:
+        """See that no page in a browser asks, whose name was made to lead here."""
         if self._is_private and not _is_here(headers.get("host", "")):
             raise RequestRefused(
                 "this host is meant, and was called by another name",
                 status=HTTPStatus.MISDIRECTED_REQUEST,
                 hint="Ask for 127.0.0.1 or localhost.",
             )
+
+    @staticmethod
+    def _check_origin(headers: Headers) -> None:
+        """See that no page of another site asks."""
         origin = headers.get("origin")
         is_own = origin is None or urlsplit(origin).netloc == headers.get("host", "")
         if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
@@ -131,11 +150,27 @@ class Guard:
                 "pages of other sites may not ask", status=HTTPStatus.FORBIDDEN, hint="Ask without a browser."
             )
 
-    def _caller(self, headers: Headers) -> Caller:
-        if not self._needs_token and not self._tokens.is_there:
+    def _is_anybody_let_in(self) -> bool:
+        self._needs_token = self._needs_token or self._tokens.is_there
+        return not self._needs_token
+
+    def _visitor(self, path: str, headers: Headers) -> Caller | None:
+        if self._is_anybody_let_in():
             self._check_rate(ANYBODY.name)
             return ANYBODY
-        self._needs_token = True
+        token = self._door.token(headers)
+        if token is None:
+            self._check_rate(_STRANGER)
+            if not self._door.is_open(path):
+                raise TokenRefused("nobody is logged in", status=HTTPStatus.UNAUTHORIZED, hint="Log in with a token.")
+            return None
+        self._check_rate(token.sha256)
+        return Caller(token.name, token.role)
+
+    def _caller(self, headers: Headers) -> Caller:
+        if self._is_anybody_let_in():
+            self._check_rate(ANYBODY.name)
+            return ANYBODY
         kind, _, sent = headers.get("authorization", "").partition(" ")
         token = self._tokens.find(sent.strip()) if kind.lower() == "bearer" else None
         if token is None:

@@ -18,6 +18,7 @@ from isthmus.model.instant import parse_instant
 from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, plain
 from isthmus.web.conditions import DryRun, repeatable
 from isthmus.web.desk import FabricDesk
+from isthmus.web.guard import Caller
 from isthmus.web.operations import LongOperation, OnStep, Operations
 from isthmus.web.roles import Admin, Operator, Viewer
 from isthmus.web.verifying import Verification
@@ -124,13 +125,7 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         summary="Prove a failover of a group without one",
     )
     def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> Json:
-        groups = desk.link(link)[0].groups
-
-        async def work(_: OnStep) -> Json:
-            found = await asyncio.to_thread(groups.drill, body.group, link=link, records=body.records)
-            return found.as_dict()
-
-        return accepted(operations.begin("drill", link, caller, plain(body), work), response)
+        return accepted(begin_drill(desk, operations, caller, link, body), response)
 
     @router.post(
         "/links/{link}:verify",
@@ -140,11 +135,33 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
     )
     def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
-        body = body or VerifyBody()
-        desk.link(link)
-        verification = _verification(desk.file, link, body)
-        operation = operations.begin("verify", link, caller, plain(body), verification.run, subject=f"{link} verify")
-        return accepted(operation, response)
+        return accepted(begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
+
+
+def begin_drill(desk: FabricDesk, operations: Operations, caller: Caller, link: str, body: DrillBody) -> LongOperation:
+    """Begin to prove a failover of a group.
+
+    :raises RequestRefused: There is no such link, or too many operations are at work.
+    """
+    groups = desk.link(link)[0].groups
+
+    async def work(_: OnStep) -> Json:
+        found = await asyncio.to_thread(groups.drill, body.group, link=link, records=body.records)
+        return found.as_dict()
+
+    return operations.begin("drill", link, caller, plain(body), work)
+
+
+def begin_verify(
+    desk: FabricDesk, operations: Operations, caller: Caller, link: str, body: VerifyBody
+) -> LongOperation:
+    """Begin to compare both logs of a link.
+
+    :raises RequestRefused: There is no such link, it is compared already, or too many operations are at work.
+    """
+    desk.link(link)
+    verification = _verification(desk.file, link, body)
+    return operations.begin("verify", link, caller, plain(body), verification.run, subject=f"{link} verify")
 
 
 def _verification(file: Path | None, link: str, body: VerifyBody) -> Verification:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -85,16 +85,25 @@ def problem_response(error: IsthmusError, extra: Mapping[str, Any] | None = None
     return Response(content, status_of(error), problem_headers(error), MEDIA_TYPE)
 
 
-def answer_problems(app: FastAPI) -> None:
-    """Have everything that goes wrong in the app answered as a problem."""
+Answer = Callable[[Request, IsthmusError, Mapping[str, Any]], Response]
+"""How a request that failed is answered, with what is to be told beside the problem."""
 
-    async def known(_: Request, error: Exception) -> Response:
+
+def as_problem(_: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Response:
+    """As every program is answered."""
+    return problem_response(error, extra)
+
+
+def answer_problems(app: FastAPI, answer: Answer = as_problem) -> None:
+    """Have everything that goes wrong in the app answered as a problem, or however else."""
+
+    async def known(request: Request, error: Exception) -> Response:
         assert isinstance(error, IsthmusError)  # noqa: S101 - it is registered for these
         if isinstance(error, InvariantError):
             _log.error("a request failed", exc_info=error)
-        return problem_response(error)
+        return answer(request, error, {})
 
-    async def invalid(_: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
         # Without what was sent: it may hold anything.
         found = [
@@ -106,14 +115,14 @@ def answer_problems(app: FastAPI) -> None:
             status=HTTPStatus.UNPROCESSABLE_ENTITY,
             hint="/v1/openapi.json says what is expected.",
         )
-        return problem_response(refused, {"errors": found})
+        return answer(request, refused, {"errors": found})
 
-    async def plain(_: Request, error: Exception) -> Response:
+    async def plain(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - as above
         hint = "/v1/openapi.json says what there is."
-        answer = problem_response(RequestRefused(str(error.detail), status=error.status_code, hint=hint))
-        answer.headers.update(error.headers or {})
-        return answer
+        found = answer(request, RequestRefused(str(error.detail), status=error.status_code, hint=hint), {})
+        found.headers.update(error.headers or {})
+        return found
 
     app.add_exception_handler(IsthmusError, known)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -124,8 +133,3 @@ def unforeseen(error: Exception) -> InvariantError:
     """What is told of something that nobody foresaw: the log has it, the caller does not."""
     _log.error("a request failed", exc_info=error)
     return InvariantError("this is a bug in Isthmus", hint="The log of the server has more.")
-
-
-def unexpected(error: Exception) -> Response:
-    """The answer where nobody foresaw what happened."""
-    return problem_response(unforeseen(error))

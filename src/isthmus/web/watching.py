@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from isthmus.control.links.memory import now_ms
 from isthmus.control.links.status import StatusReader
 from isthmus.errors import IsthmusError
 from isthmus.metrics.observation import Observer
@@ -18,11 +19,14 @@ from isthmus.model.link import Link
 from isthmus.model.problem import problem_dict
 from isthmus.model.progress import LinkProgress
 from isthmus.web.events import Happenings
+from isthmus.web.history import STEP_S, History
 
 _log = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
 _WANTED_S: Final = 90.0
 """Whoever asks for metrics once a minute finds them at hand."""
+REMEMBERED_S: Final = 3600.0
+"""For so long after somebody looked at the console it is looked on, less often, so that charts have no holes."""
 _LINKS_S: Final = 20.0
 """How often it is looked for links that were declared meanwhile."""
 _END_S: Final = 10.0
@@ -37,11 +41,13 @@ class Watch:
     def __init__(self, links: Callable[[], tuple[Link, ...]], *, is_fed: bool = False) -> None:
         self.happenings = Happenings()
         self.newest: Progress | None = None
+        self.newest_at_ms = 0
+        self.history = History()
         self._links = links
         self._is_fed = is_fed
         self._observer = Observer()
         self.answers = MetricsAnswers(self._observer)
-        self._wanted_until = 0.0
+        self._wanted_until = self._remembered_until = 0.0
         self._fed_at = 0.0
         self._told: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
@@ -50,17 +56,18 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         self._is_open = True
 
-    def want(self) -> None:
-        """Somebody wants to know: it is looked from now on for a while."""
+    def want(self, remembered_s: float = 0.0) -> None:
+        """Somebody wants to know: it is looked from now on for a while, and less often for so much longer."""
         with self._lock:
             self._wanted_until = time.monotonic() + _WANTED_S
+            self._remembered_until = max(self._remembered_until, time.monotonic() + remembered_s)
             if self._is_open and not self._is_fed and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
                 self._thread.start()
 
-    def first(self, timeout_s: float) -> Progress | None:
+    def first(self, timeout_s: float, remembered_s: float = 0.0) -> Progress | None:
         """How the links stand, once it is known; `None` where it is not known in time."""
-        self.want()
+        self.want(remembered_s)
         with self._has_looked:
             self._has_looked.wait_for(lambda: self.newest is not None, timeout_s)
             return self.newest
@@ -74,8 +81,9 @@ class Watch:
     def take(self, links: Progress) -> None:
         """How the links stand now; what has changed since is told."""
         self._observer.take(links, time.monotonic())
+        self.history.take(links, time.time())
         with self._has_looked:
-            self.newest = links
+            self.newest, self.newest_at_ms = links, now_ms()
             self._has_looked.notify_all()
         told = {link.link: link_event(link) for link in links}
         for name in self._told.keys() - told.keys():
@@ -104,14 +112,17 @@ class Watch:
                     asyncio.run(self._looking())
             except Exception as error:  # noqa: BLE001 - whoever wants to know next has it looked again
                 _log.error("links could not be looked at", exc_info=error)
-                self._wanted_until = 0.0
+                self._wanted_until = self._remembered_until = 0.0
             with self._lock:
                 if not self._is_wanted():
                     self._thread = self._task = None
                     return
 
     def _is_wanted(self) -> bool:
-        return self._is_open and (self.happenings.is_heard or time.monotonic() < self._wanted_until)
+        return self._is_open and (self._is_urgent() or time.monotonic() < self._remembered_until)
+
+    def _is_urgent(self) -> bool:
+        return self.happenings.is_heard or time.monotonic() < self._wanted_until
 
     async def _looking(self) -> None:
         with self._lock:
@@ -123,10 +134,17 @@ class Watch:
                     until = time.monotonic() + _LINKS_S
                     while self._is_wanted() and time.monotonic() < until:
                         self.take(await reader.read())
-                        await asyncio.sleep(LOOK_S)
+                        await self._pause()
             except IsthmusError as error:
                 _log.warning("links cannot be looked at: %s", error)
                 await asyncio.sleep(LOOK_S)
+
+    async def _pause(self) -> None:
+        """Wait for the next look; who comes meanwhile does not have to wait for long."""
+        until = time.monotonic() + STEP_S
+        await asyncio.sleep(LOOK_S)
+        while not self._is_urgent() and time.monotonic() < until:
+            await asyncio.sleep(LOOK_S / 4)
 
 
 def link_event(link: LinkProgress) -> dict[str, Any]:

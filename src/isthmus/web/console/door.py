@@ -1,0 +1,109 @@
+"""How people in browsers are let in: by a cookie that stands for a token, and only from pages of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import Response
+from starlette.types import Scope
+
+from isthmus.errors import IsthmusError, RequestRefused
+from isthmus.web.console.rendering import page
+from isthmus.web.problems import problem_headers, status_of
+from isthmus.web.sessions import TERM_S, Sessions
+from isthmus.web.tokens import Token, TokenFile
+
+COOKIE: Final = "isthmus-session"
+LOGIN: Final = "/login"
+_OF_THE_API: Final = ("/v1", "/metrics", "/livez", "/readyz", "/health")
+_SAFE: Final = ("GET", "HEAD")
+
+
+class ConsoleDoor:
+    """What the guard asks about requests for the console: everything that is no path of the API."""
+
+    def __init__(self, tokens: TokenFile) -> None:
+        self.sessions = Sessions(tokens)
+
+    @staticmethod
+    def leads_to(path: str) -> bool:
+        """Whether a path is one of the console."""
+        return not any(path == each or path.startswith(f"{each}/") for each in _OF_THE_API)
+
+    @staticmethod
+    def is_open(path: str) -> bool:
+        """Whether nobody needs to be known there: where people log in, and what such a page is made of."""
+        return path == LOGIN or path.startswith("/static/")
+
+    @staticmethod
+    def is_visit(method: str, headers: Headers) -> bool:
+        """Whether somebody follows a link on another site's page, which changes nothing."""
+        return (
+            method in _SAFE
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") == "document"
+        )
+
+    @staticmethod
+    def check_change(method: str, headers: Headers) -> None:
+        """See that a page of our own asks for a change: a browser says so, and nobody else needs the console for it.
+
+        :raises RequestRefused: It does not say so.
+        """
+        origin = headers.get("origin")
+        is_own = origin is not None and urlsplit(origin).netloc == headers.get("host", "")
+        if method not in _SAFE and not is_own and headers.get("sec-fetch-site") != "same-origin":
+            raise RequestRefused(
+                "only pages of this console may ask for changes here",
+                status=HTTPStatus.FORBIDDEN,
+                hint="Programs ask the REST API: /v1/openapi.json describes it.",
+            )
+
+    def token(self, headers: Headers) -> Token | None:
+        """Whose session the cookie is of.
+
+        :raises HostError: The tokens cannot be read.
+        """
+        value = session_of(headers)
+        return None if value is None else self.sessions.find(value)
+
+    @staticmethod
+    def refusal(error: IsthmusError, scope: Scope) -> Response:
+        """The answer to a request that is not let in: a page, or the way to the login."""
+        headers, status = Headers(scope=scope), status_of(error)
+        if status != HTTPStatus.UNAUTHORIZED:
+            is_part = headers.get("hx-request") == "true"
+            answer = page("problem_part.html" if is_part else "problem.html", status, problem=error, caller=None)
+            answer.headers.update(problem_headers(error))
+            return answer
+        query = scope.get("query_string", b"").decode("latin-1")
+        wanted = scope["path"] + (f"?{query}" if query else "")
+        login = LOGIN if scope["method"] not in _SAFE else f"{LOGIN}?next={quote(wanted, safe='/')}"
+        if headers.get("hx-request") == "true":
+            # A part of a page that has been open for long: all of it is to go there.
+            return Response(status_code=HTTPStatus.OK, headers={"HX-Redirect": LOGIN, "Cache-Control": "no-store"})
+        return Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": login, "Cache-Control": "no-store"})
+
+
+def session_of(headers: Mapping[str, str]) -> str | None:
+    """The value of the session's cookie, if there is one."""
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE)
+
+
+def session_cookie(value: str, *, is_secure: bool) -> str:
+    """The header that has a browser keep a session for itself alone; an empty value ends it."""
+    term = TERM_S if value else 0
+    secure = "; Secure" if is_secure else ""
+    return f"{COOKIE}={value}; Path=/; Max-Age={term}; HttpOnly; SameSite=Strict{secure}"
+
+
+def local_path(given: str) -> str:
+    """Where to go after the login: a path of this server, whatever the address said."""
+    parts = urlsplit(given)
+    is_local = given.startswith("/") and not given.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
+    return given if is_local and given.isprintable() and "\\" not in given else "/"

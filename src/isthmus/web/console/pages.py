@@ -1,0 +1,139 @@
+"""The pages that look and change nothing. None asks a cluster but those of plans and groups."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from isthmus.errors import RequestRefused
+from isthmus.model.drawing import svg_of
+from isthmus.web.auditing import trail
+from isthmus.web.console.chart import series_of, told_of_lag, told_of_rate
+from isthmus.web.console.looks import Looks
+from isthmus.web.console.rendering import page
+from isthmus.web.console.rows import SORTS, TopicChoice, page_of
+from isthmus.web.operations import Operations
+from isthmus.web.roles import Viewer
+
+_Text = Annotated[str, Query(max_length=300)]
+_ROWS_MAX: Final = 500
+
+
+def page_routes(looks: Looks, operations: Operations) -> APIRouter:
+    """All of them; a viewer may use them."""
+    router = APIRouter()
+    _overview(router, looks)
+    _link_pages(router, looks)
+    _slow_pages(router, looks)
+    _done_pages(router, operations)
+    return router
+
+
+def _overview(router: APIRouter, looks: Looks) -> None:
+    @router.get("/")
+    def overview(caller: Viewer) -> Response:
+        links = looks.links()
+        return page(
+            "overview.html",
+            caller=caller,
+            at_ms=looks.at_ms,
+            links=links,
+            by_name={each.link: each for each in links},
+            rates={each.link: looks.history.rate(each.link) for each in links},
+            atlas=looks.atlas(links),
+            trees=[each.tree for each in looks.desk.configuration.trees],
+        )
+
+    @router.get("/trees/{tree}")
+    def tree_page(tree: str, caller: Viewer) -> Response:
+        for each in looks.desk.configuration.trees:
+            if each.tree.name == tree:
+                known = {link.link: link for link in looks.links()}
+                return page("tree.html", caller=caller, tree=each.tree, settings=each, known=known)
+        raise RequestRefused(f"the file has no tree {tree}", status=404, hint="The map lists the trees there are.")
+
+    @router.get("/trees/{tree}/drawing.svg")
+    def tree_drawing(tree: str, _: Viewer) -> Response:
+        for each in looks.desk.configuration.trees:
+            if each.tree.name == tree:
+                return Response(svg_of(each.tree), media_type="image/svg+xml")
+        raise RequestRefused(f"the file has no tree {tree}", status=404)
+
+
+def _link_pages(router: APIRouter, looks: Looks) -> None:
+    @router.get("/links/{link}")
+    def link_page(
+        link: str,
+        request: Request,
+        caller: Viewer,
+        sort: _Text = "lag",
+        search: _Text = "",
+        state: _Text = "",
+        number: Annotated[int, Query(alias="page", ge=1, le=1_000_000)] = 1,
+    ) -> Response:
+        found = looks.link(link)
+        samples = looks.history.of(link)
+        chosen = TopicChoice(sort=sort, search=search, state=state, page=number)
+        query = request.url.query
+        return page(
+            "link.html",
+            caller=caller,
+            at_ms=looks.at_ms,
+            name=link,
+            link=found,
+            address=request.url.path + (f"?{query}" if query else ""),
+            topics=page_of(() if found is None else looks.rows(found), chosen),
+            sorts=[*SORTS],
+            rate=looks.history.rate(link),
+            lag_told=told_of_lag(samples),
+            rate_told=told_of_rate(samples),
+        )
+
+    @router.get("/links/{link}/history")
+    def history(link: str, _: Viewer) -> Response:
+        return JSONResponse(series_of(looks.history.of(link)), headers={"Cache-Control": "no-store"})
+
+    @router.get("/links/{link}/topics/{topic}")
+    def topic_page(link: str, topic: str, caller: Viewer) -> Response:
+        found = looks.link(link)
+        for each in () if found is None else looks.rows(found):
+            if topic == each.topic.topic:
+                return page("topic.html", caller=caller, at_ms=looks.at_ms, name=link, row=each, shown_max=_ROWS_MAX)
+        raise RequestRefused(f"link {link} has no topic {topic}", status=404, hint="The link's page lists them.")
+
+
+def _slow_pages(router: APIRouter, looks: Looks) -> None:
+    """These ask both clusters: the page is there at once, and what it is about follows."""
+
+    @router.get("/links/{link}/groups")
+    def groups_page(link: str, caller: Viewer, part: bool = False) -> Response:
+        if not part:
+            looks.desk.link(link)
+            return page("groups.html", caller=caller, name=link, plans=None, shown_max=_ROWS_MAX)
+        plans = looks.desk.link(link)[0].groups.plan(link=link)
+        return page("groups_part.html", caller=caller, name=link, plans=plans, shown_max=_ROWS_MAX)
+
+    @router.get("/links/{link}/plan")
+    def plan_page(link: str, caller: Viewer, part: bool = False) -> Response:
+        if not part:
+            looks.desk.link(link)
+            return page("plan.html", caller=caller, name=link, plan=None, shown_max=_ROWS_MAX)
+        (plan,) = looks.desk.link(link)[0].plan(link=link).links
+        return page("plan_part.html", caller=caller, name=link, plan=plan, shown_max=_ROWS_MAX)
+
+
+def _done_pages(router: APIRouter, operations: Operations) -> None:
+    @router.get("/operations")
+    def operations_page(caller: Viewer) -> Response:
+        return page("operations.html", caller=caller, operations=operations.all())
+
+    @router.get("/operations/{operation}")
+    def operation_page(operation: str, caller: Viewer) -> Response:
+        found: dict[str, Any] = operations.get(operation).as_dict()
+        return page("operation.html", caller=caller, operation=found)
+
+    @router.get("/changes")
+    def changes_page(caller: Viewer) -> Response:
+        return page("changes.html", caller=caller, changes=trail()[:_ROWS_MAX])

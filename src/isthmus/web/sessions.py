@@ -1,0 +1,65 @@
+"""Who is logged in in a browser: by a random value in a cookie, for as long as the token is there."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from isthmus.web.tokens import Token, TokenFile
+
+TERM_S: Final = 12 * 3600
+"""As long as a working day: then the token is to be given again."""
+_OPEN_MAX: Final = 1000
+_RANDOM_BYTES: Final = 32
+
+
+class Sessions:
+    """The sessions of a server, a thousand at most; none outlives the server, or the token it was opened with."""
+
+    def __init__(self, tokens: TokenFile, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tokens = tokens
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def open(self, secret: str) -> str | None:
+        """The value of a cookie for whoever has this token, `None` if it is none.
+
+        :raises HostError: The tokens cannot be read.
+        """
+        token = self._tokens.find(secret)
+        if token is None:
+            return None
+        value = secrets.token_urlsafe(_RANDOM_BYTES)
+        with self._lock:
+            self._open[_hash(value)] = (token.sha256, self._clock() + TERM_S)
+            if len(self._open) > _OPEN_MAX:
+                self._open.popitem(last=False)
+        return value
+
+    def find(self, value: str) -> Token | None:
+        """The token that a session was opened with, `None` if it is over or the token was revoked.
+
+        :raises HostError: The tokens cannot be read.
+        """
+        with self._lock:
+            kept, until = self._open.get(_hash(value), ("", 0.0))
+        if self._clock() >= until:
+            self.close(value)
+            return None
+        return next((token for token in self._tokens.all() if token.sha256 == kept), None)
+
+    def close(self, value: str) -> None:
+        """End a session, if there is one."""
+        with self._lock:
+            self._open.pop(_hash(value), None)
+
+
+def _hash(value: str) -> str:
+    # Looked up by its hash: how long that takes tells nothing of the value.
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
