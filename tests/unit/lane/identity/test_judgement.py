@@ -311,3 +311,12 @@ def test_the_epoch_is_known_where_a_coordinator_ended_a_transaction() -> None:
     assert judged.ending
     assert judged.source_epoch == one(source).leader_epoch
     assert judged.source_epoch != -1
+
+
+@pytest.mark.parametrize(("is_compacted", "state"), [(True, None), (False, LaneState.FOREIGN_WRITE)])
+def test_what_the_source_lacks_is_a_copy_of_it_where_it_is_compacted(
+    is_compacted: bool, state: LaneState | None
+) -> None:
+    """A record that was copied may be gone at the source by then; elsewhere nothing goes."""
+    seen = replace(sight(16), is_compacted=is_compacted)
+    assert compare(seen, (OURS,), one(stored(15, RECORDS[:1])), one(stored(20, RECORDS))).state is state
