@@ -15,10 +15,11 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.config.assignments import read_assignments, write_assignments
 from isthmus.config.fields import size_bytes
 from isthmus.control.clusters.reassigning import Reassigning, Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.errors import ConfigError
-from isthmus.model.assignment import Move, read_assignments, write_assignments
+from isthmus.model.assignment import Move
 from isthmus.model.wording import counted
 
 _COLUMNS: Final = (

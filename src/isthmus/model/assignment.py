@@ -1,23 +1,13 @@
-"""Where replicas of partitions should be: plans that move as little as they can, and files of Kafka's own tool.
-
-The file is that of `kafka-reassign-partitions --reassignment-json-file`, so that either tool executes what the other
-one has planned (seed 004).
-"""
+"""Where replicas of partitions should be: plans that move as little as they can (seed 004)."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.model.partitions import PartitionState
-
-_ANY: Final = "any"
-_HINT: Final = "It is what isthmus cluster reassign --plan writes, or kafka-reassign-partitions --generate."
 
 
 class Assignment(NamedTuple):
@@ -54,51 +44,6 @@ class Move(NamedTuple):
             "after": list(self.after),
             "copies": len(self.comes),
         }
-
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    topic: Annotated[str, Field(min_length=1)]
-    partition: Annotated[int, Field(ge=0)]
-    replicas: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
-    log_dirs: tuple[Literal["any"], ...] | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> _Entry:
-        if len(set(self.replicas)) != len(self.replicas):
-            raise ValueError("names a broker twice")
-        return self
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    version: Literal[1] = 1
-    partitions: Annotated[tuple[_Entry, ...], Field(min_length=1)]
-
-
-def read_assignments(text: str, name: str) -> tuple[Assignment, ...]:
-    """The assignments of a file called `name`.
-
-    :raises ConfigError: It is none of Kafka's, names a partition twice, or wants certain log directories.
-    """
-    try:
-        file = _File.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ConfigError(f"{name} is no file of assignments: {where}: {first['msg']}", hint=_HINT) from error
-    found = tuple(Assignment(entry.topic, entry.partition, entry.replicas) for entry in file.partitions)
-    twice = [key for key, count in Counter((one.topic, one.partition) for one in found).items() if count > 1]
-    if twice:
-        raise ConfigError(f"{name} names {twice[0][0]}-{twice[0][1]} twice", hint="Leave one of the two out.")
-    return found
-
-
-def write_assignments(assignments: Iterable[Assignment]) -> str:
-    """The file, as Kafka's own tool reads it."""
-    return json.dumps({"version": 1, "partitions": [one.as_dict() for one in assignments]}, indent=1) + "\n"
 
 
 def moves_to(assignments: Iterable[Assignment], partitions: Iterable[PartitionState]) -> tuple[Move, ...]:

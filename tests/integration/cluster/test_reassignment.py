@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from isthmus.config.assignments import write_assignments
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.clusters.reassigning import Reassigning, Reassignment, ReassignmentState
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
-from isthmus.model.assignment import Assignment, write_assignments
+from isthmus.model.assignment import Assignment
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 

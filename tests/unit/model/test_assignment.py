@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.config.assignments import read_assignments, write_assignments
 from isthmus.errors import ConfigError
-from isthmus.model.assignment import (
-    Assignment,
-    even_assignments,
-    moves_to,
-    read_assignments,
-    write_assignments,
-)
+from isthmus.model.assignment import Assignment, even_assignments, moves_to
 from isthmus.model.partitions import PartitionState
 
 
