@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from isthmus.config.beside import AccessSection, ConfigsSection, LogSection, MetricsSection
+from isthmus.config.clientproperties import TAKEN_PROPERTIES, PropertyText
 from isthmus.config.fields import (
     Address,
     GroupPatternText,
@@ -110,6 +111,13 @@ class ClusterSection(Section):
     )
     client_id: Name = Field(
         CLIENT_ID, description="Kafka's client.id where no link is at work, as in `isthmus cluster describe`."
+    )
+    properties: dict[str, PropertyText] = Field(
+        {},
+        description=(
+            "Properties of Kafka's clients, by their own names. "
+            f"Taken are {', '.join(f'`{name}`' for name in TAKEN_PROPERTIES)}, and no others."
+        ),
     )
     zookeeper: ZooKeeper | None = Field(
         None,
