@@ -1,0 +1,188 @@
+"""The console in a real browser, over real clusters: what people see, press and hear."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+
+from isthmus.local import LocalCluster
+from isthmus.web.tokens import Role
+from tests.integration.groups import consumers
+from tests.integration.web.asking import Served
+
+pytestmark = pytest.mark.integration
+
+AXE = (Path(__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+TERM_MS = 60_000
+EXPECTED = ("Failed to load resource: the server responded with a status of 401",)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The browser of this machine, without a window."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next((found for found in map(shutil.which, names) if found), None)
+    if executable is None:
+        pytest.skip("there is no Chromium on this machine: apt install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable)
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """Somebody with a tab of his own, in which nothing may go wrong."""
+
+    def __init__(self, browser: Browser, served: Served, scheme: Any = "light") -> None:
+        self.served = served
+        self.page: Page = browser.new_context(base_url=served.base, color_scheme=scheme).new_page()
+        self.page.set_default_timeout(TERM_MS)
+        self.wrong: list[str] = []
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.wrong.append(dialog.message))
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(EXPECTED):
+            self.wrong.append(message.text)
+
+    def log_in(self, role: Role) -> None:
+        """From a page that wants it."""
+        self.page.goto(f"/links/{self.served.link}")
+        self.page.get_by_label("Token").fill(self.served.tokens[role])
+        self.page.get_by_role("button", name="Log in").click()
+        self.page.wait_for_url(f"**/links/{self.served.link}")
+
+    def go(self, path: str) -> None:
+        """To a page; `{link}` and `{topic}` are what the server has."""
+        self.page.goto(path.replace("{link}", self.served.link).replace("{topic}", self.served.topic))
+
+    def press(self, name: str) -> None:
+        """A button."""
+        self.page.get_by_role("button", name=name).click()
+
+    @property
+    def state(self) -> Locator:
+        """The state that a page is about, as it is told to a screen reader."""
+        return self.page.locator("dd [role=status]")
+
+    def sees_no_barrier(self) -> None:
+        """axe finds nothing that would keep anybody out. It is our tool, not the page's: it goes past its policy."""
+        self.page.evaluate(f"{AXE};0")
+        found = self.page.evaluate("axe.run()")["violations"]
+        assert [(self.page.url, each["id"], each["nodes"][0]["html"]) for each in found] == []
+
+
+@pytest.fixture
+def operator(chromium: Browser, served: Served) -> Iterator[Visitor]:
+    """An operator who is logged in."""
+    visitor = Visitor(chromium, served)
+    visitor.log_in(Role.OPERATOR)
+    yield visitor
+    visitor.page.context.close()
+    assert visitor.wrong == []
+
+
+def test_a_link_is_paused_and_resumed_and_the_page_follows(operator: Visitor) -> None:
+    """By buttons, without loading it anew; who did it is told."""
+    operator.press("Pause the link")
+    expect(operator.state).to_have_text("PAUSED", timeout=TERM_MS)
+    operator.press("Resume the link")
+    expect(operator.state).not_to_have_text("PAUSED", timeout=TERM_MS)
+    operator.go("/links/{link}/topics/{topic}")
+    operator.press("Pause this topic")
+    expect(operator.state).to_have_text("PAUSED", timeout=TERM_MS)
+    operator.press("Resume this topic")
+    expect(operator.state).not_to_have_text("PAUSED", timeout=TERM_MS)
+
+    operator.go("/changes")
+    first = operator.page.locator("tbody tr").first
+    expect(first).to_contain_text("a operator")
+    expect(first).to_contain_text("resume")
+    expect(first).to_contain_text("done")
+
+
+def test_a_group_of_any_name_is_drilled(operator: Visitor, east: LocalCluster) -> None:
+    """What is in its name stays text, and the operation is followed to its result."""
+    group = f'{operator.served.link}-"><img src=x onerror=alert(1)><script>alert(2)</script>'
+    consumers.commit(east, {group: {(operator.served.topic, 0): 5}})
+    operator.go("/links/{link}/groups")
+
+    section = operator.page.locator("section.group", has=operator.page.get_by_role("heading", name=group))
+    row = section.locator("tbody tr").first
+    expect(row).to_contain_text(operator.served.topic, timeout=TERM_MS)
+    expect(row).to_contain_text("5")
+    operator.sees_no_barrier()
+    section.get_by_role("button").click()
+    operator.page.wait_for_url("**/operations/*")
+    expect(operator.state).not_to_have_text("RUNNING", timeout=TERM_MS)
+    expect(operator.page.locator("h1")).to_contain_text("drill")
+    operator.sees_no_barrier()
+
+
+def test_a_verification_is_begun_and_cancelled(operator: Visitor) -> None:
+    """Its steps are shown while it goes on."""
+    operator.press("Verify both sides")
+    expect(operator.state).to_have_text("RUNNING")
+    expect(operator.page.get_by_text("starting isthmus verify")).to_be_visible(timeout=TERM_MS)
+    operator.sees_no_barrier()
+    operator.press("Cancel")
+    expect(operator.state).to_have_text("CANCELLED", timeout=TERM_MS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_keeps_anybody_out(chromium: Browser, served: Served, scheme: str) -> None:
+    """On light and on dark; every page can be reached by the keyboard, and the charts are drawn."""
+    visitor = Visitor(chromium, served, scheme)
+    visitor.go("/login")
+    visitor.sees_no_barrier()
+    visitor.log_in(Role.VIEWER)
+    expect(visitor.page.locator(".u-over").nth(1)).to_be_attached()
+    expect(visitor.page.get_by_role("link", name=served.topic)).to_be_visible()
+    visitor.sees_no_barrier()
+    for path in ("/links/{link}/plan", "/links/{link}/groups"):
+        visitor.go(path)
+        expect(visitor.page.locator("#part table").first).to_be_visible()
+        visitor.sees_no_barrier()
+    for path in ("/links/{link}/topics/{topic}", "/operations", "/changes", "/links/nothing"):
+        visitor.go(path)
+        visitor.wrong = [each for each in visitor.wrong if "404" not in each]
+        visitor.sees_no_barrier()
+    visitor.go("/")
+    expect(visitor.page.locator("svg .road")).to_have_count(1)
+    visitor.sees_no_barrier()
+    visitor.page.keyboard.press("Tab")
+    expect(visitor.page.get_by_text("Skip to content")).to_be_focused()
+    visitor.page.locator(".map a").focus()
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url(f"**/links/{served.link}")
+    visitor.page.context.close()
+    assert visitor.wrong == []
+
+
+def test_a_page_that_stays_open_does_not_grow(chromium: Browser, served: Served) -> None:
+    """After it has followed for long it has as many elements as before, and who was at a field still is."""
+    visitor = Visitor(chromium, served)
+    visitor.log_in(Role.VIEWER)
+    expect(visitor.page.get_by_role("link", name=served.topic)).to_be_visible()
+    visitor.page.clock.install()
+    visitor.go("/links/{link}")
+    expect(visitor.page.locator(".u-over").nth(1)).to_be_attached()
+    field = visitor.page.get_by_label("Name has")
+    field.fill("a part")
+    before = visitor.page.locator("*").count()
+    asked: list[str] = []
+    visitor.page.on("requestfinished", lambda request: asked.append(request.url))
+    while len(asked) < 40:
+        visitor.page.clock.run_for(3000)
+
+    assert visitor.page.locator("*").count() <= before + 5
+    expect(field).to_be_focused()
+    expect(field).to_have_value("a part")
+    visitor.page.context.close()
+    assert visitor.wrong == []
