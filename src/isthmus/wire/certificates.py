@@ -18,9 +18,9 @@ class PemProblem:
     file: str
     reason: str
 
-    def message(self, cluster: str) -> str:
-        """The whole sentence, for the cluster of this alias."""
-        return f"clusters.{cluster}.security.tls.{self.key} names {self.file}, which {self.reason}"
+    def message(self, cluster: str, section: str = "security") -> str:
+        """The whole sentence, for this section of the cluster of this alias."""
+        return f"clusters.{cluster}.{section}.tls.{self.key} names {self.file}, which {self.reason}"
 
 
 HINT = "Put a PEM file there and let the user who runs Isthmus read it."
@@ -46,7 +46,14 @@ def tls_context(cluster: Cluster) -> ssl.SSLContext:
 
     :raises Unreachable: A PEM file is missing or unusable; one that is being renewed may be there in a moment.
     """
-    tls = cluster.security.tls
+    return context_of(cluster.security.tls, cluster.alias)
+
+
+def context_of(tls: Tls, alias: str, section: str = "security") -> ssl.SSLContext:
+    """The TLS context that a section of the cluster of this alias asks for; see `tls_context`.
+
+    :raises Unreachable: A PEM file is missing or unusable.
+    """
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca_file)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -55,10 +62,10 @@ def tls_context(cluster: Cluster) -> ssl.SSLContext:
             context.load_cert_chain(tls.certificate_file, tls.key_file, _Password(tls))
     except OSError as error:
         # Only a closer look tells which file it is; that it was put right meanwhile is possible.
-        found = [problem.message(cluster.alias) for problem in pem_problems(tls)]
+        found = [problem.message(alias, section) for problem in pem_problems(tls)]
         raise Unreachable(
-            "; ".join(found) or f"the TLS files of {cluster.alias} cannot be used: {error}",
-            cluster=cluster.alias,
+            "; ".join(found) or f"the TLS files of {alias} cannot be used: {error}",
+            cluster=alias,
             hint=f"{HINT} It is read again for the next connection.",
         ) from error
     return context
