@@ -63,7 +63,10 @@ _VERSION_FIELD: Final = "schema_version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkDocument(DocumentOfLink):
-    """The identity of a link. Producer ids belong to the target cluster named here and to no other."""
+    """The identity of a link. Producer ids belong to the target cluster named here and to no other.
+
+    `tree` is that of a distributor, whose producer id holds its level.
+    """
 
     KIND: ClassVar[str] = "link"
 
@@ -71,6 +74,7 @@ class LinkDocument(DocumentOfLink):
     target_cluster_id: str
     producer_id: int
     marker_producer_id: int
+    tree: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,13 +37,25 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """The part of a link in a distribution tree: the tree's name, and the level at which it distributes.
+
+    `leaves` are the other leaves of the subtree that it copies to: the target might have been any of them.
+    """
+
+    tree: str
+    level: int
+    leaves: tuple[Cluster, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
     `on_data_gap` says what happens to a partition whose source deleted records before they were
     copied; `compaction_holes_max` is the number of offsets missing in a source partition up to
     which they are filled, and beyond which the partition is refused. `mm2` is what is written for
-    tools of MirrorMaker 2.
+    tools of MirrorMaker 2. `distribution` is that of a distributor; all other links mirror.
     """
 
     name: str
@@ -59,6 +71,17 @@ class Link:
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0
     mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)
+    distribution: Distribution | None = None
+
+    @property
+    def level(self) -> int:
+        """The level of a distributor, 0 of any other link."""
+        return 0 if self.distribution is None else self.distribution.level
+
+    @property
+    def tree(self) -> str:
+        """The tree of a distributor, "" of any other link."""
+        return "" if self.distribution is None else self.distribution.tree
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:
