@@ -190,7 +190,7 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
         shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
     if isinstance(value, Link):
         # Those of distributors are in no file: their trees are.
-        del shown["distribution"]
+        del shown["distributor"]
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]

@@ -355,7 +355,9 @@ class FabricSection(Section):
         )
     )
     links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
-    trees: tuple[TreeSection, ...] = Field((), description="Distribution trees, which cannot be run yet.")
+    trees: tuple[TreeSection, ...] = Field(
+        (), description="Distribution trees: producers on all clusters, every message once on each (docs/trees.md)."
+    )
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
     log: LogSection = Field(LogSection(), description="Where what is logged is kept.")

@@ -13,7 +13,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.cluster import CLIENT_ID, Cluster
 from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupPattern
-from isthmus.model.link import Distribution, Link
+from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -88,9 +88,14 @@ def tree_links(trees: tuple[TreeSettings, ...], clusters: tuple[Cluster, ...]) -
     """A link for each distributor of each tree, from the lowest level of the first cluster on."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
     for settings in trees:
-        for each in settings.tree.distributors:
+        beside = settings.tree.distributors
+        for each in beside:
             client_id = f"{CLIENT_ID}-{each.name}"
-            leaves = tuple(by_alias[leaf] for leaf in each.leaves if leaf != each.target)
+            others = tuple(
+                (by_alias[leaf], frozenset(d.name for d in beside if (d.cluster, d.target) == (each.cluster, leaf)))
+                for leaf in settings.tree.clusters
+                if leaf != each.cluster
+            )
             yield Link(
                 name=each.name,
                 source=replace(by_alias[each.cluster], client_id=client_id),
@@ -98,7 +103,7 @@ def tree_links(trees: tuple[TreeSettings, ...], clusters: tuple[Cluster, ...]) -
                 topics=TopicSettings(
                     include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
                 ),
-                distribution=Distribution(tree=settings.tree.name, level=each.level, leaves=leaves),
+                distributor=DistributorRole(tree=settings.tree.name, level=each.level, others=others),
             )
 
 

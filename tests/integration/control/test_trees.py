@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from isthmus import config
 from isthmus.local import LocalCluster
-from tests.integration.control.running import running
+from tests.integration.control.running import Running, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
@@ -205,3 +205,34 @@ def test_a_killed_process_loses_and_doubles_nothing(
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
     check(used, name, written)
+
+
+def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
+    """Another target or level would bring everything once more; a cluster that is added above the others would not."""
+    name = topic("shaped")
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    for cluster in used.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    produce(four["east"], "east", name, range(10), "none")
+
+    async def scenario(tree: Any, ends: Callable[[Running], bool]) -> None:
+        configuration = config.parse(json.dumps(file_of(used, tree, name)))
+        async with running(configuration, spark) as run:
+            await run.until(lambda: ends(run))
+            await run.end()
+
+    def has_copied(run: Running) -> bool:
+        return len(run.links) == 2 and sum(link.records for link in run.links) == 10 * PARTITIONS
+
+    def is_refused(run: Running) -> bool:
+        problems = {link.link: link.problem for link in run.links}
+        problem = problems.get(f"{name}.east.2")
+        return problem is not None and f"west got messages of east by {name}.east.1 until now" in problem.message
+
+    def has_all_three(run: Running) -> bool:
+        return has_all(used, name, {"east": 10})
+
+    asyncio.run(scenario(["east", "west"], has_copied))
+    asyncio.run(scenario(["east", ["west", "north"]], is_refused))
+    asyncio.run(scenario([["east", "west"], "north"], has_all_three))
+    check(used, name, {"east": 10, "west": 0, "north": 0})

@@ -64,7 +64,7 @@ def test_a_mirror_into_a_topic_of_a_tree_is_refused() -> None:
 
 
 def test_a_tree_becomes_links() -> None:
-    """One for each distributor, which knows its level and the other leaves that it might have copied to."""
+    """One for each distributor, which knows its level and what else copies from its source."""
     more = CLUSTERS.replace("}}\n", "}, d: {bootstrap_servers: 'h:4'}}\n")
     trees = "[{name: t, clusters: [[a, b], [c, d]], topics: ['orders*'], exclude: [orders.x]}]"
     configuration = config.parse(f"{more}trees: {trees}\n")
@@ -72,8 +72,12 @@ def test_a_tree_becomes_links() -> None:
     assert sorted(links) == [f"t.{cluster}.{level}" for cluster in "abcd" for level in (1, 2)]
     link = links["t.b.2"]
     assert (link.source.alias, link.target.alias, link.level, link.tree) == ("b", "d", 2, "t")
-    assert link.distribution is not None
-    assert [leaf.alias for leaf in link.distribution.leaves] == ["c"]
+    assert link.distributor is not None
+    assert {cluster.alias: set(names) for cluster, names in link.distributor.others} == {
+        "a": {"t.b.1"},
+        "c": set(),
+        "d": {"t.b.2"},
+    }
     assert link.topics.offsets is OffsetPolicy.MAPPED
     assert link.topics.matches(SourceTopic("orders.y"))
     assert not link.topics.matches(SourceTopic("orders.x"))

@@ -73,7 +73,7 @@ async def producer_identity(
     if known is not None:
         _check_level(link, known)
         return known
-    await _check_target(link)
+    await _check_beginning(link, source_id)
     identity = ProducerIdentity(
         producer_id=distributor_producer_id(link.level) if link.level else await allocate_producer(target),
         marker_producer_id=await allocate_producer(target),
@@ -108,21 +108,28 @@ def _check_level(link: Link, known: ProducerIdentity) -> None:
         )
 
 
-async def _check_target(link: Link) -> None:
-    """A distributor that begins at a target must not have copied to another leaf of the same subtree.
+async def _check_beginning(link: Link, source_id: str) -> None:
+    """No cluster may have got anything of the source by distributors that the tree does not have: in a tree of another
+    shape everything would come once more.
 
-    :raises PlanRefused: It has: all would come a second time.
-    :raises ClusterError: One of those leaves does not answer, so that this is not known.
+    :raises PlanRefused: It is not.
+    :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
     """
-    leaves = () if link.distribution is None else link.distribution.leaves
-    for leaf in leaves:
-        async with Client(leaf) as client:
+    others = () if link.distributor is None else link.distributor.others
+    for cluster, names in others:
+        async with Client(cluster) as client:
             memory = await remembered(client)
-            if link.name in memory.links:
+            known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
+        for document in known:
+            if isinstance(document, LinkDocument) and (document.tree, document.source_cluster_id) == (
+                link.tree,
+                source_id,
+            ):
                 raise PlanRefused(
-                    f"link {link.name} copied to {leaf.alias} until now, and is to copy to {link.target.alias}: "
-                    "everything would come once more",
-                    hint="Write the clusters of the tree in the order they had.",
+                    f"{cluster.alias} got messages of {link.source.alias} by {document.link} until now, which the tree "
+                    f"{link.tree} does not have any more: everything would come once more",
+                    hint="Write the clusters of the tree as they were; a new one may be added above all others: "
+                    "[[a, b], c] for [a, b].",
                 )
 
 
