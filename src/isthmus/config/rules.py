@@ -224,7 +224,7 @@ def _reserved(path: Path, include: tuple[str, ...]) -> Iterator[Mistake]:
             yield Mistake(
                 (*path, position),
                 f"cannot match: names starting with {RESERVED_PREFIX} are never mirrored, nor is {SCHEMAS_TOPIC}",
-                "They belong to Kafka, to Isthmus itself or to a schema registry (docs/schemas.md); remove the pattern.",
+                "They belong to Kafka, to Isthmus or to a schema registry (docs/schemas.md); remove the pattern.",
             )
 
 

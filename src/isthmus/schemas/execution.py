@@ -10,14 +10,14 @@ from isthmus.errors import RegistryRefused, SchemaConflict
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas import SchemaVersion, VersionKey
 from isthmus.schemas.planning import SchemaChange, SchemaVerb
-from isthmus.schemas.registry import Registry
+from isthmus.schemas.registry import SchemaStore
 
 OnChange = Callable[[int, int], None]
 """Called with how many changes were made or refused, and how many there are."""
 
 
 async def apply_schemas(
-    registry: Registry, changes: Sequence[SchemaChange], on_change: OnChange | None = None
+    registry: SchemaStore, changes: Sequence[SchemaChange], on_change: OnChange | None = None
 ) -> tuple[SchemaChange, ...]:
     """Make the changes that have no problem. All of them are returned, those that failed with their problems.
 
@@ -49,7 +49,7 @@ def _waiting(change: SchemaChange, refused: dict[VersionKey, SchemaVersion]) -> 
     return None if missing is None else Problem(f"it needs {missing}, which was refused")
 
 
-async def _applied(registry: Registry, change: SchemaChange) -> Problem | None:
+async def _applied(registry: SchemaStore, change: SchemaChange) -> Problem | None:
     if change.verb is SchemaVerb.MODE:
         await registry.set_mode(change.after or "")
         return None
@@ -63,7 +63,7 @@ async def _applied(registry: Registry, change: SchemaChange) -> Problem | None:
     return None
 
 
-async def _version(registry: Registry, verb: SchemaVerb, version: SchemaVersion) -> None:
+async def _version(registry: SchemaStore, verb: SchemaVerb, version: SchemaVersion) -> None:
     match verb:
         case SchemaVerb.REGISTER:
             await registry.register(version)

@@ -13,7 +13,7 @@ from isthmus.schemas.client import RegistryClient
 from isthmus.schemas.confluent import ConfluentRegistry
 
 
-class Registry(Protocol):
+class SchemaStore(Protocol):
     """One registry. How ids and versions are kept is its own matter.
 
     Every method raises RegistryUnreachable where it does not answer, RegistryRefused where it answers with an error.
@@ -50,7 +50,7 @@ class Registry(Protocol):
 
 
 @asynccontextmanager
-async def opened(registry: SchemaRegistry, seen: SeenSchemas | None = None) -> AsyncIterator[Registry]:
+async def opened(registry: SchemaRegistry, seen: SeenSchemas | None = None) -> AsyncIterator[SchemaStore]:
     """The registry, found out by its address and its answers. `seen` saves asking again for texts.
 
     :raises HostError: The extra is not installed.

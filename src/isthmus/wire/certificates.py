@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import Unreachable
-from isthmus.model.cluster import Cluster, Tls
+from isthmus.model.cluster import TLS_VERSIONS, Cluster, Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,19 @@ def tls_context(cluster: Cluster) -> ssl.SSLContext:
 
     :raises Unreachable: A PEM file is missing or unusable; one that is being renewed may be there in a moment.
     """
-    return context_of(cluster.security.tls, cluster.alias)
+    return context_of(cluster.security.tls, cluster.alias, versions=cluster.properties.tls_versions)
 
 
-def context_of(tls: Tls, alias: str, section: str = "security") -> ssl.SSLContext:
+def context_of(
+    tls: Tls, alias: str, section: str = "security", *, versions: Collection[str] = TLS_VERSIONS
+) -> ssl.SSLContext:
     """The TLS context that a section of the cluster of this alias asks for; see `tls_context`.
 
     :raises Unreachable: A PEM file is missing or unusable.
     """
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca_file)
-        spoken = sorted(_VERSIONS[name] for name in cluster.properties.tls_versions)
+        spoken = sorted(_VERSIONS[name] for name in versions)
         context.minimum_version, context.maximum_version = spoken[0], spoken[-1]
         context.check_hostname = tls.verify_hostname
         if tls.certificate_file is not None:

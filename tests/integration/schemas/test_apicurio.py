@@ -14,7 +14,7 @@ from isthmus.errors import SchemaConflict
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.schemas import RegistryContents, Schema, SchemaReference, SchemaVersion
-from isthmus.schemas.registry import Registry, opened
+from isthmus.schemas.registry import SchemaStore, opened
 
 pytestmark = pytest.mark.integration
 AnswerT = TypeVar("AnswerT")
@@ -22,7 +22,7 @@ ID = 1_000_000
 """Far above what the registry itself gives to others."""
 
 
-def asked(server: ApicurioServer, question: Callable[[Registry], Awaitable[AnswerT]]) -> AnswerT:
+def asked(server: ApicurioServer, question: Callable[[SchemaStore], Awaitable[AnswerT]]) -> AnswerT:
     """What a registry answers."""
 
     async def ask() -> AnswerT:
@@ -63,7 +63,7 @@ def test_versions_under_given_ids(west_registry: ApicurioServer, topic: Callable
         ),
     ]
 
-    async def registered(registry: Registry) -> RegistryContents:
+    async def registered(registry: SchemaStore) -> RegistryContents:
         for version in (first, later, lists, *others, first, later):
             await registry.register(version)
         await registry.set_compatibility(f"{name}-value", "FULL")
@@ -88,7 +88,7 @@ def test_deletions(west_registry: ApicurioServer, topic: Callable[[str], str]) -
         for number in (1, 2)
     )
 
-    async def deleted(registry: Registry) -> list[set[tuple[str, int, int, bool]]]:
+    async def deleted(registry: SchemaStore) -> list[set[tuple[str, int, int, bool]]]:
         seen = []
         for version in (one, two):
             await registry.register(version)
@@ -119,7 +119,7 @@ def test_what_the_rules_would_refuse_today(west_registry: ApicurioServer, topic:
     one = SchemaVersion(subject=name, version=1, id=ID + 200, schema=avro(f"S{name[-8:]}"))
     other = Schema(text=one.schema.text.replace("[]", '[{"name": "x", "type": "long"}]'))
 
-    async def registered(registry: Registry) -> RegistryContents:
+    async def registered(registry: SchemaStore) -> RegistryContents:
         await registry.register(one)
         await registry.set_compatibility(name, "BACKWARD")
         await registry.register(replace(one, version=2, id=ID + 201, schema=other))

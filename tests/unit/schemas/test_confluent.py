@@ -11,7 +11,7 @@ import pytest
 from isthmus.errors import RegistryRefused, RegistryUnreachable, SchemaConflict
 from isthmus.model.cluster import SchemaRegistry, Secret
 from isthmus.model.schemas import IMPORT, Schema, SchemaReference, SchemaVersion
-from isthmus.schemas.registry import Registry, opened
+from isthmus.schemas.registry import SchemaStore, opened
 from tests.registry import RegistryServer, registry_server
 
 AnswerT = TypeVar("AnswerT")
@@ -37,7 +37,7 @@ def server(running: RegistryServer) -> RegistryServer:
     return running
 
 
-def asked(server: RegistryServer, question: Callable[[Registry], Awaitable[AnswerT]], **login: object) -> AnswerT:
+def asked(server: RegistryServer, question: Callable[[SchemaStore], Awaitable[AnswerT]], **login: object) -> AnswerT:
     """What the registry answers."""
 
     async def ask() -> AnswerT:
@@ -76,7 +76,7 @@ def test_ids_and_versions_are_kept_in_mode_import(server: RegistryServer) -> Non
     """A version comes under its id and number, without a check of compatibility, and a second time changes nothing."""
     server.register("old", '"int"')
 
-    async def imported(registry: Registry) -> None:
+    async def imported(registry: SchemaStore) -> None:
         await registry.set_mode(IMPORT)
         for _ in range(2):
             await registry.register(version("orders-value", 5, 77))
@@ -108,7 +108,7 @@ def test_deletions_and_levels(server: RegistryServer) -> None:
     server.register("a", '"long"')
     one = version("a", 1, 1)
 
-    async def changed(registry: Registry) -> list[bool]:
+    async def changed(registry: SchemaStore) -> list[bool]:
         seen = []
         await registry.delete(one, for_good=False)
         seen.append((await registry.contents()).versions["a", 1].is_deleted)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from isthmus.control.blocking import in_loop
@@ -14,12 +15,16 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.problem import Problem, problem_dict, problem_of
 from isthmus.model.schemas import RegistryContents
 from isthmus.model.subjects import logical_name
+from isthmus.schemas.execution import apply_schemas
 from isthmus.schemas.planning import RegistryPair, SchemaChange, plan_schemas
 from isthmus.schemas.registry import opened
 
 _HOW: Final = (
     "Write schemas.primary, and clusters.<alias>.schema_registry for each cluster that has one: docs/schemas.md."
 )
+
+OnRegistryChange = Callable[[str, int, int], None]
+"""Called with the alias of a registry, how many of its changes were made or refused, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,7 @@ class Schemas:
         :raises ConfigError: There is no such registry.
         :raises ClusterError: It cannot be asked.
         """
-        return in_loop(_contents(self.registry(alias)))
+        return in_loop(registry_contents(self.registry(alias)))
 
     def registry(self, alias: str | None = None) -> SchemaRegistry:
         """The registry of that cluster; without an alias the primary one, or the only one.
@@ -103,42 +108,95 @@ class Schemas:
             raise ConfigError("there is no registry beside the primary one", hint=_HOW)
         return found
 
-    def plan(self, aliases: Collection[str] = ()) -> tuple[SchemasPlan, ...]:
+    def plan(self, aliases: Collection[str] = (), *, delete_gone: bool = False) -> tuple[SchemasPlan, ...]:
         """What each of these registries, or all, need to hold what the primary holds. Nothing is changed.
+
+        With `delete_gone` what the primary has no more is to be deleted though it was not deleted softly before.
 
         :raises ConfigError: See `routes`.
         """
-        return in_loop(_plans(self.routes(aliases)))
+        return in_loop(_plans(self.routes(aliases), delete_gone=delete_gone))
+
+    def sync(
+        self,
+        aliases: Collection[str] = (),
+        *,
+        delete_gone: bool = False,
+        on_change: OnRegistryChange = lambda *_: None,
+    ) -> tuple[SchemasPlan, ...]:
+        """Make these registries, or all, hold what the primary holds; the changes, those that were refused with why.
+
+        A registry that does not answer has a problem, and the others go on. `on_change` is told of each change.
+
+        :raises ConfigError: See `routes`.
+        """
+        return in_loop(_all_synced(self.routes(aliases), on_change, delete_gone=delete_gone))
 
 
-async def _contents(registry: SchemaRegistry) -> RegistryContents:
+async def registry_contents(registry: SchemaRegistry) -> RegistryContents:
+    """All that a registry holds.
+
+    :raises HostError: The extra is not installed.
+    :raises ClusterError: It cannot be asked.
+    """
     async with opened(registry) as there:
         return await there.contents()
 
 
-async def _plans(routes: Sequence[SchemaRoute]) -> tuple[SchemasPlan, ...]:
-    held = asyncio.ensure_future(_contents(routes[0].primary))
-    return tuple(await asyncio.gather(*(_plan(route, held) for route in routes)))
+async def _plans(routes: Sequence[SchemaRoute], *, delete_gone: bool) -> tuple[SchemasPlan, ...]:
+    held = asyncio.ensure_future(registry_contents(routes[0].primary))
+    return tuple(await asyncio.gather(*(_plan(route, held, delete_gone=delete_gone) for route in routes)))
 
 
-async def _plan(route: SchemaRoute, held: asyncio.Future[RegistryContents]) -> SchemasPlan:
+async def _all_synced(
+    routes: Sequence[SchemaRoute], on_change: OnRegistryChange, *, delete_gone: bool
+) -> tuple[SchemasPlan, ...]:
+    held = asyncio.ensure_future(registry_contents(routes[0].primary))
+    synced = (_synced(route, held, on_change, delete_gone=delete_gone) for route in routes)
+    return tuple(await asyncio.gather(*synced))
+
+
+async def _plan(route: SchemaRoute, held: asyncio.Future[RegistryContents], *, delete_gone: bool) -> SchemasPlan:
     plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
     try:
-        pair = await paired(route, await held)
+        pair = await registry_pair(route, await held, delete_gone=delete_gone)
     except ClusterError as error:
         return replace(plan, problem=problem_of(error))
-    return replace(plan, changes=plan_schemas(pair))
+    return replace(plan, changes=plan_schemas(pair, delete_gone=delete_gone))
 
 
-async def paired(route: SchemaRoute, held: RegistryContents) -> RegistryPair:
+async def registry_pair(route: SchemaRoute, held: RegistryContents, *, delete_gone: bool = False) -> RegistryPair:
     """Both registries side by side, where the primary holds this.
+
+    Only Isthmus writes to the other one. So what is deleted softly there, and what the primary has no more at all, was
+    distributed once; with `delete_gone` all is taken for that.
 
     :raises ClusterError: The other one cannot be asked.
     """
+    there = await registry_contents(route.target)
     return RegistryPair(
         primary=route.primary.alias,
         target=route.target.alias,
         held=held,
-        there=await _contents(route.target),
+        there=there,
         naming=route.naming,
+        distributed={
+            key: version.subject for key, version in there.versions.items() if version.is_deleted or delete_gone
+        },
     )
+
+
+async def _synced(
+    route: SchemaRoute, held: asyncio.Future[RegistryContents], on_change: OnRegistryChange, *, delete_gone: bool
+) -> SchemasPlan:
+    plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
+    try:
+        changes = plan_schemas(await registry_pair(route, await held, delete_gone=delete_gone), delete_gone=delete_gone)
+        plan = replace(plan, changes=changes)
+        if not any(change.is_needed for change in changes):
+            return plan
+        async with opened(route.target) as registry:
+            told = partial(on_change, route.target.alias)
+            return replace(plan, changes=await apply_schemas(registry, changes, told))
+    except ClusterError as error:
+        return replace(plan, problem=problem_of(error))
