@@ -24,6 +24,7 @@ from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pair import PairState
+from isthmus.model.state import LinkState
 from tests.faults.proxy import HOST, Proxy, Weather
 from tests.integration.control.running import Running, ends, running
 from tests.integration.control.test_declared import cut
@@ -206,8 +207,9 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
             with proxy.weather(Weather.CUT):
                 await stands(run, PairState.DISCONNECTED)
                 found[State.CUT] = await asyncio.to_thread(clients.work, State.CUT)
-                await run.end()
                 await Promoter(configuration=cut(configuration, "east"), name=clients.stem).failover()
+                # It has nothing left to do, and waits for the source all the same: there may be new links.
+                await run.until(lambda: run.links[0].namespaces == () and run.links[0].state is LinkState.UNAVAILABLE)
                 found[State.ENDED] = await asyncio.to_thread(clients.work, State.ENDED)
 
     with pytest.MonkeyPatch.context() as patched, Proxy(port, int(broker_port)) as proxy:
