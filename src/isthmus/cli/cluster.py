@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli import reassigning
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.doctor import FINDING_COLUMNS
@@ -18,12 +19,14 @@ from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tre
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, Unreachable
+from isthmus.model.brokersettings import BrokerSetting
 from isthmus.model.consumption import GroupReport
 from isthmus.model.description import ClusterReport
 from isthmus.model.elapsed import ago
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.findings import Finding
 from isthmus.model.known import LastKnown
+from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import Registry, RegistryNode, changes
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
@@ -54,8 +57,12 @@ _PARTITION_COLUMNS: Final = (
     Column("log_start", Cells.NUMBER, gives_way=4),
     Column("stable_end", Cells.NUMBER, is_wide=True),
     Column("high_watermark", Cells.NUMBER, gives_way=3),
+    Column("behind", is_wide=True),
+    Column("moves", is_wide=True),
+    Column("unclean_leader_election", is_wide=True),
     Column("conditions", Cells.PROSE),
 )
+_SETTING_COLUMNS: Final = (Column("name", Cells.NAME), Column("value"), Column("brokers", Cells.PROSE))
 _TRANSACTION_COLUMNS: Final = (
     Column("topic", Cells.NAME),
     Column("partition"),
@@ -102,7 +109,10 @@ _ELECTION_COLUMNS: Final = (
     Column("detail", Cells.PROSE, gives_way=1),
 )
 
+_REPLICA_LAG: Final = "replica.lag.time.max.ms"
+
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
+app.command()(reassigning.reassign)
 
 AliasArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="The cluster's alias in the configuration.")]
 TopicOption = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")]
@@ -154,7 +164,8 @@ def topics(
     if not output.is_table:
         render(report.as_dict(), output, names=[partition.topic for partition in report.partitions])
         return
-    render([partition.as_dict() for partition in report.partitions], output, columns=_PARTITION_COLUMNS)
+    render([_partition_row(partition) for partition in report.partitions], output, columns=_PARTITION_COLUMNS)
+    _show_settings([setting for setting in report.settings if setting.name == _REPLICA_LAG], output)
     _show_transactions(report.transactions, output)
     _show_findings(report.findings, report.not_told, output)
 
@@ -304,6 +315,23 @@ def _show_cluster(report: ClusterReport, output: OutputFormat) -> None:
         render([*voters, *observers], output, title=f"quorum ({epoch})", columns=_QUORUM_COLUMNS)
     if report.features and output is OutputFormat.WIDE:
         render([feature._asdict() for feature in report.features], output, title="features")
+    _show_settings(report.settings, output)
+
+
+def _partition_row(partition: PartitionState) -> Row:
+    row = partition.as_dict()
+    return row | {
+        "behind": ", ".join(f"{replica}: {records:,}" for replica, records in partition.behind),
+        "moves": ", ".join(
+            [*(f"+{broker}" for broker in partition.adding), *(f"-{broker}" for broker in partition.removing)]
+        ),
+    }
+
+
+def _show_settings(settings: Sequence[BrokerSetting], output: OutputFormat) -> None:
+    if settings and output is OutputFormat.WIDE:
+        rows = [setting.as_dict() for setting in settings]
+        render(rows, output, title="settings of brokers", columns=_SETTING_COLUMNS)
 
 
 def _show_transactions(transactions: Sequence[OpenTransaction], output: OutputFormat) -> None:

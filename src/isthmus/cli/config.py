@@ -21,11 +21,13 @@ from isthmus.cli.logs import log_into
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
+from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Proxy, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
+from isthmus.model.link import Link
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
 from isthmus.model.offsets import written_start
 from isthmus.model.patterns import NamePattern
@@ -132,11 +134,14 @@ def resolved(configuration: Configuration) -> Row:
                 "zookeeper": cluster.zookeeper,
                 "addresses": dict(cluster.addresses),
                 "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
+                "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
             }
             for cluster in configuration.clusters
         },
-        "links": [{**_fields(link), "client_id": link.source.client_id} for link in configuration.links],
+        "links": [
+            {**_fields(link), "client_id": link.source.client_id} for link in configuration.links if not link.tree
+        ],
         "spark": {
             **_fields(configuration.spark),
             "conf": {
@@ -183,6 +188,9 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
         del shown["mirror_maker"]
     if isinstance(value, ConfigSettings):
         shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
+    if isinstance(value, Link):
+        # Those of distributors are in no file: their trees are.
+        del shown["distributor"]
     if isinstance(value, Security):
         # Where texts come from is no key of the file.
         del shown["origins"]

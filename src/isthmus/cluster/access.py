@@ -16,7 +16,7 @@ from kafka.protocol.admin.acl import (
 )
 
 from isthmus.cluster.outcomes import Outcomes
-from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.rights import Resource, Right, on_cluster
 from isthmus.wire import codes
@@ -51,6 +51,20 @@ async def describe_rules(client: Client, resource: Resource) -> frozenset[Rule]:
             client, answer.error_code, f"listing the access rules of {resource}s", "DESCRIBE", answer.error_message
         )
     return frozenset(rule for found in answer.resources for rule in _rules(resource, found))
+
+
+async def has_authorizer(client: Client) -> bool:
+    """Whether access rules may keep something from us. Without DESCRIBE on the cluster there is an authorizer.
+
+    :raises Unreachable: No broker answered.
+    """
+    try:
+        await describe_rules(client, Resource.TOPIC)
+    except BrokerRefused as error:
+        return error.code != codes.SECURITY_DISABLED
+    except NotAuthorized:
+        return True
+    return True
 
 
 async def create_rules(client: Client, rules: Collection[Rule]) -> Outcomes[Rule, None]:

@@ -20,6 +20,7 @@ _BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
 _TOPICS_PER_REQUEST: Final = 200
+_ALTER_S: Final = 30.0
 
 
 def entries_of(configs: Sequence[Any] | None) -> dict[str, ConfigEntry]:
@@ -49,14 +50,14 @@ async def describe_topic_configs(
     return Outcomes(values, errors)
 
 
-async def describe_broker_configs(client: Client, node_id: int) -> Configs:
-    """The effective configuration of one broker. Needs DESCRIBE_CONFIGS on the cluster.
+async def describe_broker_configs(client: Client, node_id: int, *, only: Collection[str] | None = None) -> Configs:
+    """The effective configuration of one broker, or `only` what is named. Needs DESCRIBE_CONFIGS on the cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises Unreachable: The broker did not answer.
     """
     # Only the broker itself knows its own values.
-    answer = await client.broker(node_id, _describe(_BROKER, [str(node_id)]))
+    answer = await client.broker(node_id, _describe(_BROKER, [str(node_id)], only))
     result = answer.results[0]
     codes.raise_for_code(
         result.error_code,
@@ -72,23 +73,8 @@ async def alter_topic_configs(client: Client, changes: Mapping[str, Mapping[str,
     """Set configurations of topics, `None` restoring the default. Needs ALTER_CONFIGS on each."""
     if not changes:
         return Outcomes()
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    request = IncrementalAlterConfigsRequest(
-        resources=[
-            resource(
-                resource_type=_TOPIC,
-                resource_name=name,
-                configs=[
-                    resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
-                    for key, value in values.items()
-                ],
-            )
-            for name, values in changes.items()
-        ],
-        validate_only=False,
-    )
     try:
-        answer = await client.any(request, timeout_s=30.0)
+        answer = await client.any(_alter(_TOPIC, changes), timeout_s=_ALTER_S)
     except ClusterError as error:
         return Outcomes({}, dict.fromkeys(changes, error))
     errors = {
@@ -103,6 +89,43 @@ async def alter_topic_configs(client: Client, changes: Mapping[str, Mapping[str,
         if response.error_code != codes.NONE
     }
     return Outcomes({name: None for name in changes if name not in errors}, errors)
+
+
+async def alter_broker_configs(client: Client, changes: Mapping[int, Mapping[str, str | None]]) -> Outcomes[int, None]:
+    """Set dynamic configurations of brokers, `None` restoring the default. Needs ALTER_CONFIGS on the cluster."""
+    errors: dict[int, ClusterError] = {}
+    for node_id, values in changes.items():
+        try:
+            # Without KRaft only the broker itself takes changes of its configuration.
+            answer = await client.broker(node_id, _alter(_BROKER, {str(node_id): values}), timeout_s=_ALTER_S)
+            codes.raise_for_code(
+                answer.responses[0].error_code,
+                f"setting {', '.join(values)} of broker {node_id}",
+                on_cluster("ALTER_CONFIGS"),
+                cluster=client.cluster.alias,
+                detail=answer.responses[0].error_message,
+            )
+        except ClusterError as error:
+            errors[node_id] = error
+    return Outcomes({node_id: None for node_id in changes if node_id not in errors}, errors)
+
+
+def _alter(resource_type: int, changes: Mapping[str, Mapping[str, str | None]]) -> IncrementalAlterConfigsRequest:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+                    for key, value in values.items()
+                ],
+            )
+            for name, values in changes.items()
+        ],
+        validate_only=False,
+    )
 
 
 async def _describe_chunk(client: Client, names: Sequence[str], only: Collection[str] | None) -> Outcomes[str, Configs]:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from isthmus.cluster.brokers import broker_releases, describe_cluster
+from isthmus.cluster.configs import describe_broker_configs, describe_topic_configs
 from isthmus.cluster.features import features
 from isthmus.cluster.partitions import partition_states
 from isthmus.cluster.quorum import NOT_TOLD, quorum_findings
 from isthmus.cluster.transactions import open_transactions
 from isthmus.errors import ClusterError, UnsupportedByBroker
-from isthmus.model import health
+from isthmus.model import durability, health
+from isthmus.model.brokersettings import SHOWN_SETTINGS, BrokerSetting, shared_settings
 from isthmus.model.description import BrokerDescription, ClusterReport, MetadataMode, Quorum
+from isthmus.model.durability import OFFSETS_TOPIC
 from isthmus.model.findings import Finding
-from isthmus.model.partitions import broker_loads
+from isthmus.model.partitions import PartitionState, broker_loads
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Broker
 
 _MS_PER_S: Final = 1000
+_POLICY: Final = "cleanup.policy"
 ValueT = TypeVar("ValueT")
 
 
@@ -42,6 +46,9 @@ async def describe(client: Client) -> ClusterReport:
         _brokers(client, {**cluster.brokers, **cluster.fenced}, frozenset(cluster.fenced)),
     )
     transactions, silent = await open_transactions(client, partitions)
+    settings, policy = await asyncio.gather(
+        _told(broker_settings(client, cluster.brokers), "settings", not_told), _offsets_policy(client, partitions)
+    )
     # Last: a broker that waits for a frozen controller answers nothing else on the same connection.
     controllers: Quorum | None = None
     found: tuple[Finding, ...] = ()
@@ -68,13 +75,42 @@ async def describe(client: Client) -> ClusterReport:
             partitions=partitions,
             loads=broker_loads(partitions, {**cluster.brokers, **cluster.fenced}),
             transactions=transactions,
+            settings=settings or (),
             not_told=not_told,
         ),
         found,
+        policy,
     )
 
 
-def _with_findings(report: ClusterReport, about_quorum: tuple[Finding, ...]) -> ClusterReport:
+async def _offsets_policy(client: Client, partitions: Iterable[PartitionState]) -> str | None:
+    """The `cleanup.policy` of the topic of commits, where it is there and shown to us."""
+    if not any(state.topic == OFFSETS_TOPIC for state in partitions):
+        return None
+    told = (await describe_topic_configs(client, [OFFSETS_TOPIC], only=(_POLICY,))).values
+    entry = told.get(OFFSETS_TOPIC, {}).get(_POLICY)
+    return None if entry is None else entry.value
+
+
+async def broker_settings(client: Client, brokers: Iterable[int]) -> tuple[BrokerSetting, ...]:
+    """What is shown of the brokers' settings. Needs DESCRIBE_CONFIGS on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises Unreachable: A broker did not answer.
+    """
+    nodes = sorted(brokers)
+    told = await asyncio.gather(*(describe_broker_configs(client, node, only=SHOWN_SETTINGS) for node in nodes))
+    return shared_settings(
+        {
+            node: {name: entry.value for name, entry in configs.items() if entry.value is not None}
+            for node, configs in zip(nodes, told, strict=True)
+        }
+    )
+
+
+def _with_findings(
+    report: ClusterReport, about_quorum: tuple[Finding, ...], offsets_policy: str | None
+) -> ClusterReport:
     alias, now_ms = report.cluster, int(time.time() * _MS_PER_S)
     findings = (
         *health.cluster_id_findings(alias, report.cluster_id),
@@ -83,6 +119,8 @@ def _with_findings(report: ClusterReport, about_quorum: tuple[Finding, ...]) -> 
         *health.partition_findings(alias, report.partitions),
         *health.skew_findings(alias, report.loads),
         *health.transaction_findings(alias, report.transactions, now_ms=now_ms),
+        *durability.offsets_findings(alias, report.partitions, offsets_policy, report.settings),
+        *durability.margin_findings(alias, report.partitions, len(report.brokers)),
     )
     return replace(report, findings=findings)
 

@@ -17,20 +17,22 @@ from isthmus.wire.metadata import Metadata
 from isthmus.wire.offsets import PartitionKey
 
 _MIN_ISR: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
 _OFFSETS_S: Final = 3.0
 
 
 async def partition_states(client: Client, metadata: Metadata) -> tuple[tuple[PartitionState, ...], dict[str, str]]:
-    """Every partition of a Metadata answer with its offsets and `min.insync.replicas`, and what was not told.
+    """Every partition of a Metadata answer with its offsets and configuration, and what was not told.
 
-    Needs DESCRIBE on the topics, and DESCRIBE_CONFIGS to be told `min.insync.replicas`.
+    Needs DESCRIBE on the topics, and DESCRIBE_CONFIGS to be told `min.insync.replicas` and whether unclean elections
+    are allowed.
 
     :raises ClusterError: The cluster as a whole did not answer.
     """
     states = partitions_of(metadata)
     led = [(state.topic, state.partition) for state in states if state.leader != NO_LEADER]
     configs, ranges = await asyncio.gather(
-        describe_topic_configs(client, {state.topic for state in states}, only=(_MIN_ISR,)),
+        describe_topic_configs(client, {state.topic for state in states}, only=(_MIN_ISR, _UNCLEAN)),
         log_ranges(client, led, timeout_s=_OFFSETS_S),
     )
     not_told = dict(_first({_MIN_ISR: configs.errors.values(), "offsets": ranges.errors.values()}.items()))
@@ -57,9 +59,12 @@ def partitions_of(metadata: Metadata) -> tuple[PartitionState, ...]:
 def _completed(
     state: PartitionState, configs: Mapping[str, Configs], ranges: Mapping[PartitionKey, LogRange]
 ) -> PartitionState:
-    entry = configs.get(state.topic, {}).get(_MIN_ISR)
-    if entry is not None and entry.value is not None:
-        state = state._replace(min_insync_replicas=int(entry.value))
+    told = configs.get(state.topic, {})
+    least, unclean = told.get(_MIN_ISR), told.get(_UNCLEAN)
+    if least is not None and least.value is not None:
+        state = state._replace(min_insync_replicas=int(least.value))
+    if unclean is not None and unclean.value is not None:
+        state = state._replace(is_unclean_allowed=unclean.value == "true")
     log = ranges.get((state.topic, state.partition))
     if log is not None:
         state = state._replace(log_start=log.start, stable_end=log.stable_end, high_watermark=log.end)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 
+from isthmus.cluster.access import has_authorizer
 from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.quorum import quorum
 from isthmus.errors import ClusterError
@@ -27,8 +29,12 @@ async def told_registry(client: Client, mode: MetadataMode) -> Registry:
         cluster_id=metadata.cluster_id,
         controller=controller,
         brokers={node: frozenset({f"{broker.host}:{broker.port}"}) for node, broker in metadata.brokers.items()},
-        partitions={(p.topic, p.partition): PartitionRegistration(p.leader, p.leader_epoch, p.isr) for p in partitions},
+        partitions={
+            (p.topic, p.partition): PartitionRegistration(p.leader, p.leader_epoch, p.isr, p.replicas)
+            for p in partitions
+        },
         nodes=tuple(_nodes(metadata, controller, partitions)),
+        is_whole=mode is MetadataMode.ZOOKEEPER and not await has_authorizer(client),
     )
 
 
@@ -45,6 +51,11 @@ def _nodes(
     """The tree ZooKeeper would hold, with what the API tells of each node."""
     for node, broker in sorted(metadata.brokers.items()):
         yield _node(f"/brokers/ids/{node}", endpoints=[f"{broker.host}:{broker.port}"], rack=broker.rack)
+    assigned: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    for partition in partitions:
+        assigned[partition.topic][partition.partition] = list(partition.replicas)
+    for topic, replicas in assigned.items():
+        yield _node(f"/brokers/topics/{topic}", partitions=replicas)
     for partition in partitions:
         path = f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
         isr = list(partition.isr)

@@ -37,6 +37,20 @@ def _size(value: object) -> object:
     return int(float(written[1]) * _UNITS[written[2]])
 
 
+def size_bytes(text: str) -> int:
+    """A size above 0 as in the file: `50 MB`.
+
+    :raises ConfigError: It is none.
+    """
+    try:
+        found = _size(text)
+    except ValueError as error:
+        raise ConfigError(f"{text} {error}", hint="Sizes are numbers of bytes, with a unit or without.") from error
+    if not isinstance(found, int) or found <= 0:
+        raise ConfigError(f"{text} {_NO_SIZE}", hint="It has to be above 0.")
+    return found
+
+
 def _unclear(number: str, unit: str) -> str:
     """What is wrong with a unit that is nearly one: lower-case letters are bits to some and bytes to others."""
     nearly = _NEARLY_UNIT.fullmatch(unit)

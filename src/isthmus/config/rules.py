@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from isthmus.config.beside import MetricsSection
+from isthmus.config.clientproperties import property_problem
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import naming_of
 from isthmus.config.problems import Mistake, nearest
@@ -29,6 +30,9 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     """Contradictions that can be seen without looking at other clusters' topics; `folder` is that of the file."""
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
+        for name, text in cluster.properties.items():
+            if (problem := property_problem(name, text)) is not None:
+                yield Mistake(("clusters", alias, "properties", name), *problem)
     yield from _names(fabric.links)
     yield from tree_rules(fabric.trees, frozenset(fabric.clusters))
     yield from _listening(("metrics", "listen"), fabric.metrics)

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from isthmus.config.beside import AccessSection, ConfigsSection, LogSection, MetricsSection
+from isthmus.config.clientproperties import TAKEN_PROPERTIES, PropertyText
 from isthmus.config.fields import (
     Address,
     GroupPatternText,
@@ -110,6 +111,13 @@ class ClusterSection(Section):
     )
     client_id: Name = Field(
         CLIENT_ID, description="Kafka's client.id where no link is at work, as in `isthmus cluster describe`."
+    )
+    properties: dict[str, PropertyText] = Field(
+        {},
+        description=(
+            "Properties of Kafka's clients, by their own names. "
+            f"Taken are {', '.join(f'`{name}`' for name in TAKEN_PROPERTIES)}, and no others."
+        ),
     )
     zookeeper: ZooKeeper | None = Field(
         None,
@@ -347,7 +355,9 @@ class FabricSection(Section):
         )
     )
     links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
-    trees: tuple[TreeSection, ...] = Field((), description="Distribution trees, which cannot be run yet.")
+    trees: tuple[TreeSection, ...] = Field(
+        (), description="Distribution trees: producers on all clusters, every message once on each (docs/trees.md)."
+    )
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")
     log: LogSection = Field(LogSection(), description="Where what is logged is kept.")

@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from isthmus.config.beside import AccessSection, ConfigsSection
+from isthmus.config.clientproperties import properties_of
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.naming import naming_of, prefixes_of
@@ -101,6 +102,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
         zookeeper=section.zookeeper,
         addresses=tuple(section.addresses.items()),
         proxy=None if section.proxy is None else _proxy(section.proxy, _own(origins, (*above, "proxy"))),
+        properties=properties_of(section.properties),
         client_id=section.client_id,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from isthmus.config.clientproperties import TAKEN_PROPERTIES
 from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, Equivalent, Fate, equivalent_of, lost, unneeded
 
@@ -39,12 +40,13 @@ ANSWERED: Final = frozenset(
     }
 )
 """What `security.py` turns into the section of a cluster, or has something to say about."""
+PASSED: Final = frozenset(TAKEN_PROPERTIES)
+"""What goes to the properties of a cluster as it is."""
 
 CLIENT_SETTINGS: Final[dict[str, Equivalent]] = {
     "ssl.engine.factory.class": _PLUGIN,
     "ssl.provider": _TLS_CHOICE,
     "ssl.protocol": _TLS_CHOICE,
-    "ssl.enabled.protocols": _TLS_CHOICE,
     "ssl.cipher.suites": _TLS_CHOICE,
     "ssl.keymanager.algorithm": unneeded("it is for Java only"),
     "ssl.trustmanager.algorithm": unneeded("it is for Java only"),

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from isthmus.config.clientproperties import property_problem
 from isthmus.interop.certificates import tls_section
-from isthmus.interop.clients import ANSWERED, CLIENTS, client_equivalent, is_known_client_setting
+from isthmus.interop.clients import ANSWERED, CLIENTS, PASSED, client_equivalent, is_known_client_setting
 from isthmus.interop.deployment import Impact, Setting, Settings
 from isthmus.interop.gathering import Gathering
 from isthmus.interop.jaas import JaasLogin, NoJaas, parse_jaas
@@ -54,18 +55,24 @@ def cluster_draft(alias: str, settings: Settings, gathering: Gathering) -> Clust
 
 def _common(settings: Settings, gathering: Gathering) -> dict[str, Setting]:
     """What holds for the cluster, with what is said of single clients only; all other settings are told."""
-    common = {key: setting for key, setting in settings.items() if key in ANSWERED}
+    read = ANSWERED | PASSED
+    common = {key: setting for key, setting in settings.items() if key in read}
     for key, setting in settings.items():
         client, _, rest = key.partition(".")
-        if client not in CLIENTS or rest not in ANSWERED:
+        if client not in CLIENTS or rest not in read:
             continue
         known = common.setdefault(rest, setting)
-        if known.value != setting.value:
+        if known.value == setting.value:
+            continue
+        if rest in PASSED:
+            why = f"a cluster has one set of properties for all clients: {known.written} is taken"
+            gathering.tell(Impact.CHANGED, setting, why, "", value=setting.value)
+        else:
             why = f"a cluster has one login for all clients: {known.written} is taken"
             gathering.tell(Impact.LOST, setting, why, "Give that user all the rights that are needed.")
     for key, setting in settings.items():
         client, _, rest = key.partition(".")
-        if key not in ANSWERED and not (client in CLIENTS and rest in ANSWERED):
+        if key not in read and not (client in CLIENTS and rest in read):
             _tell_other(key, setting, gathering)
     return common
 
@@ -95,6 +102,9 @@ class _Reader:
         security = self._security()
         if security:
             self.made.section["security"] = security
+        properties = self._properties()
+        if properties:
+            self.made.section["properties"] = properties
         return self.made
 
     def _value(self, key: str) -> str:
@@ -115,6 +125,20 @@ class _Reader:
                 raise self.gathering.refusal(setting, problem, "Write such as broker-1:9092, broker-2:9092.")
             addresses.append(f"{found[1]}:{found[2]}")
         return addresses
+
+    def _properties(self) -> dict[str, object]:
+        passed: dict[str, object] = {}
+        has_tls = self._value("security.protocol").upper().endswith("SSL")
+        for name in sorted(PASSED & self.settings.keys()):
+            if name.startswith("ssl.") and not has_tls:
+                continue
+            value = self._value(name)
+            problem = property_problem(name, value)
+            if problem is None:
+                passed[name] = value
+            else:
+                self.gathering.tell(Impact.LOST, self.settings[name], f"it {problem[0]} for Isthmus", "")
+        return passed
 
     def _security(self) -> dict[str, object]:
         protocol = self._value("security.protocol").upper() or "PLAINTEXT"

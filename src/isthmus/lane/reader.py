@@ -210,8 +210,9 @@ class SourceReader:
     def _offer(self, run: LaneRun, fetched: Fetched) -> int:
         if not fetched.records:
             return 0
-        # Runs are told apart by offset only, so with aborted data in sight every batch stands alone.
-        tiny_bytes = 0 if fetched.aborted else TINY_BYTES
+        # Runs are told apart by offset only, so with aborted data in sight every batch stands alone; so it does where
+        # its producer says whether it is copied.
+        tiny_bytes = 0 if fetched.aborted or run.lane.level else TINY_BYTES
         batches: list[tuple[Batch, int]] = []
         try:
             for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES):

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from isthmus.errors import HostError
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.local.layout import HOST
 from isthmus.local.locks import LockName
@@ -98,6 +99,18 @@ class ZooKeeperModeCluster:
         self._start_broker(node_id)
         self._wait(f"broker-{node_id}", self._brokers[node_id], partial(self._knows_all, node_id))
 
+    def start_twin(self, node_id: int) -> str:
+        """Start another broker with an id that is taken, and what it has said when it ends.
+
+        :raises HostError: It does not end.
+        """
+        port, name = free_ports(1)[0], f"twin-of-{node_id}"
+        twin = self._spawn("kafka.Kafka", name, self._settings(node_id, port, name))
+        log = self.folder / f"{name}.log"
+        if not twin.wait_stopped(_READY_TERM_S):
+            raise HostError(f"a second broker {node_id} of Kafka {self.version} goes on", hint=f"See {log}.")
+        return log.read_text(errors="replace")
+
     def stop(self) -> None:
         """End all at once and remove their data."""
         self._guard.end()
@@ -115,14 +128,19 @@ class ZooKeeperModeCluster:
         self._wait("zookeeper", server, self._zookeeper_answers)
 
     def _start_broker(self, node_id: int) -> None:
-        listeners = f"PLAINTEXT://{HOST}:{self._ports[node_id]}"
-        settings = {
+        name = f"broker-{node_id}"
+        settings = self._settings(node_id, self._ports[node_id], f"kafka-{node_id}")
+        self._brokers[node_id] = self._spawn("kafka.Kafka", name, settings)
+
+    def _settings(self, node_id: int, port: int, folder: str) -> dict[str, str]:
+        listeners = f"PLAINTEXT://{HOST}:{port}"
+        return {
             "broker.id": str(node_id),
             "listeners": listeners,
             "advertised.listeners": listeners,
             "zookeeper.connect": self.zookeeper_connect,
             "zookeeper.session.timeout.ms": "6000",
-            "log.dirs": str(self.folder / f"kafka-{node_id}"),
+            "log.dirs": str(self.folder / folder),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
             # Leaders move when somebody asks for it, not when a new controller finds them elsewhere.
@@ -134,7 +152,6 @@ class ZooKeeperModeCluster:
             "transaction.state.log.num.partitions": "1",
             "log.cleaner.dedupe.buffer.size": "8388608",
         }
-        self._brokers[node_id] = self._spawn("kafka.Kafka", f"broker-{node_id}", settings)
 
     def _wait_for_brokers(self) -> None:
         for node_id, broker in self._brokers.items():

@@ -13,6 +13,8 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 ProxyKind = Literal["socks5", "http"]
 CLIENT_ID: Final = "isthmus"
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+"""The versions of TLS that are spoken, oldest first, as Kafka and OpenSSL call them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,16 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientProperties:
+    """How connections to a cluster are opened. `None` leaves the size of a buffer to the system."""
+
+    connection_setup_timeout_s: float = 5.0
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+    tls_versions: frozenset[str] = frozenset(TLS_VERSIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity.
 
@@ -105,6 +117,7 @@ class Cluster:
     zookeeper: str | None = None
     addresses: tuple[tuple[str, str], ...] = ()
     proxy: Proxy | None = None
+    properties: ClientProperties = ClientProperties()
     client_id: str = field(default=CLIENT_ID, compare=False)
 
 

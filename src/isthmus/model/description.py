@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from isthmus.model.brokersettings import BrokerSetting
 from isthmus.model.findings import Finding
 from isthmus.model.partitions import BrokerLoad, PartitionState
 from isthmus.model.transactions import OpenTransaction
@@ -104,6 +105,7 @@ class ClusterReport:
     partitions: tuple[PartitionState, ...] = ()
     loads: tuple[BrokerLoad, ...] = ()
     transactions: tuple[OpenTransaction, ...] = ()
+    settings: tuple[BrokerSetting, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_told: Mapping[str, str] = field(default_factory=dict)
 
@@ -118,6 +120,7 @@ class ClusterReport:
             "partitions": len(self.partitions),
             "brokers": self.broker_rows(),
             "quorum": None if self.quorum is None else self.quorum.as_dict(),
+            "settings": [setting.as_dict() for setting in self.settings],
             "features": [feature._asdict() for feature in self.features],
             "transactions": [transaction.as_dict() for transaction in self.transactions],
             "findings": [finding.as_dict() for finding in self.findings],

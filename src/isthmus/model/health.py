@@ -104,7 +104,7 @@ def _explained(condition: Condition, found: Sequence[PartitionState], cluster: s
             f"with {there} where min.insync.replicas is {least}: producers with "
             "acks=all are refused by older brokers (2.8) and served by newer ones (3.9), which are content with all "
             "replicas there are; acks 0 and 1 work as ever",
-            "Lower min.insync.replicas of the topic, or add replicas (kafka-reassign-partitions).",
+            "Lower min.insync.replicas of the topic, or add replicas (isthmus cluster reassign).",
         )
     spare = max(in_sync - least, 0)
     return (
@@ -152,7 +152,7 @@ def skew_findings(subject: str, loads: Sequence[BrokerLoad]) -> Iterator[Finding
                 check="leader skew",
                 message=f"broker {load.node_id} is the preferred leader of {load.preferred:,} of "
                 f"{counted(total, 'partition')}, {even:,.0f} would be even: no election changes that",
-                hint="Reassign partitions so that first replicas are spread (kafka-reassign-partitions).",
+                hint=f"Run: isthmus cluster reassign {subject} --plan --to plan.json",
             )
 
 

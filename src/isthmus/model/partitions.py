@@ -30,7 +30,9 @@ class PartitionState(NamedTuple):
     """One partition. `leader` is -1 where there is none, and `leader_epoch` where the broker does not tell.
 
     Offsets are `[log_start, high_watermark)`; what is before `stable_end` is in no open transaction. They are `None`
-    where no leader told them, and `min_insync_replicas` where we may not see the topic's configuration.
+    where no leader told them, and `min_insync_replicas` and `is_unclean_allowed` where we may not see the topic's
+    configuration. `behind` says of followers how many records they lack, as far as they were asked and answered.
+    Brokers in `adding` fetch the partition, to have it in the place of those in `removing`.
     """
 
     topic: str
@@ -43,6 +45,10 @@ class PartitionState(NamedTuple):
     log_start: int | None = None
     stable_end: int | None = None
     high_watermark: int | None = None
+    is_unclean_allowed: bool | None = None
+    behind: tuple[tuple[int, int], ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
     @property
     def preferred(self) -> int:
@@ -92,6 +98,10 @@ class PartitionState(NamedTuple):
             "log_start": self.log_start,
             "last_stable_offset": self.stable_end,
             "high_watermark": self.high_watermark,
+            "unclean_leader_election": self.is_unclean_allowed,
+            "behind": {str(replica): records for replica, records in self.behind},
+            "adding": list(self.adding),
+            "removing": list(self.removing),
             "conditions": [str(condition) for condition in self.conditions],
         }
 

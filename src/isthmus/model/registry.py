@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from isthmus.model.findings import Finding, Level
+
+_TELL_ANEW: Final = "Let the controller tell the brokers anew: delete /controller, or restart the broker it names."
 
 
 class RegistryNode(NamedTuple):
@@ -22,22 +24,27 @@ class RegistryNode(NamedTuple):
 
 
 class PartitionRegistration(NamedTuple):
-    """Who leads a partition. `leader` is -1 for nobody."""
+    """Who leads a partition. `leader` is -1 for nobody; `replicas` is empty where the assignment is not known."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
+    replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """One look at the registry. `brokers` maps live brokers to their endpoints, as `host:port`."""
+    """One look at the registry. `brokers` maps live brokers to their endpoints, as `host:port`.
+
+    `is_whole` says that all topics are shown: brokers leave out those that we may not DESCRIBE.
+    """
 
     cluster_id: str | None
     controller: int | None
     brokers: Mapping[int, frozenset[str]] = field(default_factory=dict)
     partitions: Mapping[tuple[str, int], PartitionRegistration] = field(default_factory=dict)
     nodes: tuple[RegistryNode, ...] = ()
+    is_whole: bool = True
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
@@ -51,23 +58,37 @@ class Registry:
 
 def changes(before: Registry, after: Registry) -> Iterator[str]:
     """What became different, in sentences; brokers first, since the rest follows from them."""
-    for node in sorted(before.brokers.keys() - after.brokers.keys()):
-        yield f"broker {node} is gone"
-    for node in sorted(after.brokers.keys() - before.brokers.keys()):
-        yield f"broker {node} is there at {', '.join(sorted(after.brokers[node]))}"
+    yield from _broker_changes(before.brokers, after.brokers)
     if before.cluster_id != after.cluster_id:
         yield f"the cluster id is {after.cluster_id} and was {before.cluster_id}"
     if before.controller != after.controller:
         yield "there is no controller" if after.controller is None else f"broker {after.controller} is the controller"
     for key in sorted(before.partitions.keys() | after.partitions.keys()):
-        former, now = before.partitions.get(key), after.partitions.get(key)
-        name = f"{key[0]}-{key[1]}"
-        if now is None:
-            yield f"{name} is gone"
-        elif former != now:
-            leader = "without a leader" if now.leader < 0 else f"led by {now.leader}"
-            isr = ", ".join(map(str, now.isr)) or "none"
-            yield f"{name} is {leader} in epoch {now.leader_epoch}, in sync are {isr}"
+        yield from _partition_changes(f"{key[0]}-{key[1]}", before.partitions.get(key), after.partitions.get(key))
+
+
+def _broker_changes(before: Mapping[int, frozenset[str]], after: Mapping[int, frozenset[str]]) -> Iterator[str]:
+    for node in sorted(before.keys() - after.keys()):
+        yield f"broker {node} is gone"
+    for node in sorted(after.keys() - before.keys()):
+        yield f"broker {node} is there at {_endpoints(after[node])}"
+    for node in sorted(before.keys() & after.keys()):
+        if before[node] != after[node]:
+            yield f"broker {node} is at {_endpoints(after[node])} and was at {_endpoints(before[node])}"
+
+
+def _partition_changes(
+    name: str, former: PartitionRegistration | None, now: PartitionRegistration | None
+) -> Iterator[str]:
+    if now is None:
+        yield f"{name} is gone"
+        return
+    if former is None or former[:3] != now[:3]:
+        leader = "without a leader" if now.leader < 0 else f"led by {now.leader}"
+        isr = ", ".join(map(str, now.isr)) or "none"
+        yield f"{name} is {leader} in epoch {now.leader_epoch}, in sync are {isr}"
+    if former is not None and former.replicas != now.replicas:
+        yield f"{name} is assigned to {_brokers(now.replicas)} and was to {_brokers(former.replicas)}"
 
 
 def disagreements(subject: str, kept: Registry, told: Registry) -> Iterator[Finding]:
@@ -96,8 +117,8 @@ def disagreements(subject: str, kept: Registry, told: Registry) -> Iterator[Find
             yield _finding(
                 subject,
                 Level.WARN,
-                f"clients are sent to broker {node} at {', '.join(sorted(told.brokers[node]))}, it is registered at "
-                f"{', '.join(sorted(kept.brokers[node]))}",
+                f"clients are sent to broker {node} at {_endpoints(told.brokers[node])}, it is registered at "
+                f"{_endpoints(kept.brokers[node])}",
                 "Compare advertised.listeners of the broker with what its node in ZooKeeper says.",
             )
     if kept.controller != told.controller:
@@ -107,8 +128,25 @@ def disagreements(subject: str, kept: Registry, told: Registry) -> Iterator[Find
             f"/controller names broker {kept.controller}, the brokers name {told.controller}",
             "Look at both brokers' logs: one takes itself for a controller that it is not.",
         )
+    yield from _one_sided(subject, kept, told)
     for key in sorted(kept.partitions.keys() & told.partitions.keys()):
         yield from _partition(subject, key, kept.partitions[key], told.partitions[key])
+
+
+def _one_sided(subject: str, kept: Registry, told: Registry) -> Iterator[Finding]:
+    """Partitions that one side alone knows; a topic that is not shown to us is none of them."""
+    topics = {topic for topic, _ in told.partitions}
+    for key in sorted(kept.partitions.keys() ^ told.partitions.keys()):
+        is_kept = key in kept.partitions
+        if is_kept and key[0] not in topics and not told.is_whole:
+            continue
+        where, elsewhere = ("ZooKeeper", "the API") if is_kept else ("the API", "ZooKeeper")
+        yield _finding(
+            f"{subject}/{key[0]}",
+            Level.WARN,
+            f"partition {key[1]} is there according to {where}, and not according to {elsewhere}",
+            "Look at the controller's log: a topic may be half created, or half deleted (/admin/delete_topics).",
+        )
 
 
 def _partition(
@@ -121,8 +159,24 @@ def _partition(
             f"{subject}/{key[0]}",
             Level.WARN,
             f"partition {key[1]}: ZooKeeper has {_shown(kept)}, the API {_shown(told)}",
-            "Let the controller tell the brokers anew: delete /controller, or restart the broker it names.",
+            _TELL_ANEW,
         )
+    if kept.replicas and told.replicas and kept.replicas != told.replicas:
+        yield _finding(
+            f"{subject}/{key[0]}",
+            Level.WARN,
+            f"partition {key[1]}: ZooKeeper assigns it to {_brokers(kept.replicas)}, the API to "
+            f"{_brokers(told.replicas)}",
+            _TELL_ANEW,
+        )
+
+
+def _endpoints(endpoints: frozenset[str]) -> str:
+    return ", ".join(sorted(endpoints)) or "no address"
+
+
+def _brokers(replicas: tuple[int, ...]) -> str:
+    return ", ".join(map(str, replicas)) or "nobody"
 
 
 def _shown(partition: PartitionRegistration) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from isthmus.errors import Unreachable
 from isthmus.model.cluster import Cluster, Tls
@@ -24,6 +25,9 @@ class PemProblem:
 
 
 HINT = "Put a PEM file there and let the user who runs Isthmus read it."
+
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def pem_problems(tls: Tls) -> Iterator[PemProblem]:
@@ -49,7 +53,8 @@ def tls_context(cluster: Cluster) -> ssl.SSLContext:
     tls = cluster.security.tls
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca_file)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        spoken = sorted(_VERSIONS[name] for name in cluster.properties.tls_versions)
+        context.minimum_version, context.maximum_version = spoken[0], spoken[-1]
         context.check_hostname = tls.verify_hostname
         if tls.certificate_file is not None:
             context.load_cert_chain(tls.certificate_file, tls.key_file, _Password(tls))

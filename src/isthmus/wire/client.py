@@ -17,7 +17,7 @@ from isthmus.wire import codes
 from isthmus.wire.address import split_address, whereabouts
 from isthmus.wire.connection import Connection, Permission
 from isthmus.wire.diagnosis import missing_login
-from isthmus.wire.dial import DIAL_TIMEOUT_S, Dialled, dial
+from isthmus.wire.dial import Dialled, dial
 from isthmus.wire.metadata import Broker, Metadata
 from isthmus.wire.security import uses_sasl
 
@@ -241,14 +241,14 @@ class Client:
         else:
             self._shared[node_id] = done.result()
 
-    async def dial(self, node_id: int, *, timeout_s: float = DIAL_TIMEOUT_S) -> Connection:
+    async def dial(self, node_id: int) -> Connection:
         """A connection of the caller's own, for requests that would keep others waiting (fetch, produce).
 
         :raises Unreachable: The broker is unknown or does not answer.
         :raises AuthenticationFailed: TLS or SASL refused us.
         """
         host, port = await self._address(node_id)
-        dialling = self._threads.submit(dial, self.cluster, host, port, self._client_id, timeout_s)
+        dialling = self._threads.submit(dial, self.cluster, host, port, self._client_id)
         try:
             dialled = await asyncio.wrap_future(dialling)
         except asyncio.CancelledError:

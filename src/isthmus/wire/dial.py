@@ -27,7 +27,6 @@ from isthmus.wire.reach import reach
 from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
 
 _log = logging.getLogger(__name__)
-DIAL_TIMEOUT_S: Final = 5.0
 _TCP_USER_TIMEOUT_MS: Final = 30_000
 
 
@@ -40,14 +39,17 @@ class Dialled:
     session_life_s: float | None
 
 
-def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: float = DIAL_TIMEOUT_S) -> Dialled:
+def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: float | None = None) -> Dialled:
     """Connect to one broker, with the credentials and certificates that the files hold now.
 
-    :raises Unreachable: No answer in `timeout_s`, the connection broke, or a PEM file cannot be used now.
+    :param timeout_s: Of the connect, and of the handshake; otherwise what the cluster's properties say.
+    :raises Unreachable: No answer in time, the connection broke, or a PEM file cannot be used now.
     :raises AuthenticationFailed: TLS or SASL refused us, or the listener speaks another protocol than is configured.
     :raises ConfigError: The mechanism lacks what it needs.
     """
     cluster = renewed(cluster)
+    if timeout_s is None:
+        timeout_s = cluster.properties.connection_setup_timeout_s
     where = whereabouts(cluster, host, port)
     context = tls_context(cluster) if uses_tls(cluster.security) else None
     try:
@@ -78,6 +80,11 @@ def _set_options(sock: socket.socket, cluster: Cluster, where: str) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT_MS)
+    properties = cluster.properties
+    if properties.send_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, properties.send_buffer_bytes)
+    if properties.receive_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, properties.receive_buffer_bytes)
 
 
 def _greet(sock: socket.socket, cluster: Cluster, host: str, client_id: str, where: str, deadline: float) -> Dialled:

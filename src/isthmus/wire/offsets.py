@@ -18,6 +18,8 @@ EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
+DEBUGGER: Final = -2
+"""Who may ask followers, as Kafka's tools for replicas do; the rights are those of a consumer."""
 
 PartitionKey = tuple[str, int]
 
@@ -35,13 +37,15 @@ async def list_offsets(
     timestamp: int | Mapping[PartitionKey, int],
     *,
     isolation: int = READ_UNCOMMITTED,
+    asker: int = CONSUMER,
     timeout_s: float = 3.0,
 ) -> dict[PartitionKey, Offset]:
     """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start).
 
     One for all partitions or one for each. By timestamp it is the first offset that has it or a later one, -1 for none.
     `epochs` maps partitions to the leader epoch they are believed to be in (-1 for unknown); a leader of another epoch
-    answers FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+    answers FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH. With `asker=DEBUGGER` followers answer too, and `LATEST` is the
+    log end of whoever is asked.
     """
     topic_class = ListOffsetsRequest.ListOffsetsTopic
     topics = [
@@ -58,7 +62,7 @@ async def list_offsets(
         )
         for name, partitions in _by_topic(epochs).items()
     ]
-    request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation, topics=topics, min_version=4)
+    request = ListOffsetsRequest(replica_id=asker, isolation_level=isolation, topics=topics, min_version=4)
     answer = await connection.call(request, timeout_s=timeout_s)
     return {
         (topic.name, p.partition_index): Offset(p.error_code, p.offset)

@@ -56,6 +56,13 @@ def test_description_is_for_people_and_for_programs(run: Run, east: LocalCluster
     assert report["mode"] == "kraft"
     assert [broker["endpoint"] for broker in report["brokers"]] == [east.bootstrap_servers]
     assert report["cluster_id"] in table.stdout
+    settings = {setting["name"]: setting["value"] for setting in report["settings"]}
+    assert settings["replica.lag.time.max.ms"] == "30000"
+    assert settings["auto.leader.rebalance.enable"] == "true"
+    assert settings["offsets.commit.timeout.ms"] == "5000"
+    assert settings["offsets.retention.minutes"] == "10080"
+    assert "offsets.commit.timeout.ms" in wide.stdout
+    assert "brokers" in {finding["check"] for finding in report["findings"]}, "one broker is too few"
     assert "metadata.version" in wide.stdout
     assert "metadata.version" not in table.stdout
 
@@ -69,6 +76,9 @@ def test_topics_are_shown_by_partition(run: Run, east: LocalCluster, topic: Call
     assert table.stdout.count(name) == 3
     partitions = yaml.safe_load(told.stdout)["partitions"]
     assert [(p["partition"], p["leader"], p["high_watermark"]) for p in partitions] == [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
+    assert {p["unclean_leader_election"] for p in partitions} == {False}
+    wide = run("topics", "east", "--topic", name, "-o", "wide")
+    assert "replica.lag.time.max.ms" in wide.stdout
     assert run("topics", "east", "--topic", f"{name}x").returncode == 2
     assert run("topics", "nowhere").returncode == 2
 

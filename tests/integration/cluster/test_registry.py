@@ -91,6 +91,32 @@ def test_lasting_disagreement_is_found(old: ZooKeeperModeCluster, keeper: KazooC
     assert known(old).registry().findings == ()
 
 
+def test_an_assignment_that_differs_is_found(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
+    """Another preferred leader in ZooKeeper than the brokers have is told, and so is a partition they do not know."""
+    path = f"/brokers/topics/{TOPIC}"
+    right, _ = keeper.get(path)
+    wrong = json.loads(right)
+    wrong["partitions"]["0"].reverse()
+    state = keeper.get(f"{path}/partitions/0/state")[0]
+    keeper.create(f"{path}/partitions/7/state", state, makepath=True)
+    keeper.set(path, json.dumps(wrong).encode())
+    try:
+        messages = [finding.message for finding in known(old).registry().findings]
+        assert "partition 0: ZooKeeper assigns it to 1, 0, the API to 0, 1" in messages
+        assert "partition 7 is there according to ZooKeeper, and not according to the API" in messages
+    finally:
+        keeper.set(path, right)
+        keeper.delete(f"{path}/partitions/7", recursive=True)
+    assert known(old).registry().findings == ()
+
+
+def test_an_id_that_is_in_use_is_refused(old: ZooKeeperModeCluster) -> None:
+    """A second broker that comes with the id of a living one ends with an error, and the first one stays."""
+    before = known(old).registry().registry.brokers
+    assert "NodeExistsException" in old.start_twin(1)
+    assert known(old).registry().registry.brokers == before
+
+
 def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -> None:
     """Both are errors that say what to check; a cluster whose ZooKeeper is not configured is only said to be that."""
     with pytest.raises(ClusterError, match="holds no Kafka cluster"):
@@ -115,8 +141,8 @@ def test_kraft_cluster_has_no_zookeeper(east: LocalCluster) -> None:
     assert not any(node.is_ephemeral for node in report.registry.nodes)
 
 
-def test_broker_that_goes_is_seen(old: ZooKeeperModeCluster) -> None:
-    """The watch reports a killed broker, and its partitions' new leaders."""
+def test_broker_that_moves_or_goes_is_seen(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
+    """The watch reports a broker at another address, a killed one, and its partitions' new leaders."""
     seen: list[Registry] = []
 
     def watch() -> None:
@@ -131,12 +157,21 @@ def test_broker_that_goes_is_seen(old: ZooKeeperModeCluster) -> None:
     while not seen:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    # A broker that is at another address at once: its node is as ephemeral as before, and says something else.
+    node = json.loads(keeper.get("/brokers/ids/1")[0])
+    elsewhere = {**node, "endpoints": ["PLAINTEXT://127.0.0.2:9"], "host": "127.0.0.2", "port": 9}
+    keeper.set("/brokers/ids/1", json.dumps(elsewhere).encode())
+    while seen[-1].brokers.get(1) != frozenset({"127.0.0.2:9"}):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     old.kill(1)
     watching.join(TERM_S)
 
     assert not watching.is_alive()
     told = [line for a, b in pairwise(seen) for line in changes(a, b)]
     assert "broker 1 is gone" in told
+    (moved,) = (line for line in told if line.startswith("broker 1 is at 127.0.0.2:9 and was at "))
+    assert told.index(moved) < told.index("broker 1 is gone")
     assert any(line.startswith(f"{TOPIC}-1 is led by 0") for line in told)
     report = known(old).registry()
     assert report.findings == ()

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import MirrorMakerNaming
@@ -79,6 +80,18 @@ def read(cluster: LocalCluster, group: str, name: str, count: int) -> list[bytes
     return keys
 
 
+def read_by_java(cluster: LocalCluster, group: str, name: str, count: int) -> list[bytes]:
+    """The same by Kafka's own console consumer, which puts back what it fetched beyond `count`."""
+    done = kafka_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", cluster.bootstrap_servers, "--include", f"(.*\\.)?{name}", "--group", group),
+        *("--max-messages", str(count), "--timeout-ms", "60000"),
+        *("--command-property", "auto.offset.reset=earliest"),
+        *("--formatter-property", "print.key=true", "--formatter-property", "print.value=false"),
+    )
+    return [line.encode() for line in done.stdout.split()]
+
+
 async def positions(cluster: LocalCluster, group: str) -> dict[tuple[str, int], int]:
     """Where the group stands, of the partitions in which it has read anything."""
     admin = AdminClient({"bootstrap.servers": ",".join(cluster.cluster().bootstrap_servers)})
@@ -106,12 +119,13 @@ def test_consumers_of_a_super_topic_go_over_and_come_back(
 
     async def scenario() -> None:
         async with running(replace(configuration_of(links[0]), links=links), spark) as run:
-            for here, there, keys in ((east, west, 0), (west, east, 100), (east, west, 200)):
+            visits = ((east, west, 0, read), (west, east, 100, read_by_java), (east, west, 200, read))
+            for here, there, keys, consume in visits:
                 for cluster in (east, west):
                     written.update(await asyncio.to_thread(produced, cluster, name, range(keys, keys + 20)))
                 # A part is left for whoever comes next, at the other side.
                 wanted = len(written) - len(found) - (7 if keys < 200 else 0)
-                found.extend(await asyncio.to_thread(read, here, group, name, wanted))
+                found.extend(await asyncio.to_thread(consume, here, group, name, wanted))
                 at_here = await positions(here, group)
                 assert sum(at_here.values()) == len(found), at_here
                 await run.until(partial(is_read, there, group, len(found)))

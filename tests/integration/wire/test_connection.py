@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -15,9 +16,11 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from isthmus.errors import Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.model.cluster import Cluster
+from isthmus.model.cluster import ClientProperties, Cluster
+from isthmus.wire.address import split_address
 from isthmus.wire.client import Client
 from isthmus.wire.connection import Connection
+from isthmus.wire.dial import dial
 from isthmus.wire.fetch import FetchSession, Want
 from tests.integration.lane.topics import create
 
@@ -128,9 +131,10 @@ def test_what_is_no_broker(answer: bytes, said: str, timeout_s: float) -> None:
     """An error that says what was found, in time, whatever listens there."""
 
     async def scenario(cluster: Cluster) -> None:
-        async with Client(cluster) as client:
+        patience = ClientProperties(connection_setup_timeout_s=timeout_s)
+        async with Client(replace(cluster, properties=patience)) as client:
             with pytest.raises(Unreachable, match=said) as told:
-                await client.dial(-1, timeout_s=timeout_s)
+                await client.dial(-1)
             assert told.value.hint
 
     with listener(answer) as cluster:
@@ -155,3 +159,13 @@ def test_dialling_that_nobody_waits_for(east: LocalCluster) -> None:
 
     # Sockets left open would be warnings, which are errors in this suite.
     asyncio.run(scenario())
+
+
+def test_buffers_are_as_large_as_they_are_said_to_be(east: LocalCluster) -> None:
+    """Linux gives twice what it is asked for, and says so."""
+    properties = ClientProperties(send_buffer_bytes=50_000, receive_buffer_bytes=70_000)
+    cluster = replace(east.cluster(), properties=properties)
+    host, port = split_address(cluster.bootstrap_servers[0], cluster.alias)
+    with dial(cluster, host, port, "me").sock as sock:
+        sizes_bytes = [sock.getsockopt(socket.SOL_SOCKET, which) for which in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    assert sizes_bytes == [100_000, 140_000]

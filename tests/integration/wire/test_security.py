@@ -24,9 +24,22 @@ import trustme
 from isthmus.errors import AuthenticationFailed, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.model.cluster import Cluster, OAuth, SaslMechanism, Secret, SecretOrigin, Security, SecurityProtocol, Tls
+from isthmus.model.cluster import (
+    TLS_VERSIONS,
+    ClientProperties,
+    Cluster,
+    OAuth,
+    SaslMechanism,
+    Secret,
+    SecretOrigin,
+    Security,
+    SecurityProtocol,
+    Tls,
+)
 from isthmus.model.reference import FileReference
+from isthmus.wire.address import split_address
 from isthmus.wire.client import Client
+from isthmus.wire.dial import dial
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.mirror import Mirror
 from tests.integration.lane.trickle import trickling
@@ -87,6 +100,18 @@ def test_passwords(secured: LocalCluster, mechanism: SaslMechanism) -> None:
         cluster_id(with_security(cluster, password=Secret("wrong-password")))
     assert "security.password" in told.value.hint
     assert "wrong-password" not in str(told.value)
+
+
+@pytest.mark.parametrize("version", TLS_VERSIONS)
+def test_the_versions_of_tls_that_are_spoken(secured: LocalCluster, version: str) -> None:
+    """What the properties of the cluster leave out is not spoken, though broker and client could."""
+    cluster = secured.cluster()
+    host, port = split_address(cluster.bootstrap_servers[0], cluster.alias)
+    with dial(
+        replace(cluster, properties=ClientProperties(tls_versions=frozenset({version}))), host, port, "me"
+    ).sock as sock:
+        assert isinstance(sock, ssl.SSLSocket)
+        assert sock.version() == version
 
 
 def test_a_mechanism_that_is_not_offered() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from isthmus import config
 from isthmus.errors import ConfigError
-from isthmus.model.cluster import Cluster, Proxy, Secret
+from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret
 from isthmus.model.configuration import Configuration
 from isthmus.wire.address import reached_at, whereabouts
 
@@ -81,3 +83,33 @@ def test_client_ids() -> None:
     assert [cluster.client_id for cluster in configuration.clusters] == ["admin", "isthmus"]
     given = configured("client_id: admin", "client_id: billing").link("a-b")
     assert (given.source.client_id, given.target.client_id) == ("billing", "billing")
+
+
+def test_properties_of_clients() -> None:
+    """Those that our clients take, by the names of Kafka's; all others are as they always are."""
+    written = "{socket.connection.setup.timeout.ms: 20000, send.buffer.bytes: '65536', receive.buffer.bytes: -1}"
+    assert cluster(f"properties: {written}").properties == ClientProperties(
+        connection_setup_timeout_s=20.0, send_buffer_bytes=65536
+    )
+    assert cluster("properties: {ssl.enabled.protocols: TLSv1.3}").properties.tls_versions == {"TLSv1.3"}
+    assert cluster("client_id: me").properties == ClientProperties()
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("sasl.jaas.config: secret", "has a key of its own.*\n.*Write security.username and security.password"),
+        ("ssl.truststore.location: secret", "has a key of its own.*\n.*Write security.tls.ca_file"),
+        ("interceptor.classes: secret", "is not taken by Isthmus's clients.*\n.*Taken are"),
+        ("recieve.buffer.bytes: 70000", "Did you mean receive.buffer.bytes"),
+        ("receive.buffer.bytes: secret", "must be a number from 1024"),
+        ("socket.connection.setup.timeout.ms: 5", "must be a number from 100 to 300000"),
+        ("ssl.enabled.protocols: 'TLSv1.3,SSLv3'", "must be a list of TLSv1.2 and TLSv1.3"),
+    ],
+)
+def test_properties_that_are_not_taken(written: str, says: str) -> None:
+    """Anything else is refused by name, with what to write instead, and its value is never repeated."""
+    with pytest.raises(ConfigError) as told:
+        configured(f"properties: {{{written}}}")
+    assert re.search(says, f"{told.value.message}\n{told.value.hint}", re.DOTALL)
+    assert "secret" not in f"{told.value.message} {told.value.hint}"

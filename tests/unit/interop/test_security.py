@@ -220,6 +220,24 @@ def test_settings_of_single_clients_count_where_nothing_is_said_of_all() -> None
     assert about(draft, "a.consumer.fetch.max.bytes").impact is Impact.UNNEEDED
 
 
+def test_properties_that_our_clients_take_are_passed() -> None:
+    """Under their own names, from a single client where nothing is said of all; a value nobody could use is told."""
+    draft = imported(
+        pair(
+            "a.receive.buffer.bytes = 65536",
+            "a.consumer.send.buffer.bytes = 131072",
+            "a.producer.send.buffer.bytes = 262144",
+            "a.security.protocol = SSL",
+            "a.ssl.enabled.protocols = SSLv3",
+        )
+    )
+
+    properties = configured(draft).clusters[0].properties
+    assert (properties.receive_buffer_bytes, properties.send_buffer_bytes) == (65536, 131072)
+    assert about(draft, "a.producer.send.buffer.bytes").impact is Impact.CHANGED
+    assert about(draft, "a.ssl.enabled.protocols").impact is Impact.LOST
+
+
 def test_security_of_all_clusters_is_that_of_each() -> None:
     """What is said without an alias holds for every cluster, as in MirrorMaker 2."""
     configuration = configured(imported(pair("security.protocol = SSL", "ssl.endpoint.identification.algorithm =")))

@@ -194,3 +194,18 @@ def test_what_is_not_reached_is_never_in_step(situation: Situation) -> None:
     found = decide(replace(situation, is_reached=False))
     assert found.standing not in (Standing.IN_STEP, Standing.DUE)
     assert found.offset == decide(replace(situation, is_reached=True)).offset
+
+
+def test_a_position_at_the_high_watermark_is_not_set_back() -> None:
+    """All before it is there: only what lies above the watermark was lost at the target."""
+    situation = Situation(
+        source=Committed(5),
+        translated=5,
+        committed=Committed(8),
+        log_start=0,
+        high_watermark=8,
+        is_vacant=True,
+        written=Written(5, 8),
+    )
+    assert decide(situation).standing is Standing.AHEAD_AT_TARGET
+    assert decide(replace(situation, high_watermark=7)).offset == 5

@@ -27,9 +27,24 @@ def test_both_sides_agree() -> None:
     assert messages(replace(TOLD, partitions=partitions)) == []
 
 
-def test_partitions_only_one_side_knows_are_none_of_our_business() -> None:
-    """A topic may be on its way, or not be shown to us."""
-    assert messages(replace(TOLD, partitions={})) == []
+def test_partitions_that_one_side_alone_knows() -> None:
+    """They are told, unless the whole topic may just not be shown to us."""
+    first = {("orders", 0): KEPT.partitions["orders", 0]}
+    assert messages(replace(TOLD, partitions={}, is_whole=False)) == []
+    gone = "partition 1 is there according to ZooKeeper, and not according to the API"
+    assert messages(replace(TOLD, partitions=first, is_whole=False)) == [gone]
+    assert len(messages(replace(TOLD, partitions={}))) == 2
+    (message,) = messages(replace(TOLD, partitions={**KEPT.partitions, ("new", 0): first["orders", 0]}))
+    assert message == "partition 0 is there according to the API, and not according to ZooKeeper"
+    assert messages(replace(TOLD, partitions={**first, ("orders", 1): PartitionRegistration(1, 2, (1,), (1,))})) == []
+
+
+def test_assignments_are_compared() -> None:
+    """Their order counts, as the first replica is the preferred leader."""
+    placed = replace(KEPT, partitions={("orders", 0): PartitionRegistration(0, 4, (0, 1), (0, 1))})
+    told = replace(TOLD, partitions={("orders", 0): PartitionRegistration(0, 4, (0, 1), (1, 0))})
+    (finding,) = disagreements("east", placed, told)
+    assert finding.message == "partition 0: ZooKeeper assigns it to 0, 1, the API to 1, 0"
 
 
 def test_other_cluster_is_told_and_nothing_else() -> None:
@@ -53,13 +68,14 @@ def test_each_disagreement_is_told() -> None:
         PartitionRegistration(0, 5, (0, 1)),
         PartitionRegistration(0, 4, (0,)),
     ):
-        (message,) = messages(replace(TOLD, partitions={("orders", 0): state}))
+        (message,) = messages(replace(TOLD, partitions={**KEPT.partitions, ("orders", 0): state}))
         assert message.startswith("partition 0: ZooKeeper has leader 0 in epoch 4 with 0, 1 in sync, the API leader")
 
 
 def test_epoch_that_is_not_told_disagrees_with_none() -> None:
     """Old brokers answer without leader epochs."""
-    assert messages(replace(TOLD, partitions={("orders", 0): PartitionRegistration(0, -1, (0, 1))})) == []
+    untold = {**KEPT.partitions, ("orders", 0): PartitionRegistration(0, -1, (0, 1))}
+    assert messages(replace(TOLD, partitions=untold)) == []
 
 
 def test_changes_are_sentences() -> None:
@@ -70,6 +86,13 @@ def test_changes_are_sentences() -> None:
         brokers={1: frozenset({"b:1"}), 2: frozenset({"c:1"})},
         partitions={("orders", 0): PartitionRegistration(-1, 5, ()), ("new", 0): PartitionRegistration(1, 0, (1,))},
     )
+    assert list(changes(KEPT, replace(KEPT, brokers={**KEPT.brokers, 1: frozenset({"d:1"})}))) == [
+        "broker 1 is at d:1 and was at b:1"
+    ]
+    placed, moved = ({("orders", 0): PartitionRegistration(0, 4, (0, 1), replicas)} for replicas in ((0, 1), (0, 2)))
+    assert list(changes(replace(KEPT, partitions=placed), replace(KEPT, partitions=moved))) == [
+        "orders-0 is assigned to 0, 2 and was to 0, 1"
+    ]
     assert list(changes(KEPT, after)) == [
         "broker 0 is gone",
         "broker 2 is there at c:1",

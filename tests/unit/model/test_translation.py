@@ -156,3 +156,17 @@ def test_maps_say_the_same_in_whatever_order_and_however_often_their_parts_come(
     for part in parts:
         merged = OffsetMap.of((*OffsetMap.of(part).ranges, *merged.ranges))
     assert merged == wanted
+
+
+@given(logs, st.integers(0, 70))
+def test_the_way_back_is_exact(log: list[tuple[int, int | None]], target_offset: int) -> None:
+    """The first source offset for one of the target is that of the first record there or behind it."""
+    where = copied(log)
+    offsets = OffsetMap.of(MappedRange(source, target, 1) for source, target in where.items())
+    behind = [source for source, target in where.items() if target >= target_offset]
+    assert offsets.first_source(target_offset) == min(behind, default=None)
+
+
+def test_ranges_of_nothing_are_left_out() -> None:
+    """Whatever comes behind them in the order of the source is still taken."""
+    assert OffsetMap.of([MappedRange(0, 0, 0), MappedRange(5, 3, 2)]).ranges == (MappedRange(5, 3, 2),)

@@ -370,3 +370,38 @@ class OneWriter(RuleBasedStateMachine):
 
 TestOneWriter = OneWriter.TestCase
 TestOneWriter.settings = settings(max_examples=60, stateful_step_count=40, derandomize=True)
+
+
+def test_what_has_ended_for_good_adds_up() -> None:
+    """A second lane that ends does not bring the first one back."""
+    lanes = distribution(groups=1)
+    lanes.assign(lane(number) for number in range(3))
+    for number in range(2):
+        lanes.park([LaneKey(TargetTopic("orders"), number)])
+    assert partitions(lanes.groups[0]) == {2}
+
+
+def test_lanes_that_move_at_once_are_told_apart() -> None:
+    """Lanes leave two groups, and both wait for their own lease: the hand-over of one does not forget the other's."""
+    heavy = {LaneKey(TargetTopic("orders"), number): 100.0 - number for number in range(4)}
+    lanes = distribution(heavy, groups=3)
+    first, second, third = lanes.groups
+    lanes.assign(lane(number) for number in range(4))
+    for number in range(4):
+        for group in lanes.groups:
+            group.put(LaneKey(TargetTopic("orders"), number), lane(number) if group.slot == number // 2 else None)
+    for group in lanes.groups:
+        group.begin()
+    assert [moved.partition for moved in lanes.hand_over(first)] == [0]
+    # The first one's move is not settled: as far as loads say, the third slot is still empty.
+    assert [moved.partition for moved in lanes.hand_over(second)] == [2]
+    lanes.assign(lane(number) for number in range(4))
+    assert (partitions(first), partitions(second)) == ({1}, {3})
+
+    # What left something on its way settles it where it is; that is no business of the other one's lane.
+    lanes.ended(second, 1, is_clean=False)
+    lanes.assign(lane(number) for number in range(4))
+    assert (partitions(first), partitions(second)) == ({1}, {2, 3})
+    lanes.ended(first, 1, is_clean=True)
+
+    assert partitions(third) == {0}

@@ -74,3 +74,20 @@ def test_one_slot_is_left_for_what_comes_next(count: int, links: int, groups: in
     """Where there are enough of them; each link gets at least one group."""
     slots = TaskSlots(cast(Any, None), count, links=links)
     assert (slots.groups_per_link, slots.has_spare) == (groups, spare > 0)
+
+
+def test_the_largest_lanes_go_first_each_to_the_lightest_slot() -> None:
+    """What a goal was given counts when the next lane is placed; of equal lanes the first goes."""
+    lanes = {key(0): 1.0, key(1): 60.0, key(3): 50.0, key(2): 50.0, key(4): 40.0}
+    loads = {0: load_of(lanes.values()), 1: 0.0, 2: 5.0}
+    assert leaving(lanes, 0, loads) == {key(1): 1, key(2): 2, key(0): 2}
+
+
+def test_no_more_lanes_go_than_have_to() -> None:
+    """A slot that has come down to the average keeps the rest."""
+    lanes = {key(0): 15.0, key(1): 5.0, key(2): 21.0}
+    loads = {0: load_of(lanes.values()), 1: 40.0, 2: 0.0}
+    assert loads[0] - load_of([21.0]) < sum(loads.values()) / 3
+    assert leaving(lanes, 0, loads) == {key(2): 2}
+    lanes = {key(0): 15.0, key(1): 5.0, key(2): 10.0, key(3): 10.0}
+    assert leaving(lanes, 0, {0: load_of(lanes.values()), 1: 40.0, 2: 0.0}) == {key(0): 2}

@@ -331,3 +331,20 @@ def test_other_lanes_are_told_once() -> None:
     lease.hear(told(revision=6, topics=()), BEGUN)
     assert set(lease.lanes) == {lane("new").key}
     assert lease.lanes[lane("new").key] == lane("new")
+
+
+def test_what_a_lease_says_of_itself_leaves_it_no_marks() -> None:
+    """Marks are those of the lease before: its own word, read again, is none."""
+    lease, mark = tenure(ended_through=1), LaneMark(TargetTopic("orders"), 0, 120, 7)
+    lease.hear(replace(said(2, 2), marks=(mark,)), BEGUN)
+    assert lease.marks == ()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_how_the_lease_before_ended_is_heard_from_the_controller(is_clean: bool) -> None:
+    """Whether it left something on its way is for its successor to know."""
+    lease = tenure(is_clean=not is_clean)
+    declared = told(ended=1)
+    assert isinstance(declared, LeaseDocument)
+    lease.hear(replace(declared, is_clean=is_clean), BEGUN)
+    assert lease.is_clean is is_clean

@@ -15,6 +15,7 @@ from isthmus.cluster.zookeeper.znodes import (
     partitions_path,
     registry_of,
     state_path,
+    topic_path,
 )
 from isthmus.model.cluster import Cluster
 from isthmus.model.registry import Registry, RegistryNode
@@ -46,7 +47,7 @@ def registry_paths(client: KazooClient) -> list[str]:
     states = [
         state_path(topic, partition) for topic, asked in listed.items() for partition in _answer(asked, default=())
     ]
-    return [CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, *brokers, *states]
+    return [CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, *brokers, *map(topic_path, topics), *states]
 
 
 def read_nodes(client: KazooClient, paths: Iterable[str]) -> Iterator[RegistryNode]:

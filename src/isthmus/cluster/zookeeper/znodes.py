@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from isthmus.model.registry import PartitionRegistration, Registry, RegistryNode
@@ -15,6 +15,7 @@ CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 _STATE: Final = re.compile(rf"{TOPICS}/(?P<topic>[^/]+)/partitions/(?P<partition>\d+)/state")
+_TOPIC: Final = re.compile(rf"{TOPICS}/(?P<topic>[^/]+)")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]+://(.+)")
 
 
@@ -23,12 +24,15 @@ def registry_of(nodes: Iterable[RegistryNode]) -> Registry:
     by_path = {node.path: node for node in nodes}
     brokers: dict[int, frozenset[str]] = {}
     partitions: dict[tuple[str, int], PartitionRegistration] = {}
+    assigned: dict[tuple[str, int], tuple[int, ...]] = {}
     for path, node in by_path.items():
         state = _STATE.fullmatch(path)
         if state is not None:
             partition = _partition(_content(node))
             if partition is not None:
                 partitions[state["topic"], int(state["partition"])] = partition
+        elif topic := _TOPIC.fullmatch(path):
+            assigned.update(_assignment(topic["topic"], _content(node)))
         elif path.startswith(f"{BROKERS}/"):
             brokers[int(path.rpartition("/")[2])] = _endpoints(_content(node))
     controller = _content(by_path.get(CONTROLLER)).get("brokerid")
@@ -37,14 +41,19 @@ def registry_of(nodes: Iterable[RegistryNode]) -> Registry:
         cluster_id=cluster_id if isinstance(cluster_id, str) else None,
         controller=controller if isinstance(controller, int) else None,
         brokers=brokers,
-        partitions=partitions,
+        partitions={key: found._replace(replicas=assigned.get(key, ())) for key, found in partitions.items()},
         nodes=tuple(sorted(by_path.values())),
     )
 
 
+def topic_path(topic: str) -> str:
+    """Where a topic's assignment is."""
+    return f"{TOPICS}/{topic}"
+
+
 def partitions_path(topic: str) -> str:
     """Where a topic's partitions are."""
-    return f"{TOPICS}/{topic}/partitions"
+    return f"{topic_path(topic)}/partitions"
 
 
 def state_path(topic: str, partition: str) -> str:
@@ -66,6 +75,16 @@ def _endpoints(broker: Mapping[str, Any]) -> frozenset[str]:
     """`host:port` of every listener."""
     found = (_ENDPOINT.fullmatch(str(endpoint)) for endpoint in broker.get("endpoints") or ())
     return frozenset(endpoint[1] for endpoint in found if endpoint is not None)
+
+
+def _assignment(topic: str, content: Mapping[str, Any]) -> Iterator[tuple[tuple[str, int], tuple[int, ...]]]:
+    """The replicas of each partition, the preferred leader first."""
+    partitions = content.get("partitions")
+    for number, replicas in partitions.items() if isinstance(partitions, dict) else ():
+        try:
+            yield (topic, int(number)), tuple(int(replica) for replica in replicas)
+        except (TypeError, ValueError):
+            continue
 
 
 def _partition(state: Mapping[str, Any]) -> PartitionRegistration | None:

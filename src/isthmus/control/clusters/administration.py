@@ -10,16 +10,19 @@ from difflib import get_close_matches
 from typing import Final
 
 from isthmus.cluster.consumption import group_reports
-from isthmus.cluster.description import describe
+from isthmus.cluster.description import broker_settings, describe
 from isthmus.cluster.elections import elect
 from isthmus.cluster.partitions import partition_states, partitions_of
+from isthmus.cluster.reassignment import Underway, reassignments
+from isthmus.cluster.replicas import with_lags
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.known import last_known
 from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report, watch
-from isthmus.errors import ConfigError
+from isthmus.errors import ClusterError, ConfigError
 from isthmus.model import health
+from isthmus.model.brokersettings import BrokerSetting
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.consumption import GroupsReport
@@ -34,6 +37,7 @@ from isthmus.model.wording import counted
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
+from isthmus.wire.offsets import PartitionKey
 
 _MS_PER_S: Final = 1000
 _UNKNOWN_TRIES: Final = 3
@@ -48,6 +52,7 @@ class TopicsReport:
     cluster: str
     partitions: tuple[PartitionState, ...]
     transactions: tuple[OpenTransaction, ...] = ()
+    settings: tuple[BrokerSetting, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_told: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,6 +62,7 @@ class TopicsReport:
             "cluster": self.cluster,
             "partitions": [partition.as_dict() for partition in self.partitions],
             "transactions": [transaction.as_dict() for transaction in self.transactions],
+            "settings": [setting.as_dict() for setting in self.settings],
             "findings": [finding.as_dict() for finding in self.findings],
             "not_told": dict(self.not_told),
         }
@@ -148,11 +154,18 @@ class Administration:
             metadata = await seen_topics(client, names)
             partitions, not_told = await partition_states(client, metadata)
             transactions, silent = await open_transactions(client, partitions)
+            partitions = await with_lags(client, partitions)
+            try:
+                under_way = await reassignments(client)
+                settings = await broker_settings(client, metadata.brokers)
+            except ClusterError as error:
+                under_way, settings, silent = {}, (), {**silent, "reassignments": error.message}
         alias, now_ms = self.cluster.alias, int(time.time() * _MS_PER_S)
         return TopicsReport(
             cluster=alias,
-            partitions=partitions,
+            partitions=tuple(_moving(state, under_way) for state in partitions),
             transactions=transactions,
+            settings=settings,
             findings=(
                 *health.partition_findings(alias, partitions),
                 *health.transaction_findings(alias, transactions, now_ms=now_ms),
@@ -169,6 +182,11 @@ class Administration:
             metadata = await seen_topics(client, topics)
             elections = planned(partitions_of(metadata))
             return elections if dry_run else await elect(client, elections)
+
+
+def _moving(state: PartitionState, under_way: Mapping[PartitionKey, Underway]) -> PartitionState:
+    its = under_way.get((state.topic, state.partition))
+    return state if its is None else state._replace(adding=its.adding, removing=its.removing)
 
 
 async def seen_topics(client: Client, names: Collection[str]) -> Metadata:

@@ -18,8 +18,9 @@ from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.supervisor import Supervisor, Takes
+from isthmus.control.links.trees import check_trees
 from isthmus.control.links.workers import Workers
-from isthmus.errors import IsthmusError, PlanRefused
+from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
 from isthmus.model.link import Link
@@ -64,12 +65,7 @@ class Controller:
         following: Following | None = None,
         takes: Takes | None = None,
     ) -> None:
-        if configuration.trees:
-            names = ", ".join(each.tree.name for each in configuration.trees)
-            raise PlanRefused(
-                f"the file has trees ({names}), and trees cannot be run yet",
-                hint="isthmus tree show draws them. To run links, keep them in a file without trees.",
-            )
+        check_trees(configuration)
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()

@@ -156,7 +156,7 @@ class LinkRun:
             )
             try:
                 await self._open(ledger)
-                producer = await producer_identity(ledger, target, source_id=source_id, target_id=target_id)
+                producer = await producer_identity(ledger, target, link, source_id=source_id, target_id=target_id)
                 context = LinkContext(
                     link=link.name,
                     source=link.source,

@@ -111,6 +111,7 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
             source_id=observed.source_id,
             target_id=observed.target_id,
             is_mapped=choice.is_mapped,
+            tree=link.tree,
         )
     )
     if problem is not None:
@@ -225,6 +226,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 continues_after_gap=link.on_data_gap == "continue",
                 is_mapped=decision.is_mapped,
                 start=link.topics.start,
+                level=link.level,
             )
 
 

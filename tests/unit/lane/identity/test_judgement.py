@@ -290,3 +290,33 @@ def test_cleaned_records_cannot_be_compared() -> None:
     assert is_copy(tail, HOLES, 13, is_compacted=True)
     assert not is_copy(tail, HOLES, 13, is_compacted=False)
     assert not is_copy(one(stored(10, [PLAIN] * 6)), HOLES, 15, is_compacted=True)
+
+
+def test_the_epoch_is_that_of_the_record_before_the_position() -> None:
+    """A batch that begins behind that record says nothing of it: there is a hole, and no epoch."""
+    tail = one(stored(10, RECORDS, producer_id=OURS))
+    epoch = SOURCE.leader_epoch
+    assert epoch >= 0
+    assert compare(sight(16), (OURS,), tail, SOURCE).source_epoch == epoch
+    first = one(stored(15, RECORDS[:1], producer_id=OURS)), one(stored(15, RECORDS[:1]))
+    assert compare(sight(16), (OURS,), *first).source_epoch == first[1].leader_epoch
+    hole = one(marker(15, THEIRS, commit=False)), one(stored(20, RECORDS))
+    assert compare(replace(sight(16), is_compacted=True), (OURS,), *hole).source_epoch == -1
+
+
+def test_the_epoch_is_known_where_a_coordinator_ended_a_transaction() -> None:
+    """As it is after any other record."""
+    control, source = marker(15, THEIRS, commit=False), marker(15, 55, commit=False)
+    judged = compare(sight(16), (OURS,), one(control), one(source))
+    assert judged.ending
+    assert judged.source_epoch == one(source).leader_epoch
+    assert judged.source_epoch != -1
+
+
+@pytest.mark.parametrize(("is_compacted", "state"), [(True, None), (False, LaneState.FOREIGN_WRITE)])
+def test_what_the_source_lacks_is_a_copy_of_it_where_it_is_compacted(
+    is_compacted: bool, state: LaneState | None
+) -> None:
+    """A record that was copied may be gone at the source by then; elsewhere nothing goes."""
+    seen = replace(sight(16), is_compacted=is_compacted)
+    assert compare(seen, (OURS,), one(stored(15, RECORDS[:1])), one(stored(20, RECORDS))).state is state

@@ -1,0 +1,140 @@
+"""Reassignments (KIP-455): AlterPartitionReassignments (API 45), ListPartitionReassignments (46), their throttles."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+)
+
+from isthmus.cluster.configs import alter_broker_configs, alter_topic_configs
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError
+from isthmus.model.assignment import Move
+from isthmus.model.rights import on_cluster
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_TIMEOUT_S: Final = 30.0
+_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_LEADERS: Final = "leader.replication.throttled.replicas"
+_FOLLOWERS: Final = "follower.replication.throttled.replicas"
+
+
+class Underway(NamedTuple):
+    """A reassignment that is not done yet: who has to fetch the partition, and who shall give it up."""
+
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+async def reassignments(client: Client) -> dict[PartitionKey, Underway]:
+    """All that are under way. Needs DESCRIBE on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises UnsupportedByBroker: The brokers are older than 2.4.
+    :raises Unreachable: The controller did not answer.
+    """
+    request = ListPartitionReassignmentsRequest(timeout_ms=int(_TIMEOUT_S * 1000), topics=None)
+    answer = await client.controller(request, timeout_s=_TIMEOUT_S + 5.0)
+    codes.raise_for_code(
+        answer.error_code,
+        "listing reassignments",
+        on_cluster("DESCRIBE"),
+        cluster=client.cluster.alias,
+        detail=answer.error_message,
+    )
+    return {
+        (topic.name, partition.partition_index): Underway(
+            tuple(partition.adding_replicas), tuple(partition.removing_replicas)
+        )
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+async def reassign(client: Client, wanted: Mapping[PartitionKey, Sequence[int] | None]) -> Outcomes[PartitionKey, None]:
+    """Begin to move partitions to these brokers, or (`None`) give up what is under way. Needs ALTER on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises UnsupportedByBroker: The brokers are older than 2.4.
+    :raises Unreachable: The controller did not answer: what became of it is unknown.
+    """
+    answer = await client.controller(_request(wanted), timeout_s=_TIMEOUT_S + 5.0)
+    alias = client.cluster.alias
+    what = "reassigning partitions"
+    codes.raise_for_code(
+        answer.error_code, what, on_cluster("ALTER"), cluster=alias, detail=getattr(answer, "error_message", None)
+    )
+    errors: dict[PartitionKey, ClusterError] = {}
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            if partition.error_code != codes.NONE:
+                errors[topic.name, partition.partition_index] = codes.error_for(
+                    partition.error_code,
+                    f"reassigning {topic.name}-{partition.partition_index}",
+                    on_cluster("ALTER"),
+                    cluster=alias,
+                    detail=partition.error_message,
+                )
+    return Outcomes({key: None for key in wanted if key not in errors}, errors)
+
+
+def _request(wanted: Mapping[PartitionKey, Sequence[int] | None]) -> Any:
+    topic_class = AlterPartitionReassignmentsRequest.ReassignableTopic
+    topics: dict[str, list[Any]] = defaultdict(list)
+    for (topic, partition), replicas in sorted(wanted.items()):
+        topics[topic].append(
+            topic_class.ReassignablePartition(
+                partition_index=partition, replicas=None if replicas is None else list(replicas)
+            )
+        )
+    return AlterPartitionReassignmentsRequest(
+        timeout_ms=int(_TIMEOUT_S * 1000),
+        allow_replication_factor_change=True,
+        topics=[topic_class(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+
+
+async def throttle(client: Client, moves: Collection[Move], rate_bytes_per_s: int) -> None:
+    """Bound what these moves copy, per broker and direction; nothing else is slowed (KIP-73).
+
+    :raises NotAuthorized: ALTER_CONFIGS on the cluster or on a topic is missing.
+    :raises ClusterError: A broker did not take it.
+    """
+    involved = sorted({broker for move in moves for broker in (*move.before, *move.after)})
+    _raise_first(await alter_topic_configs(client, dict(_throttled(moves))))
+    rates = dict.fromkeys(_RATES, str(rate_bytes_per_s))
+    _raise_first(await alter_broker_configs(client, dict.fromkeys(involved, rates)))
+
+
+async def unthrottle(client: Client, topics: Iterable[str], brokers: Iterable[int]) -> None:
+    """Take the bounds of moves away, whoever set them.
+
+    :raises ClusterError: A broker did not take it.
+    """
+    none: Mapping[str, str | None] = {_LEADERS: None, _FOLLOWERS: None}
+    _raise_first(await alter_topic_configs(client, dict.fromkeys(sorted(set(topics)), none)))
+    rates: Mapping[str, str | None] = dict.fromkeys(_RATES)
+    _raise_first(await alter_broker_configs(client, dict.fromkeys(sorted(set(brokers)), rates)))
+
+
+def _throttled(moves: Collection[Move]) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """By topic: whose reading and whose writing is bounded, as `partition:broker`."""
+    by_topic: dict[str, list[Move]] = defaultdict(list)
+    for move in moves:
+        by_topic[move.topic].append(move)
+    for topic, its in by_topic.items():
+        leaders = [f"{move.partition}:{broker}" for move in its for broker in move.before]
+        followers = [f"{move.partition}:{broker}" for move in its for broker in move.comes]
+        yield topic, {_LEADERS: ",".join(leaders), _FOLLOWERS: ",".join(followers)}
+
+
+def _raise_first(outcomes: Outcomes[Any, None]) -> None:
+    for error in outcomes.errors.values():
+        raise error

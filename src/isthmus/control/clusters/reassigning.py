@@ -1,0 +1,244 @@
+"""Partitions moved to other brokers: planned, executed under a bound, waited for, given up (seed 004)."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.cluster.partitions import partitions_of
+from isthmus.cluster.reassignment import reassign, reassignments, throttle, unthrottle
+from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.administration import seen_topics
+from isthmus.errors import ConfigError
+from isthmus.model.assignment import Assignment, Move, even_assignments, moves_to
+from isthmus.model.cluster import Cluster
+from isthmus.wire.client import Client
+
+_LOOK_S: Final = 0.5
+Told = Callable[[int, int], None]
+"""Called with how many partitions have moved, of how many."""
+
+
+class ReassignmentState(enum.StrEnum):
+    """How far a partition is."""
+
+    PLANNED = "planned"
+    UNDERWAY = "under way"
+    MOVED = "moved"
+    NOT_NEEDED = "not needed"
+    GIVEN_UP = "given up"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """One partition: the brokers that have it, those that shall, and why it failed if it did."""
+
+    topic: str
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    state: ReassignmentState
+    detail: str = ""
+
+    @classmethod
+    def of(cls, move: Move, state: ReassignmentState, detail: str = "") -> Reassignment:
+        return cls(
+            topic=move.topic,
+            partition=move.partition,
+            before=move.before,
+            after=move.after,
+            state=state,
+            detail=detail,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "before": list(self.before),
+            "after": list(self.after),
+            "state": str(self.state),
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentPlan:
+    """Where the partitions are, where they shall be, and what has to move for that."""
+
+    before: tuple[Assignment, ...]
+    after: tuple[Assignment, ...]
+    moves: tuple[Move, ...]
+
+
+class Reassigning:
+    """Reassignments of one cluster. Every call connects and closes again; brokers go on by themselves meanwhile."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def plan(
+        self, topics: Collection[str] = (), *, brokers: Collection[int] = (), replicas: int | None = None
+    ) -> ReassignmentPlan:
+        """An even assignment of all topics, or of those named, to all live brokers, or to those named.
+
+        :raises ConfigError: There is no such topic or broker, or there are fewer brokers than replicas.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._plan(topics, brokers, replicas))
+
+    def compare(self, assignments: Collection[Assignment]) -> ReassignmentPlan:
+        """What would have to move for these assignments.
+
+        :raises ConfigError: There is no such partition or broker.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._compare(assignments))
+
+    def execute(
+        self, moves: Sequence[Move], *, throttle_bytes_per_s: int | None = None, on_progress: Told = lambda *_: None
+    ) -> tuple[Reassignment, ...]:
+        """Move these partitions, wait until it is done, and take the bound of what they copy away again.
+
+        Called again after it was interrupted it waits for what is under way. What fails does not stop the rest.
+
+        :raises NotAuthorized: ALTER on the cluster is missing, or, with a bound, ALTER_CONFIGS.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._execute(moves, throttle_bytes_per_s, on_progress))
+
+    def underway(self) -> tuple[Reassignment, ...]:
+        """What brokers are doing now.
+
+        :raises NotAuthorized: DESCRIBE on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._underway())
+
+    def cancel(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Reassignment, ...]:
+        """Give up what is under way, of all topics or of those named: partitions stay where they were.
+
+        :raises NotAuthorized: ALTER on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(self._cancel(topics, dry_run=dry_run))
+
+    async def _plan(self, topics: Collection[str], brokers: Collection[int], replicas: int | None) -> ReassignmentPlan:
+        async with Client(self._cluster) as client:
+            racks = await self._racks(client, brokers)
+            states = partitions_of(await seen_topics(client, topics))
+        after = even_assignments(states, racks, replicas=replicas)
+        before = tuple(Assignment(state.topic, state.partition, state.replicas) for state in states)
+        return ReassignmentPlan(before=before, after=after, moves=moves_to(after, states))
+
+    async def _compare(self, assignments: Collection[Assignment]) -> ReassignmentPlan:
+        async with Client(self._cluster) as client:
+            await self._racks(client, {broker for one in assignments for broker in one.replicas})
+            states = partitions_of(await seen_topics(client, {one.topic for one in assignments}))
+        named = {(one.topic, one.partition) for one in assignments}
+        before = tuple(
+            Assignment(state.topic, state.partition, state.replicas)
+            for state in states
+            if (state.topic, state.partition) in named
+        )
+        return ReassignmentPlan(before=before, after=tuple(assignments), moves=moves_to(assignments, states))
+
+    async def _racks(self, client: Client, brokers: Collection[int]) -> dict[int, str | None]:
+        """The racks of live brokers, all or those named.
+
+        :raises ConfigError: One of those named is not there.
+        """
+        live = (await describe_cluster(client)).brokers
+        missing = sorted(set(brokers) - live.keys())
+        if missing:
+            raise ConfigError(
+                f"{self._cluster.alias} has no live broker {', '.join(map(str, missing))}",
+                hint=f"Live brokers are {', '.join(map(str, sorted(live)))}.",
+            )
+        return {node: broker.rack for node, broker in sorted(live.items()) if not brokers or node in brokers}
+
+    async def _execute(self, moves: Sequence[Move], rate: int | None, on_progress: Told) -> tuple[Reassignment, ...]:
+        if not moves:
+            return ()
+        wanted = {(move.topic, move.partition): move for move in moves}
+        async with Client(self._cluster) as client:
+            if rate is not None:
+                await throttle(client, moves, rate)
+            begun = await reassign(client, {key: move.after for key, move in wanted.items()})
+            waiting = set(begun.values)
+            while waiting:
+                waiting &= (await reassignments(client)).keys()
+                on_progress(len(wanted) - len(waiting), len(wanted))
+                if waiting:
+                    await asyncio.sleep(_LOOK_S)
+            await unthrottle(
+                client,
+                {move.topic for move in moves},
+                {broker for move in moves for broker in (*move.before, *move.after)},
+            )
+            found = partitions_of(await client.metadata(sorted({topic for topic, _ in wanted})))
+        now = {(state.topic, state.partition): state.replicas for state in found}
+        outcomes: list[Reassignment] = []
+        for key, move in wanted.items():
+            error = begun.errors.get(key)
+            if error is not None:
+                outcomes.append(Reassignment.of(move, ReassignmentState.FAILED, error.message))
+            elif now.get(key) == move.after:
+                outcomes.append(Reassignment.of(move, ReassignmentState.MOVED))
+            else:
+                shown = ", ".join(map(str, now.get(key, ()))) or "nobody"
+                outcomes.append(Reassignment.of(move, ReassignmentState.GIVEN_UP, f"it is on {shown} now"))
+        return tuple(outcomes)
+
+    async def _underway(self) -> tuple[Reassignment, ...]:
+        async with Client(self._cluster) as client:
+            return await self._found(client, ())
+
+    async def _cancel(self, topics: Collection[str], *, dry_run: bool) -> tuple[Reassignment, ...]:
+        async with Client(self._cluster) as client:
+            found = await self._found(client, topics)
+            if dry_run or not found:
+                return found
+            given_up = await reassign(client, {(one.topic, one.partition): None for one in found})
+            await unthrottle(
+                client,
+                {one.topic for one in found},
+                {broker for one in found for broker in (*one.before, *one.after)},
+            )
+        return tuple(
+            Reassignment(
+                topic=one.topic,
+                partition=one.partition,
+                before=one.before,
+                after=one.after,
+                state=ReassignmentState.FAILED if (error := given_up.errors.get(key)) else ReassignmentState.GIVEN_UP,
+                detail=error.message if error else "",
+            )
+            for one in found
+            for key in [(one.topic, one.partition)]
+        )
+
+    async def _found(self, client: Client, topics: Collection[str]) -> tuple[Reassignment, ...]:
+        under_way = await reassignments(client)
+        if not under_way:
+            return ()
+        states = partitions_of(await client.metadata(sorted({topic for topic, _ in under_way})))
+        replicas = {(state.topic, state.partition): state.replicas for state in states}
+        return tuple(
+            Reassignment(
+                topic=key[0],
+                partition=key[1],
+                # Those that leave come last; until all have it, both old and new ones are replicas.
+                before=tuple(broker for broker in replicas.get(key, ()) if broker not in its.adding),
+                after=tuple(broker for broker in replicas.get(key, ()) if broker not in its.removing),
+                state=ReassignmentState.UNDERWAY,
+            )
+            for key, its in sorted(under_way.items())
+            if not topics or key[0] in topics
+        )

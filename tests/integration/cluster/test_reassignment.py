@@ -1,0 +1,145 @@
+"""Partitions moved to other brokers of a real cluster, and how far replicas are behind meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from isthmus.config.assignments import write_assignments
+from isthmus.control.clusters.administration import Administration
+from isthmus.control.clusters.reassigning import Reassigning, Reassignment, ReassignmentState
+from isthmus.local import LocalCluster
+from isthmus.local.tools import kafka_tool
+from isthmus.model.assignment import Assignment
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+TERM_S = 120.0
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+COMMAND = (sys.executable, "-c", "from isthmus.cli.app import main; main()", "cluster", "reassign", "east3")
+RECORDS, RECORD_BYTES = 300, 10_000
+
+
+@pytest.fixture
+def moving(east3: LocalCluster, topic: Callable[[str], str]) -> Iterator[str]:
+    """A topic of two partitions that are on broker 1 alone, with 3 MB in the first."""
+    name = topic("moving")
+    admin = AdminClient({"bootstrap.servers": east3.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 2, replica_assignment=[[1], [1]])])[name].result(TERM_S)
+    topics.produce(
+        east3, name, [Given(None, b"%d" % n + bytes(RECORD_BYTES), [], topics.SEPTEMBER) for n in range(RECORDS)]
+    )
+    yield name
+    admin.delete_topics([name])[name].result(TERM_S)
+
+
+@pytest.fixture
+def run(east3: LocalCluster, tmp_path: Path) -> Run:
+    """Runs `isthmus cluster reassign east3` to its end."""
+    config = tmp_path / "isthmus.yaml"
+    config.write_text(json.dumps({"clusters": {"east3": {"bootstrap_servers": east3.bootstrap_servers}}}))
+
+    def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "-c", str(config), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
+
+    return _run
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait until it is something, and what it is."""
+    deadline = time.monotonic() + TERM_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
+def throttles(cluster: LocalCluster, name: str) -> set[str]:
+    """The bounds of moves that librdkafka sees: of the topic, and of each broker."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    resources = [ConfigResource(ResourceType.TOPIC, name)]
+    resources += [ConfigResource(ResourceType.BROKER, str(broker)) for broker in (1, 2, 3)]
+    found = [(where, admin.describe_configs([where])[where].result(TERM_S)) for where in resources]
+    return {
+        f"{where.name} {key}={entry.value}"
+        for where, entries in found
+        for key, entry in entries.items()
+        if "throttled" in key and entry.value and not entry.is_default
+    }
+
+
+def test_a_move_is_bounded_seen_and_given_up(east3: LocalCluster, moving: str) -> None:
+    """While it lasts brokers say so, the new replica is behind, and the bound is there; then all is as before."""
+    known, cluster = Reassigning(east3.cluster()), Administration(east3.cluster())
+    moves = known.compare([Assignment(moving, 0, (2,)), Assignment(moving, 1, (1,))]).moves
+    assert [(move.partition, move.before, move.after) for move in moves] == [(0, (1,), (2,))]
+    done: list[Reassignment] = []
+    thread = threading.Thread(
+        target=lambda: done.extend(known.execute(moves, throttle_bytes_per_s=1000)), name="move", daemon=True
+    )
+    thread.start()
+
+    (seen,) = until(lambda: [one for one in known.underway() if one.topic == moving])
+    assert (seen.before, seen.after, seen.state) == ((1,), (2,), ReassignmentState.UNDERWAY)
+    state = until(lambda: next((p for p in cluster.topics([moving]).partitions if dict(p.behind).get(2)), None))
+    assert (state.adding, state.removing) == ((2,), (1,))
+    assert 0 < dict(state.behind)[2] <= RECORDS
+    assert {"1 leader.replication.throttled.rate=1000", "2 follower.replication.throttled.rate=1000"} <= throttles(
+        east3, moving
+    )
+
+    (given_up,) = known.cancel([moving])
+    assert given_up.state is ReassignmentState.GIVEN_UP
+    thread.join(TERM_S)
+    assert [(one.state, one.detail) for one in done] == [(ReassignmentState.GIVEN_UP, "it is on 1 now")]
+    until(lambda: not throttles(east3, moving))
+
+
+def test_a_plan_is_carried_out(east3: LocalCluster, moving: str, tmp_path: Path, run: Run) -> None:
+    """From the command line, by a file that Kafka's own tool reads, and back by the one that is kept."""
+    plan = tmp_path / "plan.json"
+    planned = run("--plan", "--topic", moving, "--replicas", "2", "--to", str(plan))
+    assert planned.returncode == 0, planned.stderr
+    assert "2 partitions of 2 would change, with 2 replicas to copy" in planned.stderr + planned.stdout
+    dry = run("--execute", str(plan), "--dry-run", "-o", "json")
+    assert {row["state"] for row in json.loads(dry.stdout)} == {"planned"}
+
+    moved = run("--execute", str(plan), "--throttle", "100 MB", "-o", "json")
+
+    assert moved.returncode == 0, moved.stderr
+    assert {(row["state"], len(row["after"])) for row in json.loads(moved.stdout)} == {("moved", 2)}
+    tool = ("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--bootstrap-server", east3.bootstrap_servers)
+    verified = kafka_tool(*tool, "--reassignment-json-file", str(plan), "--verify")
+    assert verified.stdout.count("is completed") == 2, verified.stdout
+    assert throttles(east3, moving) == set()
+    back = run("--execute", f"{plan}.before", "-o", "json")
+    assert {tuple(row["after"]) for row in json.loads(back.stdout)} == {(1,)}
+    assert run("-o", "json").stdout.strip() == "[]"
+
+
+def test_what_cannot_be_moved_is_refused(east3: LocalCluster, moving: str, tmp_path: Path, run: Run) -> None:
+    """A broker that is not there, and a partition that is not: nothing is begun."""
+    known = Reassigning(east3.cluster())
+    plan = tmp_path / "plan.json"
+    for assignment, says in (
+        (Assignment(moving, 0, (9,)), "east3 has no live broker 9"),
+        (Assignment(moving, 5, (1,)), f"no partition {moving}-5"),
+    ):
+        plan.write_text(write_assignments([assignment]))
+        refused = run("--execute", str(plan))
+        assert refused.returncode == 2
+        assert says in refused.stderr
+    assert run("--plan", "--cancel").returncode == 2
+    assert [one for one in known.underway() if one.topic == moving] == []

@@ -1,0 +1,58 @@
+"""What a link may take: measured at the target."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.local import LocalCluster
+from isthmus.model.link import Limits
+from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+MIB: Final = 1 << 20
+RECORDS: Final = 320
+RECORD_BYTES: Final = MIB // 16
+RATE_BYTES_PER_S: Final = 5 * MIB
+ANSWER_BYTES_MAX: Final = 8 * MIB
+
+
+def test_a_link_keeps_to_its_bytes_per_second(
+    east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """Between two moments no more arrives than the rate allows, and the one answer that was under way."""
+    name = topic("limited")
+    topics.create(east, name)
+    topics.produce(
+        east, name, [Given(None, b"%d" % n * (RECORD_BYTES // 3), [], topics.SEPTEMBER) for n in range(100, 420)]
+    )
+    link = replace(link_of(east.cluster(), west.cluster(), name), limits=Limits(bytes_per_s=RATE_BYTES_PER_S))
+    seen: list[tuple[float, int]] = []
+
+    async def has_come() -> bool:
+        before = time.monotonic()
+        (end,) = await ends(west, name) or [0]
+        # The first sight counts from before it was asked for, the last one to after it was told.
+        seen.append((before if not seen else time.monotonic(), end))
+        if end <= 0:
+            seen.clear()
+        return end == RECORDS
+
+    async def scenario() -> None:
+        async with running(configuration_of(link), spark) as run:
+            await run.until(has_come)
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    (first_at, first), (last_at, last) = seen[0], seen[-1]
+    arrived_bytes = (last - first) * RECORD_BYTES
+    assert arrived_bytes <= RATE_BYTES_PER_S * (last_at - first_at) + ANSWER_BYTES_MAX
