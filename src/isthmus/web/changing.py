@@ -20,6 +20,7 @@ from isthmus.web.roles import Operator, Viewer
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
+_Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
 def changing_routes(desk: FabricDesk) -> APIRouter:
@@ -31,29 +32,42 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a topic for a while")
-    def pause_link(link: str, caller: Operator, topic: _Topic = None, dry_run: DryRun = False) -> Json:
+    @router.put(
+        "/links/{link}/pause", tags=["links"], summary="Stop copying a link, a topic or a namespace for a while"
+    )
+    def pause_link(
+        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+    ) -> Json:
         fabric, chosen = desk.link(link)
         ledger = fabric.configuration.ledger
         with audited(caller, "pause", link) as difference:
-            difference.update(topic=topic, dry_run=dry_run)
-            was_paused = found(lambda: in_loop(pausing.pause(chosen, topic, ledger, dry_run=dry_run)))
-        return {"link": link, "topic": topic, "paused": was_paused or not dry_run, "was_paused": was_paused}
+            difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
+            was_paused = found(
+                lambda: in_loop(pausing.pause(chosen, topic, ledger, namespace=namespace, dry_run=dry_run))
+            )
+        is_paused = was_paused or not dry_run
+        return {"link": link, "topic": topic, "namespace": namespace, "paused": is_paused, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
-    def resume_link(link: str, caller: Operator, topic: _Topic = None, dry_run: DryRun = False) -> Json:
+    def resume_link(
+        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+    ) -> Json:
         fabric, chosen = desk.link(link)
         ledger = fabric.configuration.ledger
         with audited(caller, "resume", link) as difference:
-            difference.update(topic=topic, dry_run=dry_run)
-            resumed = found(lambda: in_loop(pausing.resume(chosen, topic, ledger, dry_run=dry_run)))
+            difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
+            resumed = found(
+                lambda: in_loop(pausing.resume(chosen, topic, ledger, namespace=namespace, dry_run=dry_run))
+            )
         return {
             "link": link,
             "topic": topic,
+            "namespace": namespace,
             "paused": resumed.was_paused and dry_run,
             "was_paused": resumed.was_paused,
-            "link_is_paused": None in resumed.still_paused,
-            "paused_topics": sorted(name for name in resumed.still_paused if name is not None),
+            "link_is_paused": resumed.still_paused.is_whole,
+            "paused_namespaces": [each.prefix for each in resumed.still_paused.namespaces],
+            "paused_topics": list(resumed.still_paused.topics),
         }
 
 

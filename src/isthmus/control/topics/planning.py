@@ -244,7 +244,7 @@ def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[P
     if paused:
         yield Problem(
             f"paused, so nothing is copied for now: {_listed(paused)}",
-            f"isthmus resume {observed.link.name} goes on, with --topic where a topic was paused by itself.",
+            f"isthmus resume {observed.link.name} goes on, with --topic or --namespace where it was paused so.",
         )
 
 
