@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo bench soak fuzz-rest mutants docs requirements browser-files package clean java
+.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench soak fuzz-rest mutants docs requirements browser-files package clean java
 
 default: env help
 
@@ -74,6 +74,12 @@ test: check $(ARCHIVED) ## check, then the whole suite
 demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo
 
+demo-recovery: env $(ARCHIVED) ## three real clusters, one of them lost, and what became of every acknowledged record
+	@PYTHONPATH=$(CURDIR) $(BIN)/python demo recovery
+
+demo-tree: env $(ARCHIVED) ## four real clusters, producers on each, and every flight once on every one
+	@PYTHONPATH=$(CURDIR) $(BIN)/python demo tree
+
 bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers
 	@PYTHONPATH=$(CURDIR) $(BIN)/python bench
 
@@ -102,7 +108,7 @@ requirements: ## pin the dependencies anew (needs uv)
 		--custom-compile-command "make requirements" \
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--extra keyring --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
+		--extra keyring --extra schemas --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
 		--custom-compile-command "make requirements" pyproject.toml --output-file requirements/run.txt
 
 browser-files: ## fetch the scripts for browsers anew, as requirements/browser.lock names them (needs npm)

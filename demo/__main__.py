@@ -1,4 +1,4 @@
-"""`make demo`: two clusters are started, filled, mirrored, disturbed and compared. Exit code 0 only if all is equal."""
+"""`make demo`, `make demo-recovery` and `make demo-tree`: exit code 0 only if all that is shown is also proven."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ import typer
 from isthmus.cli.endings import end_at_signals, told
 
 
-def main() -> int:
-    """Runs the demonstration; whatever ends it, nothing is left running."""
+def main(story: str = "") -> int:
+    """Runs a demonstration; whatever ends it, nothing is left running."""
     end_at_signals()
     try:
         with told(), ExitStack() as stack:
             # Here and not above: loading pandas takes a second, in which Ctrl-C is to end as it does later.
+            if story == "recovery":
+                from demo.recovery.story import perform as recover
+
+                return recover(stack)
+            if story == "tree":
+                from demo.tree.story import perform as distribute
+
+                return distribute(stack)
             from demo.demonstration import perform
 
             return perform(stack)
@@ -24,4 +32,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

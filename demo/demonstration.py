@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaException
-from rich.text import Text
 
 import isthmus
 from demo import flights, load, oracle, report, topics
 from demo.flights import Flight, leaving_from
 from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
 from demo.performance import Performance
+from demo.stage import Stage
 from isthmus.cli.live import LiveProgress
-from isthmus.cli.output import OutputFormat, console
+from isthmus.cli.output import OutputFormat
 from isthmus.cli.run import show_outcome
 from isthmus.cli.verify import Watcher
 from isthmus.control.fabric import Fabric
@@ -31,7 +29,6 @@ from isthmus.spark.verification import Verdict
 
 BROKERS: Final = {"east": 2, "west": 3}
 """Enough for two replicas at either side, one of which the target can do without while a broker restarts."""
-HEAP_MB: Final = 384
 LATEST_FLIGHTS: Final = 40_000
 """Flights in the compacted topic: each offset its cleaner empties costs the target a control record."""
 _DIFFERENCE: Final = 4
@@ -68,10 +65,8 @@ class Demonstration:
     """
 
     def __init__(self, stack: ExitStack) -> None:
-        self._begun = time.monotonic()
-        self._stack = stack
-        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isthmus-demo-")))
-        self._is_fetching = False
+        self._stage = Stage(stack)
+        self._say = self._stage.say
 
     def perform(self) -> int:
         """Everything; returns the exit code: 0 only if both clusters hold the same.
@@ -81,9 +76,9 @@ class Demonstration:
         """
         east, west, rows = self._start()
         self._fill(east, rows)
-        configuration = self._folder / "isthmus.yaml"
+        configuration = self._stage.folder / "isthmus.yaml"
         configuration.write_text(
-            _CONFIGURATION.format(east=east.bootstrap_servers, west=west.bootstrap_servers, folder=self._folder)
+            _CONFIGURATION.format(east=east.bootstrap_servers, west=west.bootstrap_servers, folder=self._stage.folder)
         )
         traffic = Traffic(east.bootstrap_servers, topics.LIVE, rows)
         probe = Probe(west.bootstrap_servers, topics.LIVE)
@@ -109,25 +104,12 @@ class Demonstration:
         self._say(
             "starting two clusters: " + " and ".join(f"{name} of {counted(n, 'broker')}" for name, n in BROKERS.items())
         )
-        east, west = (self._cluster(name) for name in BROKERS)
+        east, west = (self._stage.cluster(name, brokers) for name, brokers in BROKERS.items())
         rows = flights.read()
         for cluster in (east, west):
             cluster.wait_until_ready()
             self._say(f"{cluster.name} is up at {cluster.bootstrap_servers}")
         return east, west, rows
-
-    def _cluster(self, name: str) -> LocalCluster:
-        cluster = LocalCluster.start(
-            name,
-            brokers=BROKERS[name],
-            heap_mb=HEAP_MB,
-            data_dir=self._folder / name,
-            properties=topics.BROKER_PROPERTIES,
-            wait=False,
-            progress=self._tell_fetching,
-        )
-        self._stack.callback(cluster.stop, wipe=True)
-        return cluster
 
     def _fill(self, east: LocalCluster, rows: Sequence[Flight]) -> None:
         servers = east.bootstrap_servers
@@ -195,14 +177,6 @@ class Demonstration:
             f"{(before or [0.0])[-1] / 1000:.1f} s"
         )
         return {"p50 ms": _rounded(quantile(steady, 0.5)), "p99 ms": _rounded(quantile(steady, 0.99))}
-
-    def _tell_fetching(self, there: int, needed: int) -> None:
-        if there < needed and not self._is_fetching:
-            self._is_fetching = True
-            self._say(f"fetching {counted(needed, 'broker jar')}, this once")
-
-    def _say(self, text: str) -> None:
-        console.print(Text(f"{time.monotonic() - self._begun:5.1f} s  {text}"))
 
 
 def _rounded(number: float | None) -> float | None:

@@ -59,7 +59,7 @@ def view(bootstrap_servers: str, topic: Topic, isolation: Isolation) -> View:
             elif time.monotonic() - heard_at > _SILENT_S:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             for message in messages:
-                if _is_record(message):
+                if is_record(message):
                     records += 1
                     digests[message.partition() or 0].update(_content(message))
                 else:
@@ -69,7 +69,7 @@ def view(bootstrap_servers: str, topic: Topic, isolation: Isolation) -> View:
     return View(records, tuple(digest.digest() for digest in digests))
 
 
-def _is_record(message: Message) -> bool:
+def is_record(message: Message) -> bool:
     """Whether this is a record, and not the end of its partition."""
     error = message.error()
     if error is None:

@@ -27,12 +27,12 @@ class Topic:
 # While one of two replicas restarts, the other one alone goes on.
 _ONE_MAY_BE_DOWN: Final = {"min.insync.replicas": "1"}
 # The flights are of 2013: with the default retention of a week they would be deleted at once.
-_KEEP: Final = {"retention.ms": "-1", **_ONE_MAY_BE_DOWN}
+KEEP: Final = {"retention.ms": "-1", **_ONE_MAY_BE_DOWN}
 
-FLIGHTS: Final = Topic(name="flights", kind="lz4", partitions=4, codec="lz4", configs=_KEEP)
-ZSTD: Final = Topic(name="flights-zstd", kind="zstd", partitions=2, codec="zstd", origin="EWR", configs=_KEEP)
+FLIGHTS: Final = Topic(name="flights", kind="lz4", partitions=4, codec="lz4", configs=KEEP)
+ZSTD: Final = Topic(name="flights-zstd", kind="zstd", partitions=2, codec="zstd", origin="EWR", configs=KEEP)
 TRANSACTIONS: Final = Topic(
-    name="flights-transactions", kind="lz4, transactional", partitions=2, codec="lz4", origin="LGA", configs=_KEEP
+    name="flights-transactions", kind="lz4, transactional", partitions=2, codec="lz4", origin="LGA", configs=KEEP
 )
 LATEST: Final = Topic(
     name="flights-latest",
@@ -58,7 +58,7 @@ BROKER_PROPERTIES: Final = {
 }
 
 
-def create(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
+def create(bootstrap_servers: str, topics: Iterable[Topic], replication_factor: int = REPLICATION_FACTOR) -> None:
     """Create topics.
 
     :raises KafkaException: The cluster refused.
@@ -68,7 +68,7 @@ def create(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
         NewTopic(
             topic.name,
             num_partitions=topic.partitions,
-            replication_factor=REPLICATION_FACTOR,
+            replication_factor=replication_factor,
             config=dict(topic.configs),
         )
         for topic in topics

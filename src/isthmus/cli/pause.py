@@ -1,4 +1,4 @@
-"""`isthmus pause`: stop copying links or a topic for a while."""
+"""`isthmus pause`: stop copying links, topics or a namespace for a while."""
 
 from __future__ import annotations
 
@@ -20,17 +20,22 @@ app = typer.Typer(add_completion=False)
 def pause(
     link: Annotated[list[str], typer.Argument(help="The link, or several.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be paused.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Stop copying until `isthmus resume`; nothing is lost, the lag grows."""
+    """Stop copying until `isthmus resume`; nothing is lost, the lag grows. Topics that come into a paused namespace are
+    paused as well.
+    """
 
     def work(name: str, configuration: Configuration) -> Row:
         found = configuration.link(name)
-        if asyncio.run(pausing.pause(found, topic, configuration.ledger, dry_run=dry_run)):
+        if asyncio.run(pausing.pause(found, topic, configuration.ledger, namespace=namespace, dry_run=dry_run)):
             return {"outcome": "was paused"}
         return {"outcome": "to be paused" if dry_run else "paused"}
 
-    each_link(link, topic, path, output, work)
+    each_link(link, {"topic": topic, "namespace": namespace}, path, output, work)

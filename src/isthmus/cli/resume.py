@@ -20,26 +20,30 @@ app = typer.Typer(add_completion=False)
 def resume(
     link: Annotated[list[str], typer.Argument(help="The link, or several.")],
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic of it.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be resumed.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Go on copying where it was paused. The pause of a topic and that of its link are taken back apart."""
+    """Go on copying where it was paused. Pauses of a topic, of a namespace and of the link are taken back apart."""
 
     def work(name: str, configuration: Configuration) -> Row:
         found = configuration.link(name)
-        resumed = asyncio.run(pausing.resume(found, topic, configuration.ledger, dry_run=dry_run))
+        resumed = asyncio.run(pausing.resume(found, topic, configuration.ledger, namespace=namespace, dry_run=dry_run))
         done = "to be resumed" if dry_run else "resumed"
         return {
             "outcome": done if resumed.was_paused else "was not paused",
             "note": "; ".join(_still_paused(name, resumed)),
         }
 
-    each_link(link, topic, path, output, work)
+    each_link(link, {"topic": topic, "namespace": namespace}, path, output, work)
 
 
 def _still_paused(link: str, resumed: pausing.Resumed) -> list[str]:
-    topics = sorted(name for name in resumed.still_paused if name is not None)
-    whole = [f"the link as a whole is still paused: isthmus resume {link}"] if None in resumed.still_paused else []
-    return whole + [f"{one} is still paused: isthmus resume {link} --topic {one}" for one in topics]
+    left = resumed.still_paused
+    whole = [f"the link as a whole is still paused: isthmus resume {link}"] if left.is_whole else []
+    parts = [f"{one} is still paused: isthmus resume {link} --namespace {one.prefix!r}" for one in left.namespaces]
+    return whole + parts + [f"{one} is still paused: isthmus resume {link} --topic {one}" for one in left.topics]

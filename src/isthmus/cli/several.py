@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from isthmus.model.problem import problem_dict, problem_of
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
+    Column("namespace", Cells.NAME),
     Column("outcome"),
     Column("note", Cells.PROSE, gives_way=1),
 )
@@ -25,8 +26,11 @@ Work = Callable[[str, Configuration], Row]
 """Does it for the link of this name: the outcome, with a note; raises IsthmusError."""
 
 
-def each_link(links: Sequence[str], topic: str | None, path: Path | None, output: OutputFormat, work: Work) -> None:
-    """Do it for each, and tell what came of it. Ends as the first that failed would have ended alone.
+def each_link(
+    links: Sequence[str], parts: Mapping[str, str | None], path: Path | None, output: OutputFormat, work: Work
+) -> None:
+    """Do it for each, and tell what came of it. Ends as the first that failed would have ended alone. `parts` are what
+    of a link it is about, by column; nothing for whole links.
 
     :raises IsthmusError: There is one link only, and that failed.
     """
@@ -34,7 +38,7 @@ def each_link(links: Sequence[str], topic: str | None, path: Path | None, output
     rows: list[Row] = []
     failed: IsthmusError | None = None
     for name in names:
-        row: dict[str, object] = {"link": name, "topic": topic, "outcome": "failed", "note": "", "problem": None}
+        row: dict[str, object] = {"link": name, **parts, "outcome": "failed", "note": "", "problem": None}
         try:
             row |= work(name, linked(path, name))
         except IsthmusError as error:
@@ -44,11 +48,8 @@ def each_link(links: Sequence[str], topic: str | None, path: Path | None, output
             row |= {"note": f"{error} {error.hint}".strip(), "problem": problem_dict(problem_of(error))}
         rows.append(row)
     if output.is_table:
-        # Without a topic it is about whole links.
-        rows = [
-            {key: row[key] for key in ("link", "topic", "outcome", "note") if topic or key != "topic"} for row in rows
-        ]
-        render(rows, output, columns=[column for column in _COLUMNS if topic or column.name != "topic"])
+        columns = [column for column in _COLUMNS if parts.get(column.name, column.name)]
+        render([{column.name: row[column.name] for column in columns} for row in rows], output, columns=columns)
     else:
         render(rows, output, names=names)
     if failed is not None:

@@ -81,6 +81,21 @@ def properties_of(written: Mapping[str, str]) -> ClientProperties:
     return ClientProperties(**fields)  # type: ignore[arg-type]  # by name: see _TAKEN
 
 
+def written_properties(properties: ClientProperties) -> dict[str, str]:
+    """The properties as they are written, of those that differ from what they are by themselves."""
+    plain = ClientProperties()
+    found: dict[str, str] = {}
+    for name, (field, _, _) in _TAKEN.items():
+        value = getattr(properties, field)
+        if value == getattr(plain, field):
+            continue
+        if isinstance(value, frozenset):
+            found[name] = ",".join(sorted(value))
+        else:
+            found[name] = f"{round(value * 1000)}" if isinstance(value, float) else str(value)
+    return found
+
+
 def _refused(name: str) -> tuple[str, str]:
     for beginning, keys in _OWN_KEYS.items():
         if name == beginning or (beginning.endswith(".") and name.startswith(beginning)):

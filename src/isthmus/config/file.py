@@ -15,7 +15,8 @@ from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schema import FabricSection
-from isthmus.config.treerules import tree_conflicts, trees_of
+from isthmus.config.schemarules import schema_settings
+from isthmus.config.treerules import taken_names, tree_conflicts, tree_links, trees_of
 from isthmus.config.values import clusters_of, ledger_of, links_of, log_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
@@ -60,11 +61,12 @@ def parse(
     clusters = clusters_of(fabric, folder, resolution.origins)
     links = links_of(fabric, clusters, folder)
     trees = trees_of(fabric.trees)
-    refuse([*one_writer(links), *tree_conflicts(trees, links)], document)
+    refuse([*one_writer(links), *tree_conflicts(trees, links), *taken_names(trees, links)], document)
     return Configuration(
         clusters=clusters,
-        links=links,
+        links=(*links, *tree_links(trees, clusters)),
         trees=trees,
+        schemas=schema_settings(fabric.schemas),
         spark=spark_of(fabric),
         ledger=ledger_of(fabric),
         metrics=metrics_of(fabric),

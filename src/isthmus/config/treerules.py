@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 from isthmus.config.document import Path
 from isthmus.config.problems import Mistake
 from isthmus.config.trees import TreeSection
 from isthmus.errors import ConfigError
+from isthmus.model.cluster import CLIENT_ID, Cluster
 from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupPattern
-from isthmus.model.link import Link
+from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import SourceTopic
-from isthmus.model.selection import TopicPattern
+from isthmus.model.offsets import EARLIEST, OffsetPolicy
+from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.tree import Tree, TreeSettings, node_of
 
 
@@ -79,6 +82,41 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
         )
         for section in sections
     )
+
+
+def tree_links(trees: tuple[TreeSettings, ...], clusters: tuple[Cluster, ...]) -> Iterator[Link]:
+    """A link for each distributor of each tree, from the lowest level of the first cluster on."""
+    by_alias = {cluster.alias: cluster for cluster in clusters}
+    for settings in trees:
+        beside = settings.tree.distributors
+        for each in beside:
+            client_id = f"{CLIENT_ID}-{each.name}"
+            others = tuple(
+                (by_alias[leaf], frozenset(d.name for d in beside if (d.cluster, d.target) == (each.cluster, leaf)))
+                for leaf in settings.tree.clusters
+                if leaf != each.cluster
+            )
+            yield Link(
+                name=each.name,
+                source=replace(by_alias[each.cluster], client_id=client_id),
+                target=replace(by_alias[each.target], client_id=client_id),
+                topics=TopicSettings(
+                    include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
+                ),
+                distributor=DistributorRole(tree=settings.tree.name, level=each.level, others=others),
+            )
+
+
+def taken_names(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Iterator[Mistake]:
+    """Links of the file that have the name of a distributor."""
+    names = {each.name: settings.tree.name for settings in trees for each in settings.tree.distributors}
+    for position, link in enumerate(links):
+        if link.name in names:
+            yield Mistake(
+                ("links", position, "name"),
+                f"is {link.name}, which is the name of a distributor of tree {names[link.name]}",
+                "Give the link another name.",
+            )
 
 
 def _tree(section: TreeSection) -> Tree:

@@ -24,6 +24,7 @@ from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
+from isthmus.control.links.trees import check_trees, mirrors
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.topics.foresight import foresee
@@ -115,6 +116,7 @@ class Fabric:
 
         :raises ConfigError: There is no link of that name, no cluster of that alias, or no link into one.
         """
+        check_trees(self.configuration)
         return in_loop(_plan(self._into(clusters, self.links(link)), self.configuration.clusters))
 
     def filters(self, link: str) -> Filters:
@@ -245,7 +247,7 @@ class Fabric:
         """
         from isthmus.spark.verification import verify
 
-        links = in_loop(in_force(self.links(link)))
+        links = in_loop(in_force(mirrors(self.links(link))))
         selected, treatments = in_loop(_selected(links, topics)), in_loop(_treatments(links))
         verdicts = {
             link.name: verify(

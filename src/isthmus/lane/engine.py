@@ -22,6 +22,7 @@ from isthmus.errors import ClusterError
 from isthmus.lane.appender import AnsweredParcel, TargetAppender
 from isthmus.lane.distance import Distances
 from isthmus.lane.faults import Faults
+from isthmus.lane.hearing import Hearing
 from isthmus.lane.identity.detour import Detour
 from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.mapped.places import MapStore
@@ -98,7 +99,8 @@ class Engine:
     async def start(self, lanes: Iterable[Lane]) -> None:
         """Begin with these lanes; more may be added later."""
         self.add(lanes)
-        parts = (self._resolver, self._readers, self.source_distances, self.target_distances)
+        hearing = Hearing(self._source_routes, self._readers.held)
+        parts = (self._resolver, self._readers, hearing, self.source_distances, self.target_distances)
         for work in (*(part.run() for part in parts), self._keep_house()):
             self._spawn(work)
         if not self._granted.is_given:

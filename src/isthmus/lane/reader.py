@@ -56,6 +56,7 @@ class SourceReader:
         self._full: set[LaneRun] = set()
         self._nameless: set[LaneRun] = set()
         self._wake = asyncio.Event()
+        self._is_asking = False
         self._connection: Connection | None = None
         self._response_bytes = RESPONSE_BYTES
 
@@ -79,6 +80,11 @@ class SourceReader:
         self._nameless.discard(run)
         self._full.discard(run)
         self._session.forget(run.source)
+
+    @property
+    def held(self) -> list[LaneRun]:
+        """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting."""
+        return list(self._full if self._is_asking else self._lanes.values())
 
     @property
     def is_silent(self) -> bool:
@@ -143,7 +149,11 @@ class SourceReader:
             by_topic_id=not self._nameless,
         )
         asked_at = time.monotonic()
-        answer = await connection.call(request, timeout_s=_ANSWER_S)
+        self._is_asking = True
+        try:
+            answer = await connection.call(request, timeout_s=_ANSWER_S)
+        finally:
+            self._is_asking = False
         answered_at = time.monotonic()
         if answer.throttle_time_ms:
             self._engine.throttled_source_s += answer.throttle_time_ms / 1000
@@ -200,8 +210,9 @@ class SourceReader:
     def _offer(self, run: LaneRun, fetched: Fetched) -> int:
         if not fetched.records:
             return 0
-        # Runs are told apart by offset only, so with aborted data in sight every batch stands alone.
-        tiny_bytes = 0 if fetched.aborted else TINY_BYTES
+        # Runs are told apart by offset only, so with aborted data in sight every batch stands alone; so it does where
+        # its producer says whether it is copied.
+        tiny_bytes = 0 if fetched.aborted or run.lane.level else TINY_BYTES
         batches: list[tuple[Batch, int]] = []
         try:
             for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES):

@@ -61,6 +61,10 @@ class Readers:
             for reader in self._readers.values():
                 reader.drained(run)
 
+    def held(self) -> list[LaneRun]:
+        """The lanes that nothing is asked of now."""
+        return [run for reader in self._readers.values() for run in reader.held]
+
     async def leave(self) -> None:
         """Read elsewhere what silent brokers do not lead any more."""
         for run in await leave_readers(self._readers.values(), self._routes):

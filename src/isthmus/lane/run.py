@@ -161,7 +161,7 @@ class LaneRun:
             if self.transit is None:
                 taken: Piece | None = piece
             else:
-                taken = self.transit.take(piece, bytes_max=self.lane.batch_bytes_max)
+                taken = self.transit.take(piece, bytes_max=self.lane.batch_bytes_max, level=self.lane.level)
             if taken is not None:
                 self.pending.append(taken)
                 size += len(taken.batch.view)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.naming import TargetTopic
+from isthmus.model.pauses import PausedPart
 from isthmus.model.registers import Register
 
 
@@ -64,12 +65,21 @@ class FiltersDocument(DocumentOfLink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseDocument(DocumentOfLink):
-    """Copying is paused by an operator: the whole link, or one target topic. Deleting the document resumes."""
+    """Copying is paused by an operator: the whole link, one target topic, or with `prefix` all of them that begin so.
+    Deleting the document resumes.
+    """
 
     KIND: ClassVar[str] = "pause"
 
     topic: TargetTopic | None = None
+    prefix: str | None = None
     since_ms: int
 
+    @property
+    def part(self) -> PausedPart:
+        """What is paused."""
+        return self.topic if self.prefix is None else Namespace(prefix=self.prefix)
+
     def _path(self) -> tuple[str, ...]:
-        return () if self.topic is None else (self.topic,)
+        # The star of a namespace is in no topic's name.
+        return () if self.part is None else (str(self.part),)

@@ -63,7 +63,7 @@ _VERSION_FIELD: Final = "schema_version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkDocument(DocumentOfLink):
-    """The identity of a link. Producer ids belong to the target cluster named here and to no other."""
+    """The identity of a link, of a distributor with its `tree`. Producer ids belong to this target cluster alone."""
 
     KIND: ClassVar[str] = "link"
 
@@ -71,6 +71,7 @@ class LinkDocument(DocumentOfLink):
     target_cluster_id: str
     producer_id: int
     marker_producer_id: int
+    tree: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +163,8 @@ class LoopDocument(DocumentOfLink):
 class ControllerDocument(DocumentOfLink):
     """The controller of a link, written every few seconds with another `beat`.
 
-    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is a wall clock
-    time for people, and `version` that of its Isthmus. The others are as in `Whereabouts`; the first releases did not
-    write them.
+    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for people,
+    `version` that of its Isthmus. The others are as in `Whereabouts`; the first releases did not write them.
     """
 
     KIND: ClassVar[str] = "controller"

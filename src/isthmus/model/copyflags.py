@@ -7,12 +7,17 @@ added. So from a cluster where a message came in it goes to all levels, and from
 The lowest flag alone decides, and that of a copy is the bit of the level that made it. Those above say which way a
 message came, so whoever knows the distributor that wrote it needs no other flags.
 
+Without a header the producer id of a batch says who made it: ids of distributors are chosen, not given by a broker,
+from where no broker gives any, and hold the level. So flags cost nothing, and a reader needs nothing but the header of
+a batch.
+
 As a record header the flags are a number of a fixed width, big-endian. A header of another width, or a second one, says
 nothing: it counts as absent, is replaced by the first copy, and is counted.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -21,6 +26,10 @@ from isthmus.errors import ConfigError
 
 _BITS_PER_BYTE: Final = 8
 HEADER_BYTES_MAX: Final = 8
+_DISTRIBUTORS: Final = 0x20
+"""The highest byte of a distributor's producer id. Brokers give ids from 0 on; those from 2^62 on are `lone` ones."""
+_LEVEL_BITS: Final = 8
+_NUMBER_BITS: Final = 48
 
 
 def bit(level: int) -> int:
@@ -41,6 +50,23 @@ def is_to_copy(flags: int, level: int) -> bool:
 def copied(flags: int, level: int) -> int:
     """The flags of the copy."""
     return flags | bit(level)
+
+
+def distributor_producer_id(level: int) -> int:
+    """A new producer id for a distributor of this level (up to 64): the rest of it is random, 48 bits."""
+    number = secrets.randbits(_NUMBER_BITS)
+    return (_DISTRIBUTORS << (_LEVEL_BITS + _NUMBER_BITS)) | (level << _NUMBER_BITS) | number
+
+
+def level_of(producer_id: int) -> int:
+    """The level of the distributor that has this producer id, 0 for any other producer."""
+    high = producer_id >> _NUMBER_BITS
+    return high & 0xFF if high >> _LEVEL_BITS == _DISTRIBUTORS else 0
+
+
+def is_done_with(producer_id: int, level: int) -> bool:
+    """Whether a batch of this producer is left alone by a distributor of a level. 0 is the level of no distributor."""
+    return 0 < level_of(producer_id) <= level
 
 
 class ReadFlags(NamedTuple):

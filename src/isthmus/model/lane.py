@@ -110,6 +110,9 @@ class Lane:
 
     A lane that `is_mapped` appends where the target's log ends, beside others that may write there, and begins at
     `start`: `EARLIEST`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's offsets.
+
+    A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
+    one have written (`model.copyflags`).
     """
 
     source_topic: SourceTopic
@@ -126,6 +129,7 @@ class Lane:
     is_unsettled: bool = False
     is_mapped: bool = False
     start: int = EARLIEST
+    level: int = 0
 
     @property
     def key(self) -> LaneKey:

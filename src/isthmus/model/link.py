@@ -37,13 +37,26 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DistributorRole:
+    """The part of a link in a distribution tree: the tree's name, and the level at which it distributes.
+
+    `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
+    source: of no others may it have got anything from there.
+    """
+
+    tree: str
+    level: int
+    others: tuple[tuple[Cluster, frozenset[str]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """An ordered pair of clusters and what goes from the source into the target: topics, and groups' positions.
 
     `on_data_gap` says what happens to a partition whose source deleted records before they were
     copied; `compaction_holes_max` is the number of offsets missing in a source partition up to
     which they are filled, and beyond which the partition is refused. `mm2` is what is written for
-    tools of MirrorMaker 2.
+    tools of MirrorMaker 2. `distributor` is the part of one in a tree; all other links mirror.
     """
 
     name: str
@@ -59,6 +72,17 @@ class Link:
     compaction_holes_max: int = 1_000_000
     topics_interval_s: float = 5.0
     mm2: MirrorMakerSettings = field(default_factory=MirrorMakerSettings)
+    distributor: DistributorRole | None = None
+
+    @property
+    def level(self) -> int:
+        """The level of a distributor, 0 of any other link."""
+        return 0 if self.distributor is None else self.distributor.level
+
+    @property
+    def tree(self) -> str:
+        """The tree of a distributor, "" of any other link."""
+        return "" if self.distributor is None else self.distributor.tree
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:

@@ -20,6 +20,7 @@ from isthmus.web.roles import Operator, Viewer
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
+_Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
 def changing_routes(desk: FabricDesk) -> APIRouter:
@@ -30,8 +31,16 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     return router
 
 
-def paused(desk: FabricDesk, caller: Caller, link: str, topic: str | None, *, dry_run: bool = False) -> bool:
-    """Have a link or a topic be copied no more for a while; whether it was so already.
+def paused(
+    desk: FabricDesk,
+    caller: Caller,
+    link: str,
+    topic: str | None,
+    namespace: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> bool:
+    """Have a link, a topic or a namespace be copied no more for a while; whether it was so already.
 
     :raises RequestRefused: There is none of that name.
     :raises ClusterError: The ledger cannot be read or written.
@@ -39,12 +48,18 @@ def paused(desk: FabricDesk, caller: Caller, link: str, topic: str | None, *, dr
     fabric, chosen = desk.link(link)
     ledger = fabric.configuration.ledger
     with audited(caller, "pause", link) as difference:
-        difference.update(topic=topic, dry_run=dry_run)
-        return found(lambda: in_loop(pausing.pause(chosen, topic, ledger, dry_run=dry_run)))
+        difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
+        return found(lambda: in_loop(pausing.pause(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)))
 
 
 def resumed(
-    desk: FabricDesk, caller: Caller, link: str, topic: str | None, *, dry_run: bool = False
+    desk: FabricDesk,
+    caller: Caller,
+    link: str,
+    topic: str | None,
+    namespace: str | None = None,
+    *,
+    dry_run: bool = False,
 ) -> pausing.Resumed:
     """Have it be copied again; what was paused, and what still is.
 
@@ -54,26 +69,35 @@ def resumed(
     fabric, chosen = desk.link(link)
     ledger = fabric.configuration.ledger
     with audited(caller, "resume", link) as difference:
-        difference.update(topic=topic, dry_run=dry_run)
-        return found(lambda: in_loop(pausing.resume(chosen, topic, ledger, dry_run=dry_run)))
+        difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
+        return found(lambda: in_loop(pausing.resume(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)))
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a topic for a while")
-    def pause_link(link: str, caller: Operator, topic: _Topic = None, dry_run: DryRun = False) -> Json:
-        was_paused = paused(desk, caller, link, topic, dry_run=dry_run)
-        return {"link": link, "topic": topic, "paused": was_paused or not dry_run, "was_paused": was_paused}
+    @router.put(
+        "/links/{link}/pause", tags=["links"], summary="Stop copying a link, a topic or a namespace for a while"
+    )
+    def pause_link(
+        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+    ) -> Json:
+        was_paused = paused(desk, caller, link, topic, namespace, dry_run=dry_run)
+        is_paused = was_paused or not dry_run
+        return {"link": link, "topic": topic, "namespace": namespace, "paused": is_paused, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
-    def resume_link(link: str, caller: Operator, topic: _Topic = None, dry_run: DryRun = False) -> Json:
-        done = resumed(desk, caller, link, topic, dry_run=dry_run)
+    def resume_link(
+        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+    ) -> Json:
+        done = resumed(desk, caller, link, topic, namespace, dry_run=dry_run)
         return {
             "link": link,
             "topic": topic,
+            "namespace": namespace,
             "paused": done.was_paused and dry_run,
             "was_paused": done.was_paused,
-            "link_is_paused": None in done.still_paused,
-            "paused_topics": sorted(name for name in done.still_paused if name is not None),
+            "link_is_paused": done.still_paused.is_whole,
+            "paused_namespaces": [each.prefix for each in done.still_paused.namespaces],
+            "paused_topics": list(done.still_paused.topics),
         }
 
 

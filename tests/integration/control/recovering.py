@@ -45,7 +45,7 @@ def log_of(cluster: LocalCluster, topic: str, partition: int = 0) -> list[Stored
     """All committed records of a partition."""
     reader = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            "bootstrap.servers": cluster.admin_bootstrap_servers,
             "group.id": "recovering",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

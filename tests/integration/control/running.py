@@ -26,7 +26,7 @@ from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.wire.client import Client
 
-TERM_S: Final = 120.0
+TERM_S: Final = 240.0
 
 
 def link_of(source: Cluster, target: Cluster, *patterns: str, name: str = "east-west") -> Link:

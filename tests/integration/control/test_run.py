@@ -145,6 +145,11 @@ def test_topics_come_grow_and_pause_while_it_runs(
             assert await is_at(second, 0, 5)
             await pausing.resume(link, second, LedgerSettings())
             await run.until(lambda: is_at(second, 5, 5))
+            await pausing.pause(link, None, LedgerSettings(), namespace=f"{stem}.s")
+            await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
+            assert run.state_of(first) is LaneState.ACTIVE
+            assert (await pausing.resume(link, None, LedgerSettings(), namespace=f"{stem}.s")).was_paused
+            await run.until(lambda: run.state_of(second) is LaneState.ACTIVE)
             await asyncio.to_thread(add_partitions, east, first, 2)
             await asyncio.to_thread(topics.produce, east, first, records(3), partition=1)
             await run.until(lambda: is_at(first, 20, 3))

@@ -21,7 +21,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import LATEST
 from isthmus.wire.produce import Append, post, version_for
 
-_TERM_S: Final = 30.0
+_TERM_S: Final = 120.0
 SEPTEMBER: Final = 1_725_000_000_000
 """A day long past, in ms."""
 

@@ -26,7 +26,7 @@ from tests.integration.mirrormaker.java import JavaMirror
 
 pytestmark = pytest.mark.integration
 
-_TERM_S = 60.0
+_TERM_S = 240.0
 _PAUSE_S = 0.01
 _AT_ONCE = 20
 

@@ -30,7 +30,7 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "topologies.md"
 BLOCK: Final = re.compile(r"^## (?P<title>.+?)$.*?^```yaml\n(?P<text>.*?)^```$", re.M | re.S)
 COUNTS: Final = {"east": 40, "west": 50, "north": 60}
 PAIRS: Final = ("audit", "billing", "catalog", "devices", "events", "flights", "grid", "hotels")
-TERM_S: Final = 300.0
+TERM_S: Final = 600.0
 Clusters = Mapping[str, LocalCluster]
 
 # Where copies of `orders` are in the end, by the cluster in which it was written first; and nowhere else.

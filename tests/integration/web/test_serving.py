@@ -81,6 +81,13 @@ def test_a_topic_and_a_link_are_paused_and_resumed(served: Served) -> None:
     resumed = served.ask("PUT", f"/v1/links/{{link}}/resume?topic={served.topic}", Role.OPERATOR).json()
     assert (resumed["was_paused"], resumed["paused_topics"]) == (True, [])
     assert state() != "PAUSED"
+    prefix = served.topic[:-1]
+    paused = served.ask("PUT", f"/v1/links/{{link}}/pause?namespace={prefix}", Role.OPERATOR)
+    assert (paused.json()["paused"], paused.json()["namespace"]) == (True, prefix)
+    assert state() == "PAUSED"
+    resumed = served.ask("PUT", f"/v1/links/{{link}}/resume?namespace={prefix}", Role.OPERATOR).json()
+    assert (resumed["was_paused"], resumed["paused_namespaces"]) == (True, [])
+    assert state() != "PAUSED"
 
 
 def test_of_two_who_change_filters_at_once_one_is_told_to_read_again(served: Served) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from isthmus import config
 from isthmus.errors import ConfigError
+from isthmus.model.naming import SourceTopic
+from isthmus.model.offsets import OffsetPolicy
 
 CLUSTERS = "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'}}\n"
 
@@ -59,3 +61,30 @@ def test_a_mirror_into_a_topic_of_a_tree_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"links\[0\]\.topics mirrors into x\.1 of b, which tree t distributes"):
         config.parse(text)
     assert config.parse(text.replace("[x.1]", "[y]")).trees
+
+
+def test_a_tree_becomes_links() -> None:
+    """One for each distributor, which knows its level and what else copies from its source."""
+    more = CLUSTERS.replace("}}\n", "}, d: {bootstrap_servers: 'h:4'}}\n")
+    trees = "[{name: t, clusters: [[a, b], [c, d]], topics: ['orders*'], exclude: [orders.x]}]"
+    configuration = config.parse(f"{more}trees: {trees}\n")
+    links = {link.name: link for link in configuration.links}
+    assert sorted(links) == [f"t.{cluster}.{level}" for cluster in "abcd" for level in (1, 2)]
+    link = links["t.b.2"]
+    assert (link.source.alias, link.target.alias, link.level, link.tree) == ("b", "d", 2, "t")
+    assert link.distributor is not None
+    assert {cluster.alias: set(names) for cluster, names in link.distributor.others} == {
+        "a": {"t.b.1"},
+        "c": set(),
+        "d": {"t.b.2"},
+    }
+    assert link.topics.offsets is OffsetPolicy.MAPPED
+    assert link.topics.matches(SourceTopic("orders.y"))
+    assert not link.topics.matches(SourceTopic("orders.x"))
+
+
+def test_a_link_with_the_name_of_a_distributor_is_refused() -> None:
+    """Names tell links apart in the ledger."""
+    text = f"{CLUSTERS}links: [{{name: t.a.1, source: a, target: b}}]\ntrees: [{{name: t, clusters: [a, c]}}]\n"
+    with pytest.raises(ConfigError, match=r"links\[0\]\.name is t\.a\.1, which is the name of a distributor of tree t"):
+        config.parse(text)

@@ -184,6 +184,7 @@ def test_what_is_written_keeps_its_shape() -> None:
 
     assert stored["link/l"] == [
         "link", "marker_producer_id", "producer_id", "schema_version", "source_cluster_id", "target_cluster_id",
+        "tree",
     ]  # fmt: skip
     assert stored["task/l/2"] == [
         "controller", "ended_through", "generation", "is_clean", "link", "marks", "schema_version", "slot",

@@ -15,7 +15,7 @@ from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.review import GroupReview
 from isthmus.control.groups.transaction import TIMEOUT_MS
-from isthmus.control.links.memory import paused_topics
+from isthmus.control.links.memory import pauses
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import TopicDocument
@@ -125,7 +125,7 @@ class GroupLoop:
 
     async def _cycle(self) -> None:
         self._changed |= await self._commits.changed(WAIT_S)
-        if None in paused_topics(self._link.name, self._ledger.documents):
+        if pauses(self._link.name, self._ledger.documents).is_whole:
             return
         now = time.monotonic()
         if now >= self._all_at or self._passes_begun < self._passes_wanted:

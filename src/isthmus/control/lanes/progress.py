@@ -9,6 +9,7 @@ from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.naming import TargetTopic
+from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, lane_state
@@ -20,14 +21,14 @@ class LanesView:
     """What a controller knows of its lanes at a moment.
 
     `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `places` where
-    they were last known to be, `paused` the topics an operator paused, `None` among them standing for the whole link.
+    they were last known to be, `paused` what an operator has paused.
     """
 
     controller: ControllerState
     reports: Mapping[LaneKey, LaneReport]
     counts: Mapping[LaneKey, Count]
     ages_s: Mapping[LaneKey, float]
-    paused: frozenset[TargetTopic | None] = frozenset()
+    paused: Pauses = NO_PAUSES
     places: Mapping[LaneKey, LanePlace] = field(default_factory=dict)
 
 
@@ -98,6 +99,6 @@ def _evidence(topic: TargetTopic, reported: LaneState | None, view: LanesView) -
     return LaneEvidence(
         controller=view.controller,
         ended=reported if is_over else None,
-        is_paused=bool(view.paused & {None, topic}),
+        is_paused=view.paused.covers(topic),
         reported=reported,
     )

@@ -20,6 +20,9 @@ class Claim:
 
     A link that `is_resting` has written the topic and is not run now: it keeps nobody from writing it, but it may be
     part of a circle.
+
+    Distributors of one `tree` share its topics with each other, and with no link that mirrors. Among them there are no
+    circles: copy flags end them.
     """
 
     link: str
@@ -29,6 +32,11 @@ class Claim:
     target_id: str
     is_mapped: bool = False
     is_resting: bool = False
+    tree: str = ""
+
+    def leaves_room_for(self, other: Claim) -> bool:
+        """Whether both may write one topic."""
+        return self.is_mapped and other.is_mapped and self.tree == other.tree
 
 
 @dataclass(slots=True)
@@ -45,7 +53,13 @@ class Claims:
             return None
         held = self._granted.setdefault((claim.target_id, claim.target_topic), [])
         others = [one for one in held if one.link != claim.link]
-        rival = next((one for one in others if not (one.is_mapped and claim.is_mapped)), None)
+        rival = next((one for one in others if not one.leaves_room_for(claim)), None)
+        if rival is not None and rival.tree != claim.tree:
+            tree = rival.tree or claim.tree
+            return Problem(
+                f"link {rival.link} writes this target topic already, and it is one of tree {tree}",
+                f"A topic of a tree is written by its own distributors: exclude it there or in {claim.link}.",
+            )
         if rival is not None:
             return Problem(
                 f"link {rival.link} writes this target topic already",
@@ -98,7 +112,7 @@ class Claims:
                 continue
             seen.add((cluster, topic))
             for upstream in self._upstream(cluster, TargetTopic(topic)):
-                if upstream.link == claim.link:
+                if upstream.link == claim.link or (claim.tree and upstream.tree == claim.tree):
                     continue
                 path = [upstream, *links]
                 if upstream.source_id == claim.target_id:

@@ -18,8 +18,9 @@ from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.supervisor import Supervisor, Takes
+from isthmus.control.links.trees import check_trees
 from isthmus.control.links.workers import Workers
-from isthmus.errors import IsthmusError, PlanRefused
+from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
 from isthmus.model.link import Link
@@ -64,12 +65,7 @@ class Controller:
         following: Following | None = None,
         takes: Takes | None = None,
     ) -> None:
-        if configuration.trees:
-            names = ", ".join(each.tree.name for each in configuration.trees)
-            raise PlanRefused(
-                f"the file has trees ({names}), and trees cannot be run yet",
-                hint="isthmus tree show draws them. To run links, keep them in a file without trees.",
-            )
+        check_trees(configuration)
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
@@ -80,6 +76,7 @@ class Controller:
         self._stopping = asyncio.Event()
         self._signal: int | None = None
         self._is_hurried = False
+        self._has_begun = False
 
     def stop(self) -> None:
         """End all links in good order; `run` returns when that is done."""
@@ -188,6 +185,7 @@ class Controller:
         begun = time.monotonic()
         while not self._stopping.is_set() and not self._links.has_ended:
             self._tell_progress()
+            self._has_begun = self._has_begun or bool(self._links.at_work)
             if callable(self._until):
                 if self._until(self._progress()):
                     break
@@ -211,10 +209,11 @@ class Controller:
     def _give_up(self) -> None:
         """End links whose clusters never answered, where nobody would wait for them.
 
-        While other links run for ever such a link goes on trying.
+        While other links run for ever such a link goes on trying, and so does one that is started anew: it is by a
+        failover, while its source is lost, that links are changed.
         """
         never = [run for run in self._links.runs if not run.has_begun]
-        if self._until is not None or len(never) == len(self._links.runs):
+        if self._until is not None or not (self._has_begun or len(never) < len(self._links.runs)):
             for run in never:
                 run.give_up()
 

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.memory import remembered
 from isthmus.errors import PlanRefused
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
+from isthmus.model.copyflags import distributor_producer_id, level_of
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
 from isthmus.wire.client import Client
@@ -56,18 +58,24 @@ async def cluster_ids(link: Link, source: Client, target: Client) -> tuple[str, 
     return source_id, target_id
 
 
-async def producer_identity(ledger: LinkLedger, target: Client, *, source_id: str, target_id: str) -> ProducerIdentity:
+async def producer_identity(
+    ledger: LinkLedger, target: Client, link: Link, *, source_id: str, target_id: str
+) -> ProducerIdentity:
     """The producer ids of the link, new ones where the ledger has none for this target cluster.
 
-    :raises PlanRefused: The link was made for another source cluster.
+    That of a distributor holds its level, so that whoever reads what it wrote knows what to leave alone.
+
+    :raises PlanRefused: The link was made for another source cluster, or a distributor for another target or level.
     :raises Fenced: Another controller has taken the link over.
     :raises ClusterError: The target gives no producer ids.
     """
     known = known_identity(ledger.link, ledger.documents, source_id=source_id, target_id=target_id)
     if known is not None:
+        _check_level(link, known)
         return known
+    await _check_beginning(link, source_id)
     identity = ProducerIdentity(
-        producer_id=await allocate_producer(target),
+        producer_id=distributor_producer_id(link.level) if link.level else await allocate_producer(target),
         marker_producer_id=await allocate_producer(target),
     )
     await ledger.write(
@@ -77,9 +85,52 @@ async def producer_identity(ledger: LinkLedger, target: Client, *, source_id: st
             target_cluster_id=target_id,
             producer_id=identity.producer_id,
             marker_producer_id=identity.marker_producer_id,
+            tree=link.tree,
         )
     )
     return identity
+
+
+def _check_level(link: Link, known: ProducerIdentity) -> None:
+    """What was written under a level keeps it: under another one it would be copied again, or not at all.
+
+    :raises PlanRefused: The distributor has another level than it had, or the link has become one, or is none any more.
+    """
+    was = level_of(known.producer_id)
+    if was != link.level:
+        raise PlanRefused(
+            f"link {link.name} distributed at level {was} until now, and is to at level {link.level}"
+            if was and link.level
+            else f"link {link.name} {'distributed' if was else 'mirrored'} until now, and is to "
+            f"{'distribute' if link.level else 'mirror'}",
+            hint="Levels keep their meaning while messages that have them are retained: state the levels that the tree "
+            "had ({level: ..., clusters: [...]}), or give it another name and other topics.",
+        )
+
+
+async def _check_beginning(link: Link, source_id: str) -> None:
+    """No cluster may have got anything of the source by distributors that the tree does not have: in a tree of another
+    shape everything would come once more.
+
+    :raises PlanRefused: It is not.
+    :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
+    """
+    others = () if link.distributor is None else link.distributor.others
+    for cluster, names in others:
+        async with Client(cluster) as client:
+            memory = await remembered(client)
+            known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
+        for document in known:
+            if isinstance(document, LinkDocument) and (document.tree, document.source_cluster_id) == (
+                link.tree,
+                source_id,
+            ):
+                raise PlanRefused(
+                    f"{cluster.alias} got messages of {link.source.alias} by {document.link} until now, which the tree "
+                    f"{link.tree} does not have any more: everything would come once more",
+                    hint="Write the clusters of the tree as they were; a new one may be added above all others: "
+                    "[[a, b], c] for [a, b].",
+                )
 
 
 def known_identity(

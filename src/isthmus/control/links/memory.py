@@ -28,6 +28,7 @@ from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
+from isthmus.model.pauses import Pauses
 from isthmus.model.progress import GroupProgress
 from isthmus.model.state import ControllerState
 from isthmus.model.topic import Rebuilt, TopicIds
@@ -53,10 +54,10 @@ def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[Target
     }
 
 
-def paused_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic | None]:
-    """The topics an operator has paused; `None` among them stands for the whole link."""
-    return frozenset(
-        document.topic
+def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
+    """What an operator has paused of a link."""
+    return Pauses.of(
+        document.part
         for document in documents.values()
         if isinstance(document, PauseDocument) and document.link == link
     )
@@ -155,8 +156,8 @@ class LinkMemory:
         )
 
     @property
-    def paused(self) -> frozenset[TargetTopic | None]:
-        return paused_topics(self.link, self.documents)
+    def paused(self) -> Pauses:
+        return pauses(self.link, self.documents)
 
     def controller_state(self, now_ms: int) -> ControllerState:
         """Whether a controller runs the link, as far as the ledger knows."""

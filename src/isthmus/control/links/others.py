@@ -145,6 +145,7 @@ def _claims(known: LinkMemory, *, is_resting: bool) -> list[Claim]:
             target_id=identity.target_cluster_id,
             is_mapped=document.is_mapped,
             is_resting=is_resting,
+            tree=identity.tree,
         )
         for topic, document in known.topics.items()
         if not _was_never_begun(document)

@@ -1,4 +1,4 @@
-"""An operator pauses and resumes a link, or one topic of it, by documents in the ledger."""
+"""An operator pauses and resumes a link, a namespace or one topic of it, by documents in the ledger."""
 
 from __future__ import annotations
 
@@ -14,52 +14,61 @@ from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.namespace import Namespace
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.pauses import Pauses
 from isthmus.wire.client import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """What taking a pause back came to: whether there `was_paused` anything, and what is `still_paused`.
-
-    `None` among these stands for the whole link.
-    """
+    """What taking a pause back came to: whether there `was_paused` anything, and what is `still_paused`."""
 
     was_paused: bool
-    still_paused: frozenset[TargetTopic | None]
+    still_paused: Pauses
 
 
-async def pause(link: Link, topic: str | None, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
-    """Pause the link or one of its topics, named as at the source or as at the target; its controller obeys within a
-    second, now or when it starts. Whether it was paused before; then, and with `dry_run`, nothing is written.
+async def pause(
+    link: Link, topic: str | None, ledger: LedgerSettings, *, namespace: str | None = None, dry_run: bool = False
+) -> bool:
+    """Pause the link, one of its topics or all topics of a namespace, named as at the source or as at the target; its
+    controller obeys within a second, now or when it starts. Whether it was paused before; then, and with `dry_run`,
+    nothing is written.
 
-    :raises ConfigError: The link does not mirror the topic.
+    :raises ConfigError: The link does not mirror the topic, or both a topic and a namespace are given.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), topic)
-        was_paused = document.topic in (await recollect(link.name, target)).paused
+        document = _document(await filtered(link, target), topic, namespace)
+        was_paused = document.part in (await recollect(link.name, target)).paused.parts
         if not (was_paused or dry_run):
             await _write(target, document, ledger)
     return was_paused
 
 
-async def resume(link: Link, topic: str | None, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
-    """Take a pause back: that of the link as a whole, or that of one topic. Other pauses hold on. With `dry_run`
-    nothing is written.
+async def resume(
+    link: Link, topic: str | None, ledger: LedgerSettings, *, namespace: str | None = None, dry_run: bool = False
+) -> Resumed:
+    """Take a pause back: that of the link as a whole, of a namespace or of one topic. Other pauses hold on. With
+    `dry_run` nothing is written.
 
-    :raises ConfigError: The link does not mirror the topic.
+    :raises ConfigError: The link does not mirror the topic, or both a topic and a namespace are given.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), topic)
+        document = _document(await filtered(link, target), topic, namespace)
         paused = (await recollect(link.name, target)).paused
-        if document.topic in paused and not dry_run:
+        was_paused = document.part in paused.parts
+        if was_paused and not dry_run:
             await _write(target, Deletion(document.key), ledger)
-    return Resumed(was_paused=document.topic in paused, still_paused=paused - {document.topic})
+    return Resumed(was_paused=was_paused, still_paused=paused.without(document.part))
 
 
-def _document(link: Link, topic: str | None) -> PauseDocument:
+def _document(link: Link, topic: str | None, namespace: str | None) -> PauseDocument:
+    if topic is not None and namespace is not None:
+        raise ConfigError("a pause is about a topic or about a namespace", hint="Give --topic or --namespace.")
+    if namespace is not None:
+        return PauseDocument(link=link.name, prefix=_prefix_there(link, namespace), since_ms=now_ms())
     target_topic = None if topic is None else mirrored_as(link, topic)
     if topic is not None and target_topic is None:
         raise ConfigError(
@@ -67,6 +76,17 @@ def _document(link: Link, topic: str | None) -> PauseDocument:
             hint="isthmus plan shows which topics a link mirrors.",
         )
     return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms())
+
+
+def _prefix_there(link: Link, namespace: str) -> str:
+    """The prefix at the target that somebody means: of a declared link also that of the source which it follows."""
+    wanted = Namespace.of(namespace)
+    maps = [each for each in link.namespaces if each.kind == "topic"]
+    if not any(wanted == each.target for each in maps):
+        for each in maps:
+            if wanted == each.source:
+                return each.target.prefix
+    return wanted.prefix
 
 
 def mirrored_as(link: Link, topic: str) -> TargetTopic | None:

@@ -26,6 +26,7 @@ from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.pauses import NO_PAUSES
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress
 from isthmus.model.state import ControllerState, LinkEvidence, link_state
@@ -155,7 +156,7 @@ class LinkRun:
             )
             try:
                 await self._open(ledger)
-                producer = await producer_identity(ledger, target, source_id=source_id, target_id=target_id)
+                producer = await producer_identity(ledger, target, link, source_id=source_id, target_id=target_id)
                 context = LinkContext(
                     link=link.name,
                     source=link.source,
@@ -244,14 +245,14 @@ class LinkRun:
         at_work = session if self._is_at_work else None
         controller = ControllerState.NONE if self._is_over else ControllerState.ALIVE
         reports = {} if session is None else session.reports()
-        paused = frozenset() if session is None else session.paused
+        paused = NO_PAUSES if session is None else session.paused
         plan = None if session is None else session.plan
         known = LinkEvidence(
             controller=controller,
             has_failed=self.error is not None,
             is_standing_by=self.is_standing_by,
             is_away=self._is_away or (at_work is not None and at_work.is_away),
-            is_paused=None in paused,
+            is_paused=paused.is_whole,
             has_begun=at_work is not None and at_work.has_begun,
         )
         idle = frozenset() if session is None else session.idle

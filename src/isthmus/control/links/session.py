@@ -17,7 +17,7 @@ from isthmus.control.lanes.idle import IdleLanes
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
-from isthmus.control.links.memory import paused_topics, rebuilt_topics, recorded_topics
+from isthmus.control.links.memory import pauses, rebuilt_topics, recorded_topics
 from isthmus.control.links.record import FAREWELL_S, LinkRecord
 from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
@@ -38,7 +38,7 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress
-from isthmus.model.naming import TargetTopic
+from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
 from isthmus.spark.lease import LinkContext
@@ -100,7 +100,7 @@ class Session:
         self._audited_at = time.monotonic()
         self._groups = GroupCarrier(link, source, target, ledger)
         self._loops = LoopRunners(
-            [LoopRunner(make(), link, self._view, ledger, lambda: None in self.paused) for make in LOOPS]
+            [LoopRunner(make(), link, self._view, ledger, lambda: self.paused.is_whole) for make in LOOPS]
         )
         # What an operator has it select is taken over at the first look, when it is known what others write of it.
         self._wanted: Link | None = self._filtered()
@@ -268,14 +268,14 @@ class Session:
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""
-        return None in self.paused or self._groups.has_carried()
+        return self.paused.is_whole or self._groups.has_carried()
 
     # Lanes
 
     @property
-    def paused(self) -> frozenset[TargetTopic | None]:
-        """The topics an operator has paused; `None` among them stands for the whole link."""
-        return paused_topics(self._link.name, self._ledger.documents)
+    def paused(self) -> Pauses:
+        """What an operator has paused."""
+        return pauses(self._link.name, self._ledger.documents)
 
     def _runnable(self) -> list[Lane]:
         paused = self.paused
@@ -283,7 +283,7 @@ class Session:
         lanes = (
             lane
             for lane in self._topics.lanes
-            if not paused & {None, lane.target_topic} and lane.target_topic_id not in former
+            if not paused.covers(lane.target_topic) and lane.target_topic_id not in former
         )
         return [self._audit.doubted(lane) for lane in lanes]
 
@@ -310,7 +310,7 @@ class Session:
         return (*self._standing(), *self._loops.progress)
 
     def _standing(self) -> tuple[LoopProgress, ...]:
-        paused, carrier = None in self.paused, self._groups
+        paused, carrier = self.paused.is_whole, self._groups
         trouble = None if self._scheduler is None else self._scheduler.problem
         return (
             data_standing(self.reports().values(), trouble, is_paused=paused),

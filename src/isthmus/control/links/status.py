@@ -29,6 +29,7 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
 from isthmus.model.state import ControllerState, LaneEvidence, LinkEvidence, lane_state, link_state
@@ -102,7 +103,7 @@ class _Reading:
     recorded: Mapping[TargetTopic, TopicDocument] = field(default_factory=dict)
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
-    paused: frozenset[TargetTopic | None] = frozenset()
+    paused: Pauses = NO_PAUSES
     copied: Mapping[LaneKey, int] = field(default_factory=dict)
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
@@ -276,7 +277,7 @@ class StatusReader:
             target=link.target.alias,
             state=link_state(
                 LinkEvidence(
-                    controller=reading.controller, is_away=problem is not None, is_paused=None in reading.paused
+                    controller=reading.controller, is_away=problem is not None, is_paused=reading.paused.is_whole
                 )
             ),
             controller=_controller(reading, moment_ms),
@@ -352,7 +353,7 @@ def _evidence(reading: _Reading, topic: TargetTopic, report: LaneReport | EndedP
     return LaneEvidence(
         controller=reading.controller,
         ended=reported if reported is not None and reported.is_terminal else None,
-        is_paused=bool(reading.paused & {None, topic}),
+        is_paused=reading.paused.covers(topic),
         source_is_away=reading.source.is_away,
         target_is_away=reading.target.is_away,
         is_at_source=reading.source.has(reading.sources[topic]),

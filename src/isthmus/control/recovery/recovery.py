@@ -153,7 +153,7 @@ class TopicRecoverer:
             source_topic=self.source_topic,
             stage=RecoveryStage.SETTING_ASIDE,
             topic_id=there.topic_id,
-            was_paused=self.topic in known.paused,
+            was_paused=self.topic in known.paused.topics,
             by=operator(),
             at_ms=now_ms(),
         )
@@ -284,7 +284,7 @@ class TopicRecoverer:
                 return
             known = await recollect(self.link.name, self.target)
             is_run = known.controller_state(now_ms()) is ControllerState.ALIVE
-            is_paused = bool(known.paused & {None, self.topic})
+            is_paused = known.paused.covers(self.topic)
             if not is_run or is_paused or time.monotonic() > deadline:
                 raise self._not_refilled(wanted, is_run=is_run, is_paused=is_paused)
             await asyncio.sleep(LOOK_S)

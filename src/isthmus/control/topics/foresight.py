@@ -19,7 +19,7 @@ from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
-from isthmus.control.links.memory import paused_topics, recorded_topics, remembered
+from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
@@ -95,8 +95,8 @@ async def foresee(
     plan = plan_link(observed, claims, recorded)
     if plan.problem is not None:
         return Foreseen(observed=observed, plan=plan, documents=documents)
-    paused = paused_topics(link.name, documents)
-    lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused & {None, lane.target_topic}]
+    paused = pauses(link.name, documents)
+    lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
     observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]

@@ -15,6 +15,7 @@ from isthmus.model.lane import LaneKey, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
+from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem
 
 ValueT = TypeVar("ValueT")
@@ -100,9 +101,9 @@ def _denied(alias: str, what: str, right: str, topic: str) -> Outlook:
     )
 
 
-def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Collection[TargetTopic | None]) -> ObservedLink:
-    """The observation with what an operator has paused, `None` standing for the whole link."""
-    topics = {name for name in observed.pairs if None in paused or name in paused}
+def with_pauses(observed: ObservedLink, plan: LinkPlan, paused: Pauses) -> ObservedLink:
+    """The observation with what an operator has paused."""
+    topics = {name for name in observed.pairs if paused.covers(name)}
     return _with_outlooks(observed, plan, topics, lambda _, __: Outlook(state=LaneState.PAUSED))
 
 

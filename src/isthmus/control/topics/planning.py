@@ -111,6 +111,7 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
             source_id=observed.source_id,
             target_id=observed.target_id,
             is_mapped=choice.is_mapped,
+            tree=link.tree,
         )
     )
     if problem is not None:
@@ -225,6 +226,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 continues_after_gap=link.on_data_gap == "continue",
                 is_mapped=decision.is_mapped,
                 start=link.topics.start,
+                level=link.level,
             )
 
 
@@ -242,7 +244,7 @@ def _pauses(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[P
     if paused:
         yield Problem(
             f"paused, so nothing is copied for now: {_listed(paused)}",
-            f"isthmus resume {observed.link.name} goes on, with --topic where a topic was paused by itself.",
+            f"isthmus resume {observed.link.name} goes on, with --topic or --namespace where it was paused so.",
         )
 
 

@@ -28,6 +28,7 @@ from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Look
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import ProducerState
+from isthmus.model.copyflags import is_done_with
 from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.offsets import EARLIEST, LATEST, Cursor
 from isthmus.model.problem import Problem
@@ -282,7 +283,8 @@ class Places:
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
                 for batch, is_aborted in stored:
-                    read.take(Piece(batch, False, is_aborted), bytes_max=run.lane.batch_bytes_max)
+                    piece = Piece(batch, False, is_aborted)
+                    read.take(piece, bytes_max=run.lane.batch_bytes_max, level=run.lane.level)
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
@@ -296,7 +298,7 @@ class Places:
         async with aclosing(self._source_log.read(span)) as answers:
             async for stored in answers:
                 for batch, is_aborted in stored:
-                    if not batch.is_control and not is_aborted:
+                    if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, run.lane.level):
                         records += [r for r in records_of(batch) if r.offset >= span.offset_begin]
                 if len(records) >= count:
                     break

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.rebatch import encode, records_of
+from isthmus.model.copyflags import is_done_with
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import scan
@@ -75,14 +76,18 @@ class Transit:
         """The ordinal of the next record that is read."""
         return self._read_ordinal
 
-    def take(self, piece: Piece, *, bytes_max: int) -> Piece | None:
+    def take(self, piece: Piece, *, bytes_max: int, level: int = 0) -> Piece | None:
         """What is to be appended of a piece that was read, under its ordinals; `None` for nothing.
+
+        `level` is that of a distributor: what was distributed at it or below is left out.
 
         :raises ValueError: Its records cannot be decoded, where they have to be.
         """
         batch = piece.batch
         begin, self._read_offset = self._read_offset, max(batch.offset_end, self._read_offset)
         if batch.offset_end <= begin or batch.is_control or piece.is_aborted or batch.record_count == 0:
+            return None
+        if level and is_done_with(batch.producer_id, level):
             return None
         if batch.is_dense and batch.base_offset >= begin:
             ordinal = self._read(batch.base_offset, batch.record_count)

@@ -13,6 +13,7 @@ from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
@@ -29,7 +30,7 @@ def decision(partition: int, **fields: Any) -> PartitionDecision:
 def topic_after(
     *partitions: PartitionDecision,
     controller: ControllerState = ControllerState.ALIVE,
-    paused: frozenset[TargetTopic | None] = frozenset(),
+    paused: Pauses = NO_PAUSES,
     **reports: LaneReport,
 ) -> TopicProgress:
     """How a planned topic stands after some reports, by partition (p0, p1)."""
@@ -146,9 +147,9 @@ def test_unknown_numbers_are_null() -> None:
 
 def test_paused_topic_keeps_its_lag() -> None:
     """A pause is what a topic shows, with what is left to copy; nothing is in its way."""
-    topic = topic_after(decision(0), paused=frozenset({TargetTopic("orders")}), p0=report(0, LaneState.ACTIVE, 40))
+    topic = topic_after(decision(0), paused=Pauses.of([TargetTopic("orders")]), p0=report(0, LaneState.ACTIVE, 40))
     assert (topic.state, topic.lag_records, topic.is_unfinished) == (LaneState.PAUSED, 60, False)
-    ended = topic_after(decision(0), paused=frozenset({None}), p0=report(0, LaneState.DIVERGED, 40))
+    ended = topic_after(decision(0), paused=Pauses.of([None]), p0=report(0, LaneState.DIVERGED, 40))
     assert ended.state is LaneState.DIVERGED
 
 

@@ -137,3 +137,18 @@ def test_a_link_that_runs_again_rests_no_more() -> None:
     claims.grant(replace(mapped("ab", "a", "b"), is_resting=True))
     assert claims.grant(mapped("ab", "a", "b")) is None
     assert claims.grant(mapped("ba", "b", "a")) is not None
+
+
+def test_distributors_of_a_tree_share_its_topics_in_circles() -> None:
+    """Copy flags end their circles; a link that mirrors may not write there, nor one of another tree."""
+    claims = Claims()
+    for link, source, target in (("t.a.1", "a", "b"), ("t.b.1", "b", "a"), ("t.c.1", "c", "a"), ("t.a.2", "a", "c")):
+        assert claims.grant(replace(claim(link, source, target), is_mapped=True, tree="t")) is None
+    for link, tree in (("mirror", ""), ("u.d.1", "u")):
+        problem = claims.grant(replace(claim(link, "d", "a"), is_mapped=True, tree=tree))
+        assert problem is not None
+        assert "one of tree t" in problem.message
+    # A mirror may read what a tree distributes, and go on from there.
+    assert claims.grant(claim("out", "a", "z")) is None
+    back = claims.grant(replace(claim("in", "z", "b", topic="other"), is_mapped=True))
+    assert back is None

@@ -14,8 +14,10 @@ from isthmus.control.topics.preflight import TopicMode, TopicPair
 from isthmus.lane.outlook import Outlook
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.log import LogRange
+from isthmus.model.namespace import Namespace
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor, OffsetPolicy
+from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem
 from tests.unit.control.names import ORDERS
 from tests.unit.control.topics.test_planning import observed, topic
@@ -149,9 +151,9 @@ def test_what_is_known_goes_before_rights() -> None:
 def test_paused_topics_are_told() -> None:
     """A pause refuses nothing: what is left to copy is counted, and how to go on is said."""
     seen = link({0: 5})
-    for paused in ([ORDERS], [None]):
-        plan = plan_of(with_pauses(seen, plan_of(seen), paused))
+    for part in (ORDERS, None, Namespace(prefix="ord")):
+        plan = plan_of(with_pauses(seen, plan_of(seen), Pauses.of([part])))
         (found,) = plan.topics
         assert (found.states, found.lag_records, plan.has_refusals) == ((LaneState.PAUSED,), 5, False)
         assert "isthmus resume east-west" in plan.recommendations[0].hint
-    assert topic_of(with_pauses(seen, plan_of(seen), {TargetTopic("other")})).states == (LaneState.ACTIVE,)
+    assert topic_of(with_pauses(seen, plan_of(seen), Pauses.of([TargetTopic("other")]))).states == (LaneState.ACTIVE,)

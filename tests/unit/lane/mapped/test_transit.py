@@ -12,6 +12,7 @@ from isthmus.lane.mapped.recount import Arrived, Held, compared_anew, counted_an
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
 from isthmus.lane.rebatch import Record, encode, records_of
+from isthmus.model.copyflags import distributor_producer_id
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
 from isthmus.wire.batch import CONTROL, SEQUENCE_MASK, Batch, spans
@@ -185,3 +186,15 @@ def test_records_that_are_alike_are_rather_copied_twice_than_never() -> None:
     there = [Record(n, 0, None, b"same", []) for n in range(3, 10)]
     held = [Held(n, Record(n, 0, None, b"same", [])) for n in range(5)]
     assert compared_anew(Cursor(0, 0, 0), held, there, deleted=3).cursor.source_offset == 5
+
+
+def test_what_was_distributed_below_is_left_out() -> None:
+    """Batches of distributors of the own level or a lower one take no ordinal; those of higher ones are copied."""
+    transit = Transit(Cursor(0, 0, 0))
+    producers = (distributor_producer_id(1), 7, distributor_producer_id(2), distributor_producer_id(3), -1)
+    taken = [
+        transit.take(Piece(batch(2 * n, 2)._replace(producer_id=producer), True, False), bytes_max=BYTES_MAX, level=2)
+        for n, producer in enumerate(producers)
+    ]
+    assert [None if piece is None else piece.batch.base_offset for piece in taken] == [None, 0, None, 2, 4]
+    assert [transit.source_offset(ordinal) for ordinal in range(7)] == [2, 3, 6, 7, 8, 9, 10]

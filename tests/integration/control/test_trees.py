@@ -1,0 +1,238 @@
+"""Trees of real clusters: producers on each, and every message once on each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka as confluent
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus import config
+from isthmus.local import LocalCluster
+from tests.integration.control.running import Running, running
+from tests.integration.lane import topics
+from tests.integration.lane.topics import Given
+
+pytestmark = pytest.mark.integration
+
+TERM_S: Final = 180.0
+PARTITIONS: Final = 2
+Clusters = Mapping[str, LocalCluster]
+
+
+@pytest.fixture(scope="module")
+def four(east: LocalCluster, west: LocalCluster) -> Iterator[Clusters]:
+    """Four clusters."""
+    with ExitStack() as stack:
+        more = {
+            name: stack.enter_context(LocalCluster.start(name, brokers=1, heap_mb=256)) for name in ("north", "south")
+        }
+        yield {"east": east, "west": west, **more}
+
+
+def file_of(clusters: Clusters, tree: Any, name: str) -> dict[str, Any]:
+    """The configuration file of a tree."""
+    return {
+        "clusters": {alias: {"bootstrap_servers": each.bootstrap_servers} for alias, each in clusters.items()},
+        "trees": [{"name": name, "clusters": tree, "topics": [name]}],
+    }
+
+
+def produce(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int], codec: str) -> None:
+    """Records that tell their cluster and their number, in both partitions; many small batches."""
+    writing = topics.producer(cluster, compression_type=codec, batch_num_messages=7, enable_idempotence=True)
+    for number in numbers:
+        for partition in range(PARTITIONS):
+            given = Given(origin.encode(), b"%d" % number, [("from", origin.encode())], topics.SEPTEMBER + number)
+            topics.send(writing, name, [given], partition=partition)
+    topics.flush(writing)
+
+
+def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]) -> None:
+    """The same in a transaction, beside one that is aborted."""
+    for outcome in ("abort", "commit"):
+        writing = topics.producer(cluster, transactional_id=f"{name}-{origin}", transaction_timeout_ms=60_000)
+        writing.init_transactions(TERM_S)
+        writing.begin_transaction()
+        for number in numbers:
+            for partition in range(PARTITIONS):
+                value = b"%d" % number if outcome == "commit" else b"aborted"
+                given = Given(origin.encode(), value, [], topics.SEPTEMBER + number)
+                topics.send(writing, name, [given], partition=partition)
+        if outcome == "commit":
+            writing.commit_transaction(TERM_S)
+        else:
+            writing.flush(TERM_S)
+            writing.abort_transaction(TERM_S)
+
+
+def read(cluster: LocalCluster, name: str) -> dict[tuple[int, str], list[int]]:
+    """What librdkafka reads: by partition and origin the numbers in their order."""
+    consumer = confluent.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    try:
+        consumer.assign([confluent.TopicPartition(name, partition, 0) for partition in range(PARTITIONS)])
+        left = PARTITIONS
+        while left:
+            message = consumer.poll(TERM_S)
+            assert message is not None
+            if (error := message.error()) is not None:
+                assert error.code() == confluent.KafkaError._PARTITION_EOF, error
+                left -= 1
+                continue
+            found[message.partition() or 0, (message.key() or b"").decode()].append(int(message.value() or b""))
+    finally:
+        consumer.close()
+    return dict(found)
+
+
+def has_all(clusters: Clusters, name: str, written: Mapping[str, int]) -> bool:
+    """Whether as many records are on every cluster as were written on all of them."""
+    total = sum(written.values()) * PARTITIONS
+    time.sleep(0.3)  # to read everything again and again would keep brokers from their work
+    return all(sum(map(len, read(each, name).values())) >= total for each in clusters.values())
+
+
+def check(clusters: Clusters, name: str, written: Mapping[str, int]) -> None:
+    """Every message once on every cluster, in the order of its producer."""
+    wanted = {(partition, origin): list(range(n)) for partition in range(PARTITIONS) for origin, n in written.items()}
+    for alias, cluster in clusters.items():
+        found = read(cluster, name)
+        twice = {key: [n for n, c in Counter(numbers).items() if c > 1][:5] for key, numbers in found.items()}
+        assert found == {key: numbers for key, numbers in wanted.items() if numbers}, (alias, twice)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [[["east", "west"], ["north", "south"]], [["east", ["west", "north"]], "south"]],
+    ids=["balanced", "unbalanced"],
+)
+def test_every_message_comes_to_every_cluster_once(
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any
+) -> None:
+    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes."""
+    name = topic("distributed")
+    used = {alias: each for alias, each in four.items() if alias in json.dumps(tree)}
+    for number, (alias, cluster) in enumerate(used.items()):
+        topics.create(cluster, name, partitions=PARTITIONS)
+        produce(cluster, alias, name, range(60), ("none", "lz4", "zstd", "gzip")[number])
+    configuration = config.parse(json.dumps(file_of(used, tree, name)))
+    written = dict.fromkeys(used, 60)
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as run:
+            await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
+            for alias, cluster in used.items():
+                await asyncio.to_thread(commit, cluster, alias, name, range(60, 80))
+                written[alias] += 20
+            await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
+            # Nobody has anything left to do: no message goes round.
+            await run.until(lambda: all(t.lag_records == 0 for link in run.links for t in link.topics))
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    check(used, name, written)
+
+
+def test_a_killed_process_loses_and_doubles_nothing(
+    four: Clusters, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Distributors that are killed while everybody produces go on where they were, on three clusters of one node."""
+    name = topic("killed")
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    for cluster in used.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(json.dumps({**file_of(used, list(used), name), "spark": {"master": "local[2]"}}))
+    written = dict.fromkeys(used, 0)
+    producing = threading.Event()
+    producing.set()
+
+    def write(alias: str) -> None:
+        while producing.is_set() or written[alias] == 0:
+            produce(used[alias], alias, name, range(written[alias], written[alias] + 20), "lz4")
+            written[alias] += 20
+            time.sleep(0.1)
+
+    def run() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
+        # A process group of its own: what it has started is killed with it.
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + TERM_S
+        while not all(sum(map(len, read(each, name).values())) >= count for each in used.values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+
+    writers = [threading.Thread(target=write, args=[alias], daemon=True) for alias in used]
+    for writer in writers:
+        writer.start()
+    first = run()
+    try:
+        wait_for(400)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait(TERM_S)
+    second = run()
+    try:
+        producing.clear()
+        for writer in writers:
+            writer.join(TERM_S)
+        wait_for(sum(written.values()) * PARTITIONS)
+    finally:
+        second.send_signal(signal.SIGINT)
+        second.wait(TERM_S)
+    check(used, name, written)
+
+
+def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
+    """Another target or level would bring everything once more; a cluster that is added above the others would not."""
+    name = topic("shaped")
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    for cluster in used.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    produce(four["east"], "east", name, range(10), "none")
+
+    async def scenario(tree: Any, ends: Callable[[Running], bool]) -> None:
+        configuration = config.parse(json.dumps(file_of(used, tree, name)))
+        async with running(configuration, spark) as run:
+            await run.until(lambda: ends(run))
+            await run.end()
+
+    def has_copied(run: Running) -> bool:
+        return len(run.links) == 2 and sum(link.records for link in run.links) == 10 * PARTITIONS
+
+    def is_refused(run: Running) -> bool:
+        problems = {link.link: link.problem for link in run.links}
+        problem = problems.get(f"{name}.east.2")
+        return problem is not None and f"west got messages of east by {name}.east.1 until now" in problem.message
+
+    def has_all_three(run: Running) -> bool:
+        return has_all(used, name, {"east": 10})
+
+    asyncio.run(scenario(["east", "west"], has_copied))
+    asyncio.run(scenario(["east", ["west", "north"]], is_refused))
+    asyncio.run(scenario([["east", "west"], "north"], has_all_three))
+    check(used, name, {"east": 10, "west": 0, "north": 0})

@@ -1,0 +1,39 @@
+"""What is paused of a link: all of it, topics, and namespaces, each by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus.ledger.documents import PauseDocument
+from isthmus.model.namespace import Namespace
+from isthmus.model.naming import TargetTopic
+from isthmus.model.pauses import PausedPart, Pauses
+
+ORDERS = TargetTopic("orders-1")
+SPACE = Namespace(prefix="orders-")
+
+
+@pytest.mark.parametrize(
+    ("part", "is_covered"),
+    [(None, True), (ORDERS, True), (SPACE, True), (TargetTopic("orders-2"), False), (Namespace(prefix="o-"), False)],
+)
+def test_a_topic_is_covered_by_what_holds_it(part: PausedPart, *, is_covered: bool) -> None:
+    """By its own pause, by that of a namespace it is in, and by that of the link."""
+    assert Pauses.of([part]).covers(ORDERS) is is_covered
+
+
+def test_each_pause_is_taken_back_by_itself() -> None:
+    """A topic goes on once none covers it any more."""
+    all_of_them = Pauses.of([None, ORDERS, SPACE])
+    left = all_of_them.without(None).without(SPACE)
+    assert (all_of_them.is_whole, left.is_whole, left.topics, left.namespaces) == (True, False, (ORDERS,), ())
+    assert left.covers(ORDERS)
+    assert not left.without(ORDERS).covers(ORDERS)
+
+
+def test_documents_of_pauses_have_keys_of_their_own() -> None:
+    """That of a namespace is neither that of a topic with its name nor that of the link."""
+    documents = [PauseDocument(link="l", since_ms=0), PauseDocument(link="l", topic=TargetTopic("orders-"), since_ms=0)]
+    documents.append(PauseDocument(link="l", prefix="orders-", since_ms=0))
+    assert len({each.key for each in documents}) == 3
+    assert [each.part for each in documents] == [None, "orders-", SPACE]
