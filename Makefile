@@ -105,7 +105,7 @@ requirements: ## pin the dependencies anew (needs uv)
 		--custom-compile-command "make requirements" \
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--extra keyring --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
+		--extra keyring --extra schemas --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
 		--custom-compile-command "make requirements" pyproject.toml --output-file requirements/run.txt
 
 package: env ## build the wheel and the source archive into dist/, and install the wheel into a fresh environment

@@ -11,9 +11,12 @@
     │   ├── AuthenticationFailed        11  TLS or SASL refused us, or another protocol is spoken
     │   ├── NotAuthorized               12  an access rule is missing
     │   ├── UnsupportedByBroker         13  the brokers do not offer a message we need
-    │   └── BrokerRefused               14  the broker answered with an error code
+    │   ├── BrokerRefused               14  the broker answered with an error code
+    │   ├── RegistryUnreachable         17  a schema registry did not answer
+    │   └── RegistryRefused             18  a schema registry answered with an error
     ├── Fenced                          15  another controller has taken this link over
     ├── Occupied                        16  another controller runs this link; it was left to it
+    ├── SchemaConflict                  19  a registry has another schema where one is to go
     ├── HostError                           this machine lacks something
     │   ├── JavaMissing                 20
     │   ├── PortBusy                    21
@@ -192,6 +195,48 @@ class BrokerRefused(ClusterError):
         self.name = name
 
 
+class RegistryUnreachable(ClusterError):
+    """The schema registry of the cluster did not answer in time, or a connection to it broke."""
+
+    exit_code = 17
+    error_code = "ISTH-REGISTRY-UNREACHABLE"
+    remedy = (
+        "Check `clusters.<alias>.schema_registry.url`, names, ports, certificates, and whether the registry runs. Data "
+        "goes on meanwhile, and a run tries again by itself."
+    )
+    retryable = True
+
+
+class RegistryRefused(ClusterError):
+    """The schema registry of the cluster answered with an error.
+
+    `status` is that of HTTP, `code` the registry's own number, 0 where it gave none.
+    """
+
+    exit_code = 18
+    error_code = "ISTH-REGISTRY-REFUSED"
+    remedy = (
+        "The message has what the registry said. Of a login it refused, see `clusters.<alias>.schema_registry`; of a "
+        "mode, see `isthmus schemas primary`: only the primary registry takes what people write."
+    )
+
+    def __init__(self, message: str, *, status: int, code: int = 0, cluster: str = "", hint: str = "") -> None:
+        super().__init__(message, cluster=cluster, hint=hint)
+        self.status = status
+        self.code = code
+
+
+class SchemaConflict(IsthmusError):
+    """A registry has another schema under the id, or at the version, that a schema of the primary registry has."""
+
+    exit_code = 19
+    error_code = "ISTH-SCHEMA-CONFLICT"
+    remedy = (
+        "Nothing was overwritten. Of the two that the message names, delete the one that nobody needs for good "
+        "(softly, then with permanent=true), or begin with an empty registry. `isthmus schemas diff` shows all."
+    )
+
+
 class Fenced(IsthmusError):
     """Another controller has taken this link over."""
 
@@ -265,7 +310,7 @@ RESULTS: Final[Mapping[int, str]] = {
     1: "Something is wrong with what was looked at or copied: the results say what.",
     2: "The command line cannot be used.",
     3: "`plan --detailed-exitcode`: something would be created or copied.",
-    4: "`verify`, `groups drill`: the two sides differ.",
+    4: "`verify`, `groups drill`, `schemas diff`: the two sides differ.",
     5: "`run --until caught-up`: something is paused, and was not copied.",
     130: "Ctrl-C.",
     141: "Whoever read the results has left, as `head` does.",

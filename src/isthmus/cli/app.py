@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "quarantine": Command("isthmus.cli.quarantine", "Show and replay what was set aside when a topic was recovered."),
     "tree": Command("isthmus.cli.trees", "Draw distribution trees."),
     "namespace": Command("isthmus.cli.namespace", "Declare namespaces of a cluster: reserved, leading, following."),
+    "schemas": Command("isthmus.cli.schemas", "Show, compare and distribute what schema registries hold."),
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),

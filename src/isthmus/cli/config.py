@@ -24,13 +24,14 @@ from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
-from isthmus.model.cluster import Cluster, Proxy, Secret, Security
+from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, PythonNaming, TemplateNaming
 from isthmus.model.offsets import written_start
 from isthmus.model.patterns import NamePattern
+from isthmus.model.schemas import SchemaSettings
 from isthmus.model.selection import TopicSettings
 
 if TYPE_CHECKING:
@@ -136,12 +137,14 @@ def resolved(configuration: Configuration) -> Row:
                 "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
                 "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
+                "schema_registry": None if cluster.schema_registry is None else _registry(cluster.schema_registry),
             }
             for cluster in configuration.clusters
         },
         "links": [
             {**_fields(link), "client_id": link.source.client_id} for link in configuration.links if not link.tree
         ],
+        "schemas": None if configuration.schemas is None else _schemas(configuration.schemas),
         "spark": {
             **_fields(configuration.spark),
             "conf": {
@@ -152,6 +155,20 @@ def resolved(configuration: Configuration) -> Row:
         "ledger": _plain(configuration.ledger),
         "metrics": _plain(configuration.metrics),
         "log": {"file": configuration.log.file, "size": configuration.log.size_bytes, "keep": configuration.log.keep},
+    }
+
+
+def _registry(registry: SchemaRegistry) -> Row:
+    shown = {name: _plain(getattr(registry, name)) for name in ("url", "username", "password", "token")}
+    # The defaults of TLS would contradict an address without it.
+    return {**shown, "tls": _plain(registry.tls) if registry.url.startswith("https:") else None}
+
+
+def _schemas(schemas: SchemaSettings) -> Row:
+    return {
+        "primary": schemas.primary,
+        "subjects": {alias: str(template) for alias, template in schemas.templates.items()},
+        "interval_s": schemas.interval_s,
     }
 
 

@@ -117,7 +117,7 @@ def _name(value: str) -> str:
     return value
 
 
-def _url(value: str) -> str:
+def checked_url(value: str) -> str:
     if _URL.fullmatch(value) is None:
         raise ValueError("must be an http or https address")
     return value
@@ -153,7 +153,7 @@ GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
 PropertyPatternText = Annotated[str, AfterValidator(_property_pattern)]
 PrincipalPatternText = Annotated[str, AfterValidator(_principal_pattern)]
 Name = Annotated[str, AfterValidator(_name)]
-Url = Annotated[str, AfterValidator(_url)]
+Url = Annotated[str, AfterValidator(checked_url)]
 Master = Annotated[str, AfterValidator(_master)]
 Text = Annotated[str, Field(min_length=1)]
 Moment = Annotated[str, BeforeValidator(_moment), Field(min_length=1)]

@@ -15,6 +15,7 @@ from isthmus.config.problems import refusal, refuse, shape_problems
 from isthmus.config.references import Resolution
 from isthmus.config.rules import one_writer, shape_rules, warnings
 from isthmus.config.schema import FabricSection
+from isthmus.config.schemarules import schema_settings
 from isthmus.config.treerules import taken_names, tree_conflicts, tree_links, trees_of
 from isthmus.config.values import clusters_of, ledger_of, links_of, log_of, metrics_of, spark_of
 from isthmus.errors import ConfigError
@@ -65,6 +66,7 @@ def parse(
         clusters=clusters,
         links=(*links, *tree_links(trees, clusters)),
         trees=trees,
+        schemas=schema_settings(fabric.schemas),
         spark=spark_of(fabric),
         ledger=ledger_of(fabric),
         metrics=metrics_of(fabric),

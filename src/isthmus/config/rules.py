@@ -15,12 +15,13 @@ from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import naming_of
 from isthmus.config.problems import Mistake, nearest
 from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection, TopicsSection
+from isthmus.config.schemarules import schema_rules
 from isthmus.config.start import start_of
 from isthmus.config.treerules import tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
 from isthmus.model.listening import ListenAddress
-from isthmus.model.naming import RESERVED_PREFIX
+from isthmus.model.naming import RESERVED_PREFIX, SCHEMAS_TOPIC, is_reserved
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 
 _BY_REFERENCE: Final = "Better keep it outside: ${file:/path}, ${file:/path:key} or ${env:NAME}."
@@ -36,6 +37,7 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     yield from _names(fabric.links)
     yield from tree_rules(fabric.trees, frozenset(fabric.clusters))
     yield from _listening(("metrics", "listen"), fabric.metrics)
+    yield from schema_rules({alias: each.schema_registry for alias, each in fabric.clusters.items()}, fabric.schemas)
     for position, link in enumerate(fabric.links):
         yield from _ends(("links", position), link, fabric)
         try:
@@ -218,11 +220,11 @@ def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mist
 
 def _reserved(path: Path, include: tuple[str, ...]) -> Iterator[Mistake]:
     for position, pattern in enumerate(include):
-        if pattern.startswith(RESERVED_PREFIX):
+        if is_reserved(pattern):
             yield Mistake(
                 (*path, position),
-                f"cannot match: names starting with {RESERVED_PREFIX} are never mirrored",
-                "They belong to Kafka and to Isthmus itself; remove the pattern.",
+                f"cannot match: names starting with {RESERVED_PREFIX} are never mirrored, nor is {SCHEMAS_TOPIC}",
+                "They belong to Kafka, to Isthmus or to a schema registry (docs/schemas.md); remove the pattern.",
             )
 
 

@@ -29,7 +29,9 @@ from isthmus.config.fields import (
 )
 from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.network import Addresses, ProxySection
+from isthmus.config.schemas import SchemaRegistrySection, SchemasSection
 from isthmus.config.section import Section as Section
+from isthmus.config.tls import TlsSection
 from isthmus.config.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
@@ -41,20 +43,6 @@ _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
 _LEDGER: Final = LedgerSettings()
 _NAMINGS: Final[dict[str, dict[str, object]]] = {"identity": {}, "mm2": {"mm2": {}}}
-
-
-class TlsSection(Section):
-    """Certificates, as PEM files. Relative paths start at the folder of the configuration file."""
-
-    ca_file: Text | None = Field(None, description="Certificate authorities to trust; without it, those of the system.")
-    certificate_file: Text | None = Field(
-        None, description="Our own certificate, for brokers that ask for one (mutual TLS)."
-    )
-    key_file: Text | None = Field(None, description="The certificate's key; without it, certificate_file holds both.")
-    key_password: SecretStr | None = Field(None, description="The password of the key.")
-    verify_hostname: bool = Field(
-        True, description="Whether a broker's certificate has to name the host we connect to."
-    )
 
 
 class OAuthSection(Section):
@@ -126,6 +114,9 @@ class ClusterSection(Section):
             "host:port,host:port/chroot. It is only read, by `isthmus cluster registry` and `isthmus doctor`, and "
             "needs the extra `zookeeper`."
         ),
+    )
+    schema_registry: SchemaRegistrySection | None = Field(
+        None, description="The schema registry of this cluster; `schemas` says what it is for (docs/schemas.md)."
     )
 
 
@@ -357,6 +348,9 @@ class FabricSection(Section):
     links: tuple[LinkSection, ...] = Field((), description="What is mirrored from where to where.")
     trees: tuple[TreeSection, ...] = Field(
         (), description="Distribution trees: producers on all clusters, every message once on each (docs/trees.md)."
+    )
+    schemas: SchemasSection | None = Field(
+        None, description="How schemas go from one registry to all others (docs/schemas.md). Without it, nowhere."
     )
     spark: SparkSection = Field(SparkSection(), description="How Spark is reached.")
     ledger: LedgerSection = Field(LedgerSection(), description="How the ledger is kept.")

@@ -22,11 +22,24 @@ from isthmus.config.schema import (
     LinkSection,
     OAuthSection,
     SecuritySection,
-    TlsSection,
 )
+from isthmus.config.schemarules import schema_settings
+from isthmus.config.schemas import SchemaRegistrySection
 from isthmus.config.start import start_of
+from isthmus.config.tls import TlsSection
 from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
-from isthmus.model.cluster import CLIENT_ID, Cluster, OAuth, Proxy, Secret, SecretOrigin, Security, Tls
+from isthmus.model.cluster import (
+    CLIENT_ID,
+    Cluster,
+    OAuth,
+    Proxy,
+    SchemaRegistry,
+    SchemaRoute,
+    Secret,
+    SecretOrigin,
+    Security,
+    Tls,
+)
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import LedgerSettings, LogSettings, MetricsSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
@@ -43,18 +56,19 @@ _RENEWED: Final[frozenset[KeyPath]] = frozenset(
     {
         ("username",),
         ("password",),
+        ("token",),
         ("tls", "key_password"),
         ("oauth", "client_id"),
         ("oauth", "client_secret"),
         ("oauth", "scope"),
     }
 )
-"""What may change while a run goes on, below `security` and `proxy`; anything else is chosen once."""
+"""What may change while a run goes on, below `security`, `proxy` and `schema_registry`; else it is chosen once."""
 
 
 def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[Cluster, ...]:
     """All clusters; relative paths of PEM files start at `folder`."""
-    return tuple(_cluster(alias, section, folder, origins) for alias, section in fabric.clusters.items())
+    return _routed(fabric, [_cluster(alias, each, folder, origins) for alias, each in fabric.clusters.items()])
 
 
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...], folder: Path) -> tuple[Link, ...]:
@@ -94,7 +108,7 @@ def metrics_of(fabric: FabricSection) -> MetricsSettings:
 
 
 def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins) -> Cluster:
-    above = ("clusters", alias)
+    above, registry = ("clusters", alias), section.schema_registry
     return Cluster(
         alias=alias,
         bootstrap_servers=section.bootstrap_servers,
@@ -104,6 +118,41 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
         proxy=None if section.proxy is None else _proxy(section.proxy, _own(origins, (*above, "proxy"))),
         properties=properties_of(section.properties),
         client_id=section.client_id,
+        schema_registry=None if registry is None else _registry(alias, registry, folder, origins),
+    )
+
+
+def _registry(alias: str, section: SchemaRegistrySection, folder: Path, origins: Origins) -> SchemaRegistry:
+    return SchemaRegistry(
+        alias=alias,
+        url=section.url,
+        username=section.username,
+        password=_secret(section.password),
+        token=_secret(section.token),
+        tls=Tls() if section.tls is None else _tls(section.tls, folder),
+        origins=_own(origins, ("clusters", alias, "schema_registry")),
+    )
+
+
+def _routed(fabric: FabricSection, clusters: Sequence[Cluster]) -> tuple[Cluster, ...]:
+    """The clusters with the ways that schemas go."""
+    settings = schema_settings(fabric.schemas)
+    primary = next((each.schema_registry for each in clusters if settings and each.alias == settings.primary), None)
+    if settings is None or primary is None:
+        return tuple(clusters)
+    return tuple(
+        each
+        if each.schema_registry is None or each.alias == settings.primary
+        else replace(
+            each,
+            schemas=SchemaRoute(
+                primary=primary,
+                target=each.schema_registry,
+                naming=settings.naming(each.alias),
+                interval_s=settings.interval_s,
+            ),
+        )
+        for each in clusters
     )
 
 

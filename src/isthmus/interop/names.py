@@ -10,7 +10,7 @@ from typing import Final
 from isthmus.errors import ConfigError
 from isthmus.interop.expressions import NoEquivalent, python_expression
 from isthmus.model.groupsettings import GroupPattern
-from isthmus.model.naming import RESERVED_PREFIX
+from isthmus.model.naming import is_reserved
 from isthmus.model.patterns import NamePattern
 from isthmus.model.selection import TopicPattern
 
@@ -34,9 +34,9 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def topic_names(text: str) -> NameList:
-    """A list of topics. What begins with `__` is left out: no link mirrors it."""
+    """A list of topics. What begins with `__` is left out, and `_schemas`: no link mirrors these."""
     found = _named(text, TopicPattern.parse, is_ascii=True)
-    kept = tuple(pattern for pattern in found.patterns if not pattern.startswith(RESERVED_PREFIX))
+    kept = tuple(pattern for pattern in found.patterns if not is_reserved(pattern))
     return NameList(kept, found.failed)
 
 

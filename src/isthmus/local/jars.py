@@ -27,7 +27,7 @@ OnJars = Callable[[int, int], None]
 """Called with how many jars are there and how many are needed."""
 
 _SILENCE_TERM_S: Final = 45.0
-_LAYOUT: Final = "[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+_LAYOUT: Final = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
 _IVY_JVM: Final = ("-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _SETTINGS: Final = (
     '<ivysettings><settings defaultResolver="public"/><resolvers>'
@@ -148,17 +148,19 @@ def _follow(lines: Iterable[str], fetched: Callable[[int], None]) -> str:
 
 def _ivy_module(jars: Sequence[Jar]) -> str:
     return (
-        '<ivy-module version="2.0"><info organisation="isthmus" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="isthmus" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{''.join(map(_ivy_dependency, jars))}</dependencies></ivy-module>"
     )
 
 
 def _ivy_dependency(jar: Jar) -> str:
-    group, artifact, version = map(quoteattr, (jar.group, jar.artifact, jar.version))
+    group, artifact, version, kind = map(quoteattr, (jar.group, jar.artifact, jar.version, jar.type))
+    classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
     return (
         f'<dependency org={group} name={artifact} rev={version} transitive="false"'
-        f' conf="default->*"><artifact name={artifact} type="jar" ext="jar"/></dependency>'
+        f' conf="default->*"><artifact name={artifact} type={kind} ext={kind}{classifier}/></dependency>'
     )
 
 

@@ -1,8 +1,8 @@
 """Which jars make up a Kafka: lists of Maven coordinates, pinned by SHA-256, one file in `locks/`
 per class path.
 
-A line reads `group:artifact:version sha256:HEX BYTES`; blank lines and lines starting with `#` say
-nothing.
+A line reads `group:artifact:version sha256:HEX BYTES`, or `group:artifact:version:type:classifier sha256:HEX BYTES` for
+what is no plain jar; blank lines and lines starting with `#` say nothing.
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ from typing import Final, Literal
 
 from isthmus.errors import InvariantError
 
-LockName = Literal["broker-4.4.0", "tools-4.3.1", "mm2-4.3.1", "zk-2.8.2", "zk-3.9.1"]
-"""KRaft brokers, Kafka's console tools, MirrorMaker 2, and brokers in ZooKeeper mode."""
+LockName = Literal["broker-4.4.0", "tools-4.3.1", "mm2-4.3.1", "zk-2.8.2", "zk-3.9.1", "apicurio-3.0.9"]
+"""KRaft brokers, Kafka's console tools, MirrorMaker 2, brokers in ZooKeeper mode, and a schema registry."""
 
-_LINE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+) sha256:([0-9a-f]{64}) ([0-9]+)")
+_NAME: Final = r"([\w.-]+)"
+_LINE: Final = re.compile(rf"{_NAME}:{_NAME}:{_NAME}(?::{_NAME}:{_NAME})? sha256:([0-9a-f]{{64}}) ([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One pinned artifact. `path` is where it lies below the folder of all jars."""
+    """One pinned artifact, a jar or what its `type` says. `path` is where it lies below the folder of all jars."""
 
     group: str
     artifact: str
     version: str
     sha256: str
     size_bytes: int
+    type: str = "jar"
+    classifier: str = ""
 
     @property
     def path(self) -> PurePosixPath:
-        return PurePosixPath(self.group, self.artifact, self.version, f"{self.artifact}-{self.version}.jar")
+        name = "-".join(filter(None, (self.artifact, self.version, self.classifier)))
+        return PurePosixPath(self.group, self.artifact, self.version, f"{name}.{self.type}")
 
     def __str__(self) -> str:
         return f"{self.group}:{self.artifact}:{self.version}"
@@ -61,9 +65,19 @@ def parse_lock(name: str, text: str) -> Lock:
             continue
         found = _LINE.fullmatch(line.strip())
         if found is None:
-            raise InvariantError(f"{name}.lock line {number} is not `group:artifact:version sha256:HEX BYTES`")
-        group, artifact, version, sha256, size = found.groups()
-        jar = Jar(group=group, artifact=artifact, version=version, sha256=sha256, size_bytes=int(size))
+            raise InvariantError(
+                f"{name}.lock line {number} is not `group:artifact:version[:type:classifier] sha256:HEX BYTES`"
+            )
+        group, artifact, version, kind, classifier, sha256, size = found.groups()
+        jar = Jar(
+            group=group,
+            artifact=artifact,
+            version=version,
+            sha256=sha256,
+            size_bytes=int(size),
+            type=kind or "jar",
+            classifier=classifier or "",
+        )
         if jar.path in jars:
             raise InvariantError(f"{name}.lock line {number} lists {jar} twice")
         jars[jar.path] = jar

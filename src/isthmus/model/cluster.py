@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from isthmus.model.reference import FileReference
+from isthmus.model.subjects import SubjectNaming
 
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -93,6 +94,29 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRegistry:
+    """The schema registry of the cluster `alias`: its address, which may have a path, and a login or a token."""
+
+    alias: str
+    url: str
+    username: str | None = None
+    password: Secret | None = None
+    token: Secret | None = None
+    tls: Tls = Tls()
+    origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRoute:
+    """From which registry another one has its schemas, and what subjects are called there."""
+
+    primary: SchemaRegistry
+    target: SchemaRegistry
+    naming: SubjectNaming
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProperties:
     """How connections to a cluster are opened. `None` leaves the size of a buffer to the system."""
 
@@ -108,7 +132,8 @@ class Cluster:
 
     `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
     `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
-    quotas and request logs of the brokers; the cluster is the same whoever we say we are.
+    quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
+    registry of the cluster has its schemas, if it is not the primary one.
     """
 
     alias: str
@@ -119,6 +144,8 @@ class Cluster:
     proxy: Proxy | None = None
     properties: ClientProperties = ClientProperties()
     client_id: str = field(default=CLIENT_ID, compare=False)
+    schema_registry: SchemaRegistry | None = field(default=None, compare=False)
+    schemas: SchemaRoute | None = field(default=None, compare=False)
 
 
 def is_cluster_id(text: str) -> bool:

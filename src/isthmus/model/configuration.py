@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
+from isthmus.model.schemas import SchemaSettings
 from isthmus.model.tree import TreeSettings
 
 
@@ -62,6 +63,7 @@ class Configuration:
     clusters: tuple[Cluster, ...]
     links: tuple[Link, ...]
     trees: tuple[TreeSettings, ...] = ()
+    schemas: SchemaSettings | None = None
     spark: SparkSettings = SparkSettings()
     ledger: LedgerSettings = LedgerSettings()
     metrics: MetricsSettings = MetricsSettings()

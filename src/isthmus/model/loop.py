@@ -41,8 +41,8 @@ class LoopProgress:
         }
 
 
-UNOFFERED: Final = tuple(LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED) for name in ("schemas", "verify"))
-"""What people look for beside the others: no link distributes schemas yet, and `isthmus verify` is a command."""
+UNOFFERED: Final = (LoopProgress(loop="verify", state=LoopState.NOT_CONFIGURED),)
+"""What people look for beside the others: `isthmus verify` is a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

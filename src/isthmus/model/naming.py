@@ -21,10 +21,17 @@ RESERVED_PREFIX: Final = "__"
 """Names that begin with it belong to Kafka and to Isthmus itself."""
 LEDGER_TOPIC: Final = "__isthmus.ledger"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+SCHEMAS_TOPIC: Final = "_schemas"
+"""Where a schema registry keeps what it holds: each is written by its own registry alone (docs/schemas.md)."""
 NAME_CHARACTERS_MAX: Final = 249
 NAME_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAMED_MAX: Final = 3
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a topic belongs to Kafka, to Isthmus, or to a schema registry: no link mirrors it, and none writes it."""
+    return name.startswith(RESERVED_PREFIX) or name == SCHEMAS_TOPIC
 
 
 class Naming(Protocol):
@@ -228,9 +235,10 @@ def named(naming: Naming, names: Iterable[SourceTopic]) -> NamedTopics:
 
 def _refusal(naming: Naming, source: SourceTopic, target: TargetTopic) -> Problem | None:
     """Why a topic cannot have this name at the target."""
-    if target.startswith(RESERVED_PREFIX):
+    if is_reserved(target):
         hint = (
-            f"Names that begin with {RESERVED_PREFIX} belong to Kafka and to Isthmus: exclude it, or name it otherwise."
+            f"Names that begin with {RESERVED_PREFIX} belong to Kafka and to Isthmus, {SCHEMAS_TOPIC} to a schema "
+            "registry: exclude it, or name it otherwise."
         )
         return Problem(f"{source} would become {target}, which is reserved", hint)
     is_legal = NAME_CHARACTERS.fullmatch(target) is not None and target not in ("", ".", "..")

@@ -23,13 +23,13 @@ from isthmus.model.naming import (
     IDENTITY,
     NAME_CHARACTERS,
     NAME_CHARACTERS_MAX,
-    RESERVED_PREFIX,
     MirrorMakerNaming,
     NamedTopics,
     Naming,
     PrefixNaming,
     SourceTopic,
     TargetTopic,
+    is_reserved,
     named,
 )
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
@@ -78,7 +78,7 @@ class TopicSettings:
         if theirs is not None and theirs.is_carried(name):
             return self._naming.to_target(name) is not None
         return (
-            not name.startswith(RESERVED_PREFIX)
+            not is_reserved(name)
             and not (theirs is not None and theirs.names.is_internal(name))
             and any(pattern.matches(name) for pattern in self.include)
             and not any(pattern.matches(name) for pattern in self.exclude)

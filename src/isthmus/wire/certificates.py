@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.errors import Unreachable
-from isthmus.model.cluster import Cluster, Tls
+from isthmus.model.cluster import TLS_VERSIONS, Cluster, Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class PemProblem:
     file: str
     reason: str
 
-    def message(self, cluster: str) -> str:
-        """The whole sentence, for the cluster of this alias."""
-        return f"clusters.{cluster}.security.tls.{self.key} names {self.file}, which {self.reason}"
+    def message(self, cluster: str, section: str = "security") -> str:
+        """The whole sentence, for this section of the cluster of this alias."""
+        return f"clusters.{cluster}.{section}.tls.{self.key} names {self.file}, which {self.reason}"
 
 
 HINT = "Put a PEM file there and let the user who runs Isthmus read it."
@@ -50,20 +50,29 @@ def tls_context(cluster: Cluster) -> ssl.SSLContext:
 
     :raises Unreachable: A PEM file is missing or unusable; one that is being renewed may be there in a moment.
     """
-    tls = cluster.security.tls
+    return context_of(cluster.security.tls, cluster.alias, versions=cluster.properties.tls_versions)
+
+
+def context_of(
+    tls: Tls, alias: str, section: str = "security", *, versions: Collection[str] = TLS_VERSIONS
+) -> ssl.SSLContext:
+    """The TLS context that a section of the cluster of this alias asks for; see `tls_context`.
+
+    :raises Unreachable: A PEM file is missing or unusable.
+    """
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca_file)
-        spoken = sorted(_VERSIONS[name] for name in cluster.properties.tls_versions)
+        spoken = sorted(_VERSIONS[name] for name in versions)
         context.minimum_version, context.maximum_version = spoken[0], spoken[-1]
         context.check_hostname = tls.verify_hostname
         if tls.certificate_file is not None:
             context.load_cert_chain(tls.certificate_file, tls.key_file, _Password(tls))
     except OSError as error:
         # Only a closer look tells which file it is; that it was put right meanwhile is possible.
-        found = [problem.message(cluster.alias) for problem in pem_problems(tls)]
+        found = [problem.message(alias, section) for problem in pem_problems(tls)]
         raise Unreachable(
-            "; ".join(found) or f"the TLS files of {cluster.alias} cannot be used: {error}",
-            cluster=cluster.alias,
+            "; ".join(found) or f"the TLS files of {alias} cannot be used: {error}",
+            cluster=alias,
             hint=f"{HINT} It is read again for the next connection.",
         ) from error
     return context

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from isthmus.model.cluster import Cluster, Proxy, Secret, SecretOrigin, Security
+from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, SecretOrigin, Security
 from isthmus.model.reference import FileReference
 
-_Holder = TypeVar("_Holder", Security, Proxy)
+_Holder = TypeVar("_Holder", Security, Proxy, SchemaRegistry)
 
 
 def renewed(cluster: Cluster) -> Cluster:
@@ -20,6 +20,11 @@ def renewed(cluster: Cluster) -> Cluster:
     if security is cluster.security and proxy is cluster.proxy:
         return cluster
     return replace(cluster, security=security, proxy=proxy)
+
+
+def renewed_registry(registry: SchemaRegistry) -> SchemaRegistry:
+    """The registry with its login as files hold it now; see `renewed`."""
+    return _renewed(registry)
 
 
 def _renewed(holder: _Holder) -> _Holder:

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from isthmus.config import fields, keys, schema
 from isthmus.config.document import Path
+from isthmus.config.tls import TlsSection
 
 SIZE: TypeAdapter[int] = TypeAdapter(fields.Size)
 
@@ -76,7 +77,7 @@ def test_size_is_proportional(count: int, unit: str) -> None:
     [
         ((), schema.FabricSection),
         (("clusters", "east"), schema.ClusterSection),
-        (("clusters", "east", "security", "tls"), schema.TlsSection),
+        (("clusters", "east", "security", "tls"), TlsSection),
         (("links", 0), schema.LinkSection),
         (("links", 3, "topics"), schema.TopicsSection),
         (("links", 0, "topics", "include"), None),

@@ -22,6 +22,12 @@ def test_a_line_is_a_jar() -> None:
     assert jar.path == PurePosixPath("org.slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36.jar")
 
 
+def test_an_archive_has_a_type_and_a_classifier() -> None:
+    """What is no plain jar lies beside it under a name of its own."""
+    (archive,) = parse_lock("one", LINE.replace("1.7.36", "1.7.36:tar.gz:all")).jars
+    assert archive.path == PurePosixPath("org.slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36-all.tar.gz")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -51,4 +57,5 @@ def test_the_digest_follows_contents_and_order() -> None:
 def test_locks_that_travel_with_the_package(name: LockName) -> None:
     """Each of them can be read and names each artifact of a group once: one version of all."""
     lock = load_lock(name)
-    assert len({(jar.group, jar.artifact) for jar in lock.jars}) == len(lock.jars) > 20
+    assert len({(jar.group, jar.artifact) for jar in lock.jars}) == len(lock.jars)
+    assert len(lock.jars) > 20 or {jar.classifier for jar in lock.jars} == {"all"}

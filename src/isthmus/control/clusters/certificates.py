@@ -13,8 +13,7 @@ from isthmus.wire.certificates import HINT, pem_problems
 
 def certificate_findings(cluster: Cluster) -> Iterator[Finding]:
     """A finding for every file of a cluster that cannot be used now."""
-    for problem in pem_problems(cluster.security.tls):
-        message = problem.message(cluster.alias)
+    for _, message in _problems(cluster):
         yield Finding(level=Level.ERROR, subject=cluster.alias, check="certificates", message=message, hint=HINT)
 
 
@@ -25,10 +24,17 @@ def require_certificates(configuration: Configuration, name: str) -> None:
 
     :raises ConfigError: Some cannot; all are told.
     """
-    found = [
-        (f"clusters.{cluster.alias}.security.tls.{problem.key}", problem.message(cluster.alias))
-        for cluster in configuration.clusters
-        for problem in pem_problems(cluster.security.tls)
-    ]
+    found = [problem for cluster in configuration.clusters for problem in _problems(cluster)]
     if found:
         raise ConfigError("\n".join(f"{name}: {message}" for _, message in found), field=found[0][0], hint=HINT)
+
+
+def _problems(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """The keys of files that cannot be used, each with the sentence that says why."""
+    sections = {"security": cluster.security.tls}
+    if cluster.schema_registry is not None:
+        sections["schema_registry"] = cluster.schema_registry.tls
+    for section, tls in sections.items():
+        for problem in pem_problems(tls):
+            key = f"clusters.{cluster.alias}.{section}.tls.{problem.key}"
+            yield key, problem.message(cluster.alias, section)

@@ -59,7 +59,7 @@ def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
 
 
 def test_what_is_not_offered_is_not_configured() -> None:
-    """Schemas and verification are among the loops of a link, so that nobody looks for them in vain."""
+    """Verification is among the loops of a link, so that nobody looks for it in vain."""
     link = LinkProgress(link="l", source="a", target="b", state=LinkState.ACTIVE)
     told = {loop["loop"]: loop["state"] for loop in link.as_dict()["loops"]}
-    assert told == {"schemas": "NOT_CONFIGURED", "verify": "NOT_CONFIGURED"}
+    assert told == {"verify": "NOT_CONFIGURED"}

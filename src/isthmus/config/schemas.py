@@ -1,0 +1,54 @@
+"""The sections about schema registries: where they are, and how schemas go from one to the others."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from isthmus.config.fields import Name, Text, checked_url
+from isthmus.config.section import Section
+from isthmus.config.tls import TlsSection
+from isthmus.model.schemas import INTERVAL_S
+
+_LOGIN: Final = re.compile(r"https?://[^/]*@")
+
+
+def _registry_url(value: str) -> str:
+    if _LOGIN.match(value):
+        raise ValueError("holds a login: give it as username and password beside the url, best by reference")
+    return checked_url(value).rstrip("/")
+
+
+RegistryUrl = Annotated[str, AfterValidator(_registry_url)]
+
+
+class SchemaRegistrySection(Section):
+    """A schema registry with the API of Confluent's: Confluent's own, Apicurio's compatible API, and others."""
+
+    url: RegistryUrl = Field(
+        description=(
+            "Where it is, with a path if its API has one, as in `http://registry:8080/apis/ccompat/v7` of Apicurio."
+        )
+    )
+    username: Text | None = Field(None, description="The user, for a login by name and password.")
+    password: SecretStr | None = Field(None, description="The password of that user.")
+    token: SecretStr | None = Field(None, description="A bearer token, in place of a login.")
+    tls: TlsSection | None = Field(None, description="Certificates, for https.")
+
+
+class SchemasSection(Section):
+    """Schemas go from the primary registry to those of all other clusters that have one: same ids, same versions."""
+
+    primary: Name = Field(description="The alias of the cluster whose registry people write to, and no other.")
+    subjects: dict[Name, Text] = Field(
+        {},
+        description=(
+            "By alias how the part of subjects before `-key` and `-value` is made there, as in "
+            "`{tenant}-{instance}-{environment}-{topic}`. An alias without a template has the primary's names."
+        ),
+    )
+    interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        INTERVAL_S, description="How often a run compares registries, in seconds."
+    )

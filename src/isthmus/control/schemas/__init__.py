@@ -1,0 +1,1 @@
+"""Schemas of the primary registry in all others."""

@@ -1,0 +1,202 @@
+"""What registries hold, in what they differ from the primary one, and how they are made alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from isthmus.control.blocking import in_loop
+from isthmus.errors import ClusterError, ConfigError
+from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
+from isthmus.model.configuration import Configuration
+from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.schemas import RegistryContents
+from isthmus.model.subjects import logical_name
+from isthmus.schemas.execution import apply_schemas
+from isthmus.schemas.planning import RegistryPair, SchemaChange, plan_schemas
+from isthmus.schemas.registry import opened
+
+_HOW: Final = (
+    "Write schemas.primary, and clusters.<alias>.schema_registry for each cluster that has one: docs/schemas.md."
+)
+
+OnRegistryChange = Callable[[str, int, int], None]
+"""Called with the alias of a registry, how many of its changes were made or refused, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemasPlan:
+    """What one registry needs to hold what the primary holds, or why that could not be found out."""
+
+    registry: str
+    primary: str
+    changes: tuple[SchemaChange, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether there is nothing to be done."""
+        return self.problem is None and not any(change.is_needed or change.problem for change in self.changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "registry": self.registry,
+            "primary": self.primary,
+            "is_alike": self.is_alike,
+            "changes": [change.as_dict() for change in self.changes],
+            "problem": None if self.problem is None else problem_dict(self.problem),
+        }
+
+
+class Schemas:
+    """The schema registries of a configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def contents(self, alias: str | None = None) -> RegistryContents:
+        """All that a registry holds; without an alias that of the primary one.
+
+        :raises ConfigError: There is no such registry.
+        :raises ClusterError: It cannot be asked.
+        """
+        return in_loop(registry_contents(self.registry(alias)))
+
+    def registry(self, alias: str | None = None) -> SchemaRegistry:
+        """The registry of that cluster; without an alias the primary one, or the only one.
+
+        :raises ConfigError: There is no such registry.
+        """
+        there = [each.schema_registry for each in self._configuration.clusters if each.schema_registry is not None]
+        if alias is None and self._configuration.schemas is not None:
+            alias = self._configuration.schemas.primary
+        if alias is None and len(there) == 1:
+            return there[0]
+        if alias is None:
+            raise ConfigError("which registry is the primary one is not configured", hint=_HOW)
+        found = self._configuration.cluster(alias).schema_registry
+        if found is None:
+            raise ConfigError(f"cluster {alias} has no schema registry", hint=_HOW)
+        return found
+
+    def logical(self, alias: str, subject: str) -> str:
+        """What users call the topic of a subject."""
+        settings = self._configuration.schemas
+        return logical_name(subject, None if settings is None else settings.templates.get(alias))
+
+    def routes(self, aliases: Collection[str] = ()) -> tuple[SchemaRoute, ...]:
+        """How schemas come into these registries, or into all but the primary one.
+
+        :raises ConfigError: There is no such registry, or one is the primary, or no primary is configured.
+        """
+        clusters: Sequence[Cluster] = self._configuration.clusters
+        if self._configuration.schemas is None:
+            raise ConfigError("schemas are not distributed: no primary registry is configured", hint=_HOW)
+        if aliases:
+            clusters = [self._configuration.cluster(alias) for alias in aliases]
+        found = tuple(each.schemas for each in clusters if each.schemas is not None)
+        without = [each.alias for each in clusters if each.schemas is None]
+        if aliases and without:
+            primary = self._configuration.schemas.primary
+            what = "is the primary registry" if without[0] == primary else "has no schema registry"
+            raise ConfigError(f"cluster {without[0]} {what}", hint="Name clusters that have another registry.")
+        if not found:
+            raise ConfigError("there is no registry beside the primary one", hint=_HOW)
+        return found
+
+    def plan(self, aliases: Collection[str] = (), *, delete_gone: bool = False) -> tuple[SchemasPlan, ...]:
+        """What each of these registries, or all, need to hold what the primary holds. Nothing is changed.
+
+        With `delete_gone` what the primary has no more is to be deleted though it was not deleted softly before.
+
+        :raises ConfigError: See `routes`.
+        """
+        return in_loop(_plans(self.routes(aliases), delete_gone=delete_gone))
+
+    def sync(
+        self,
+        aliases: Collection[str] = (),
+        *,
+        delete_gone: bool = False,
+        on_change: OnRegistryChange = lambda *_: None,
+    ) -> tuple[SchemasPlan, ...]:
+        """Make these registries, or all, hold what the primary holds; the changes, those that were refused with why.
+
+        A registry that does not answer has a problem, and the others go on. `on_change` is told of each change.
+
+        :raises ConfigError: See `routes`.
+        """
+        return in_loop(_all_synced(self.routes(aliases), on_change, delete_gone=delete_gone))
+
+
+async def registry_contents(registry: SchemaRegistry) -> RegistryContents:
+    """All that a registry holds.
+
+    :raises HostError: The extra is not installed.
+    :raises ClusterError: It cannot be asked.
+    """
+    async with opened(registry) as there:
+        return await there.contents()
+
+
+async def _plans(routes: Sequence[SchemaRoute], *, delete_gone: bool) -> tuple[SchemasPlan, ...]:
+    held = asyncio.ensure_future(registry_contents(routes[0].primary))
+    return tuple(await asyncio.gather(*(_plan(route, held, delete_gone=delete_gone) for route in routes)))
+
+
+async def _all_synced(
+    routes: Sequence[SchemaRoute], on_change: OnRegistryChange, *, delete_gone: bool
+) -> tuple[SchemasPlan, ...]:
+    held = asyncio.ensure_future(registry_contents(routes[0].primary))
+    synced = (_synced(route, held, on_change, delete_gone=delete_gone) for route in routes)
+    return tuple(await asyncio.gather(*synced))
+
+
+async def _plan(route: SchemaRoute, held: asyncio.Future[RegistryContents], *, delete_gone: bool) -> SchemasPlan:
+    plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
+    try:
+        pair = await registry_pair(route, await held, delete_gone=delete_gone)
+    except ClusterError as error:
+        return replace(plan, problem=problem_of(error))
+    return replace(plan, changes=plan_schemas(pair, delete_gone=delete_gone))
+
+
+async def registry_pair(route: SchemaRoute, held: RegistryContents, *, delete_gone: bool = False) -> RegistryPair:
+    """Both registries side by side, where the primary holds this.
+
+    Only Isthmus writes to the other one. So what is deleted softly there, and what the primary has no more at all, was
+    distributed once; with `delete_gone` all is taken for that.
+
+    :raises ClusterError: The other one cannot be asked.
+    """
+    there = await registry_contents(route.target)
+    return RegistryPair(
+        primary=route.primary.alias,
+        target=route.target.alias,
+        held=held,
+        there=there,
+        naming=route.naming,
+        distributed={
+            key: version.subject for key, version in there.versions.items() if version.is_deleted or delete_gone
+        },
+    )
+
+
+async def _synced(
+    route: SchemaRoute, held: asyncio.Future[RegistryContents], on_change: OnRegistryChange, *, delete_gone: bool
+) -> SchemasPlan:
+    plan = SchemasPlan(registry=route.target.alias, primary=route.primary.alias)
+    try:
+        changes = plan_schemas(await registry_pair(route, await held, delete_gone=delete_gone), delete_gone=delete_gone)
+        plan = replace(plan, changes=changes)
+        if not any(change.is_needed for change in changes):
+            return plan
+        async with opened(route.target) as registry:
+            told = partial(on_change, route.target.alias)
+            return replace(plan, changes=await apply_schemas(registry, changes, told))
+    except ClusterError as error:
+        return replace(plan, problem=problem_of(error))

@@ -1,0 +1,53 @@
+"""Names of subjects, under which schemas are registered: made of topics' names on each cluster, by its own template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from isthmus.model.naming import NameTemplate, TemplateNaming
+
+SUFFIXES: Final = ("-key", "-value")
+"""What TopicNameStrategy writes behind the name of a topic."""
+_LOGICAL: Final = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectNaming:
+    """Subjects of the primary registry, and what they are called in another one.
+
+    Subjects end as they did: in `-key`, in `-value`, or in the name of a record. What does not fit the template of the
+    primary has no topic in it, as the name of a record alone, and is called the same everywhere.
+    """
+
+    naming: TemplateNaming | None = None
+
+    @classmethod
+    def of(cls, primary: NameTemplate | None, other: NameTemplate | None) -> SubjectNaming:
+        """The naming between two registries; without a template of its own the other has the primary's names.
+
+        :raises ConfigError: The other's template has a placeholder that the primary's has not, or the primary has none.
+        """
+        if other is None or other == primary:
+            return cls()
+        return cls(TemplateNaming(source=primary or NameTemplate.parse("{topic}"), target=other))
+
+    def translated(self, subject: str) -> str:
+        """What a subject of the primary is called in the other registry."""
+        if self.naming is None:
+            return subject
+        stem, suffix = _apart(subject)
+        found = self.naming.to_target(stem)
+        return subject if found is None else found + suffix
+
+
+def logical_name(subject: str, template: NameTemplate | None) -> str:
+    """The topic as its users call it: what the template has as `{topic}`; without that the subject without its end."""
+    stem, _ = _apart(subject)
+    values = None if template is None else template.values_of(stem)
+    return stem if values is None else values.get(_LOGICAL, stem)
+
+
+def _apart(subject: str) -> tuple[str, str]:
+    suffix = next((each for each in SUFFIXES if subject.endswith(each) and subject != each), "")
+    return subject.removesuffix(suffix), suffix

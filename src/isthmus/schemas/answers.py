@@ -1,0 +1,72 @@
+"""What registries answer, and the parts of what they are told, as values and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from isthmus.errors import RegistryRefused
+from isthmus.model.schemas import AVRO, Schema, SchemaReference, SchemaVersion
+
+
+def subject_path(subject: str, version: int | None = None) -> str:
+    """The path of a subject, or of one of its versions; names may hold anything."""
+    path = f"/subjects/{quote(subject, safe='')}"
+    return path if version is None else f"{path}/versions/{version}"
+
+
+def config_path(subject: str | None) -> str:
+    """The path of the compatibility of a subject, or of the default."""
+    return "/config" if subject is None else f"/config/{quote(subject, safe='')}"
+
+
+def schema_of(said: Mapping[str, Any], alias: str) -> Schema:
+    """The schema in an answer.
+
+    :raises RegistryRefused: It has another form.
+    """
+    try:
+        references = said.get("references") or ()
+        return Schema(
+            text=said["schema"],
+            type=said.get("schemaType") or AVRO,
+            references=tuple(SchemaReference(one["name"], one["subject"], int(one["version"])) for one in references),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise strange(alias) from error
+
+
+def version_of(said: Mapping[str, Any], alias: str) -> SchemaVersion:
+    """The version in an answer.
+
+    :raises RegistryRefused: It has another form.
+    """
+    schema = schema_of(said, alias)
+    try:
+        return SchemaVersion(subject=said["subject"], version=int(said["version"]), id=int(said["id"]), schema=schema)
+    except (KeyError, TypeError, ValueError) as error:
+        raise strange(alias) from error
+
+
+def registration(version: SchemaVersion) -> dict[str, Any]:
+    """What a version is registered with, its id and number included."""
+    schema = version.schema
+    body: dict[str, Any] = {"schema": schema.text, "id": version.id, "version": version.version}
+    if schema.type != AVRO:
+        body["schemaType"] = schema.type
+    if schema.references:
+        body["references"] = [
+            {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
+        ]
+    return body
+
+
+def strange(alias: str) -> RegistryRefused:
+    """The error for an answer that is none of a schema registry."""
+    return RegistryRefused(
+        f"the schema registry of {alias} answers in a form that is not known",
+        status=200,
+        cluster=alias,
+        hint=f"See clusters.{alias}.schema_registry.url: it has to lead to the API of a schema registry.",
+    )

@@ -1,0 +1,153 @@
+"""Requests to one schema registry, through httpx2 (the extra `schemas`), with its failures as our errors.
+
+All that is asked or said here may be said twice: schemas come with their ids. So what failed on the way is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from isthmus.errors import HostError, RegistryRefused, RegistryUnreachable
+from isthmus.model.cluster import SchemaRegistry
+from isthmus.wire.certificates import context_of
+from isthmus.wire.credentials import renewed_registry
+
+if TYPE_CHECKING:
+    import httpx2
+
+ANSWER_S: Final = 20.0
+_PAUSES_S: Final = (0.1, 0.5)
+"""Before it is tried again."""
+_SENT_AT_ONCE: Final = 8
+_BUSY: Final = 429
+_FAILED: Final = 500
+_GATEWAYS: Final = frozenset({502, 503, 504})
+"""What stands before a registry says it is not there."""
+_FORBIDDEN: Final = frozenset({401, 403})
+_MEDIA: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_log = logging.getLogger(__name__)
+
+
+class RegistryClient:
+    """Asks one registry; enter it, or close it. `alias` is that of its cluster."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        try:
+            import httpx2
+        except ImportError as error:
+            raise HostError(
+                f"asking the schema registry of {registry.alias} needs httpx2, which is not installed",
+                hint="Install the extra: pip install 'isthmus[schemas]'.",
+            ) from error
+        self.alias = registry.alias
+        self.url = registry.url
+        self._registry = registry
+        self._failures: tuple[type[Exception], ...] = (httpx2.TransportError, httpx2.DecodingError)
+        is_secure = registry.url.startswith("https:")
+        verify: Any = context_of(registry.tls, registry.alias, "schema_registry") if is_secure else True
+        self._client = httpx2.AsyncClient(verify=verify, timeout=ANSWER_S, headers={"Accept": _MEDIA}, trust_env=False)
+        self._room = asyncio.Semaphore(_SENT_AT_ONCE)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        missing: tuple[int, ...] = (),
+        is_text: bool = False,
+        **query: str | int,
+    ) -> Any:
+        """What the registry answers, `None` where it says nothing, or one of the statuses that mean `missing`.
+
+        `path` stands behind the registry's address, unless it is an address itself. What `is_text` is not read as JSON.
+
+        :raises RegistryUnreachable: It did not answer.
+        :raises RegistryRefused: It answered with an error.
+        """
+        url = path if "://" in path else self.url + path
+        async with self._room:
+            answer = await self._answer(method, url, query, json=body, content=content, headers=headers)
+        _log.debug("%s of %s: %s %s is %d", "registry", self.alias, method, url, answer.status_code)
+        if answer.status_code in missing:
+            return None
+        if answer.is_success and (is_text or not answer.content):
+            return answer.text or None
+        try:
+            said = answer.json()
+        except ValueError:
+            said = None
+        if answer.is_success and said is not None:
+            return said
+        raise self._refusal(method, url, answer.status_code, said)
+
+    async def _answer(self, method: str, url: str, query: dict[str, Any], **sent: Any) -> httpx2.Response:
+        """The last of several answers, if the first ones were failures."""
+        auth, token = self._login()
+        sent["headers"] = {**(sent["headers"] or {}), **token}
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                answer = await self._client.request(method, url, params=query or None, auth=auth, **sent)
+            except self._failures as error:
+                if pause_s is None:
+                    raise self._silence(error) from error
+            else:
+                if pause_s is None or not (answer.status_code == _BUSY or answer.status_code >= _FAILED):
+                    if answer.status_code in _GATEWAYS:
+                        raise self._silence(f"HTTP {answer.status_code}")
+                    return answer
+            await asyncio.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _login(self) -> tuple[Any, dict[str, str]]:
+        now = renewed_registry(self._registry)
+        if now.token is not None:
+            return None, {"Authorization": f"Bearer {now.token.reveal()}"}
+        return (now.username, now.password.reveal()) if now.username and now.password else None, {}
+
+    def _silence(self, reason: object) -> RegistryUnreachable:
+        said = str(reason) or type(reason).__name__
+        return RegistryUnreachable(
+            f"the schema registry of {self.alias} at {self.url} does not answer: {said}",
+            cluster=self.alias,
+            hint=f"See that it runs, and that clusters.{self.alias}.schema_registry.url is right.",
+        )
+
+    def _refusal(self, method: str, url: str, status: int, said: Any) -> RegistryRefused:
+        where = f"the schema registry of {self.alias}"
+        key = f"clusters.{self.alias}.schema_registry"
+        if status in _FORBIDDEN:
+            hint = f"See its login ({key}), and what this login may do there."
+            return RegistryRefused(
+                f"{where} refuses {method} {url}: HTTP {status}", status=status, cluster=self.alias, hint=hint
+            )
+        if not isinstance(said, dict):
+            hint = f"See {key}.url: it has to lead to the API, with its path, as in /apis/ccompat/v7 of Apicurio."
+            told = f"{where} answers {method} {url} with HTTP {status}, as no schema registry does"
+            return RegistryRefused(told, status=status, cluster=self.alias, hint=hint)
+        code = said.get("error_code")
+        told = said.get("message") or said.get("detail") or said.get("title") or f"HTTP {status}"
+        return RegistryRefused(
+            f"{where} refuses {method} {url}: {told}" + (f" ({code})" if code else ""),
+            status=status,
+            code=code if isinstance(code, int) else 0,
+            cluster=self.alias,
+            hint="The log of the registry may say more.",
+        )

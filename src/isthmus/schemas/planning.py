@@ -1,0 +1,270 @@
+"""What has to be done so that a registry holds what the primary one holds. Pure.
+
+Ids and versions are those of the primary: records carry ids. What a schema refers to comes before it, and each version
+after the one before it. Nothing is overwritten: where something else is in the place the change has a problem, and so
+has all that needs it. Nothing is deleted for good that was not distributed before, and seen deleted softly since.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from isthmus.errors import SchemaConflict
+from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.schemas import IMPORT, RegistryContents, SchemaVersion, VersionKey
+from isthmus.model.subjects import SubjectNaming
+
+_DELETE_SOFTLY: Final = "Delete it softly at the primary first, or have it deleted: isthmus schemas sync --delete-gone."
+
+
+class SchemaVerb(enum.StrEnum):
+    """What is to be done to a registry, in this order."""
+
+    MODE = "mode"
+    """Have it take what comes with an id, and nothing from people."""
+    REGISTER = "register"
+    RESTORE = "restore"
+    """Take a soft deletion back."""
+    SOFT_DELETE = "soft delete"
+    DELETE = "delete"
+    """For good, softly before that where need be."""
+    COMPATIBILITY = "compatibility"
+    KEEP = "keep"
+    """It is in this registry only: nothing is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaChange:
+    """One thing to be done. `version` is as the registry is to have it, under the registry's own subject; `source` is
+    the subject at the primary, "" where it has none. With a `problem` it cannot be done, for that reason.
+    """
+
+    verb: SchemaVerb
+    source: str = ""
+    subject: str = ""
+    version: SchemaVersion | None = None
+    before: str | None = None
+    after: str | None = None
+    problem: Problem | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the registries differ by it."""
+        return self.verb is not SchemaVerb.KEEP
+
+    @property
+    def what(self) -> str:
+        """What it is about, for people."""
+        if self.version is not None:
+            return str(self.version)
+        return self.subject or "the registry"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "change": str(self.verb),
+            "subject": self.subject or None,
+            "source_subject": self.source or None,
+            "version": None if self.version is None else self.version.version,
+            "id": None if self.version is None else self.version.id,
+            "type": None if self.version is None else self.version.schema.type,
+            "before": self.before,
+            "after": self.after,
+            "problem": None if self.problem is None else problem_dict(self.problem),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryPair:
+    """The primary registry and another one, by their aliases, with what both hold and what subjects are called there.
+
+    `distributed` are the versions that both had at some time, each with its subject at the primary.
+    """
+
+    primary: str
+    target: str
+    held: RegistryContents
+    there: RegistryContents
+    naming: SubjectNaming = field(default_factory=SubjectNaming)
+    distributed: Mapping[VersionKey, str] = field(default_factory=dict)
+
+
+def plan_schemas(pair: RegistryPair, *, delete_gone: bool = False) -> tuple[SchemaChange, ...]:
+    """All that has to be done, in the order to do it. With `delete_gone` what the primary has no more is deleted even
+    if it was never seen deleted softly there.
+    """
+    wanted, refused = _wanted(pair)
+    found = [*refused, *_Versions(pair, wanted).changes(), *_gone(pair, wanted, delete_gone=delete_gone)]
+    order_of_verbs = list(SchemaVerb)
+    # Sorting is stable: within a verb references stay before referrers, and behind them where things are deleted.
+    changes = sorted([*found, *_compatibility(pair, wanted)], key=lambda change: order_of_verbs.index(change.verb))
+    if wanted and pair.there.mode not in (None, IMPORT):
+        changes.insert(0, SchemaChange(verb=SchemaVerb.MODE, before=pair.there.mode, after=IMPORT))
+    return tuple(changes)
+
+
+def _wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersion]], list[SchemaChange]]:
+    """What the registry is to hold, with subjects at the primary; and what it cannot, two subjects being one there."""
+    names: dict[str, list[str]] = {}
+    for subject in pair.held.subjects:
+        names.setdefault(pair.naming.translated(subject), []).append(subject)
+    refused = [
+        SchemaChange(
+            verb=SchemaVerb.REGISTER,
+            source=sources[0],
+            subject=name,
+            problem=problem_of(
+                SchemaConflict(
+                    f"{' and '.join(sources)} of {pair.primary} would all be {name} at {pair.target}",
+                    hint="Give the template of this registry what keeps them apart.",
+                )
+            ),
+        )
+        for name, sources in names.items()
+        if len(sources) > 1
+    ]
+    wanted: dict[VersionKey, tuple[str, SchemaVersion]] = {}
+    for version in pair.held.versions.values():
+        name = pair.naming.translated(version.subject)
+        if len(names[name]) == 1:
+            schema = version.schema.translated(pair.naming)
+            wanted[name, version.version] = version.subject, replace(version, subject=name, schema=schema)
+    return wanted, refused
+
+
+class _Needs:
+    """Which versions each of some needs: all it refers to, and the version before it."""
+
+    def __init__(self, versions: Iterable[SchemaVersion]) -> None:
+        self._needs: dict[VersionKey, tuple[VersionKey, ...]] = {}
+        last: VersionKey | None = None
+        for version in sorted(versions, key=lambda each: each.key):
+            references = ((each.subject, each.version) for each in version.schema.references)
+            earlier = (last,) if last is not None and last[0] == version.subject else ()
+            self._needs[version.key] = (*references, *earlier)
+            last = version.key
+
+    def of(self, key: VersionKey) -> tuple[VersionKey, ...]:
+        return self._needs[key]
+
+    def in_order(self) -> Iterator[VersionKey]:
+        """What is needed before what needs it; else by name."""
+        done: set[VersionKey] = set()
+        for first in self._needs:
+            path = [first]
+            while path:
+                missing = (each for each in self._needs[path[-1]] if each in self._needs and each not in done)
+                # A circle, which no registry would have taken, is cut where it closes.
+                following = next((each for each in missing if each not in path), None)
+                if following is not None:
+                    path.append(following)
+                    continue
+                key = path.pop()
+                if key not in done:
+                    done.add(key)
+                    yield key
+
+
+class _Versions:
+    """Goes through the versions there are to be, and remembers which cannot be."""
+
+    def __init__(self, pair: RegistryPair, wanted: Mapping[VersionKey, tuple[str, SchemaVersion]]) -> None:
+        self._pair = pair
+        self._wanted = wanted
+        self._needs = _Needs(version for _, version in wanted.values())
+        self._refused: dict[VersionKey, Problem] = {}
+        self._by_id: dict[int, SchemaVersion] = {}
+        for version in pair.there.versions.values():
+            self._by_id.setdefault(version.id, version)
+
+    def changes(self) -> list[SchemaChange]:
+        found: list[SchemaChange] = []
+        deleted: list[SchemaChange] = []
+        for key in self._needs.in_order():
+            source, version = self._wanted[key]
+            there = self._pair.there.versions.get(key)
+            change = SchemaChange(verb=SchemaVerb.REGISTER, source=source, subject=version.subject, version=version)
+            problem = self._conflict(version, there) or self._waiting(key)
+            if problem is not None:
+                self._refused[key] = problem
+                found.append(replace(change, problem=problem))
+                continue
+            if there is None:
+                found.append(replace(change, after=f"id {version.id}"))
+            if version.is_deleted and (there is None or not there.is_deleted):
+                deleted.append(replace(change, verb=SchemaVerb.SOFT_DELETE))
+            elif there is not None and there.is_deleted and not version.is_deleted:
+                found.append(replace(change, verb=SchemaVerb.RESTORE))
+        return [*found, *reversed(deleted)]
+
+    def _conflict(self, version: SchemaVersion, there: SchemaVersion | None) -> Problem | None:
+        pair = self._pair
+        if there is not None:
+            if there.id == version.id and there.schema.is_like(version.schema):
+                return None
+            return problem_of(
+                SchemaConflict(
+                    f"{version} is id {version.id} at {pair.primary}, and another schema at {pair.target}, "
+                    f"where it is id {there.id}",
+                    hint="Somebody wrote to a registry that is not the primary one: delete what is there for good.",
+                )
+            )
+        holder = self._by_id.get(version.id)
+        if holder is None or holder.schema.is_like(version.schema):
+            return None
+        return problem_of(
+            SchemaConflict(
+                f"id {version.id}, which {version} has at {pair.primary}, is that of {holder} at {pair.target}",
+                hint=f"Delete {holder} for good at {pair.target} if nobody needs it, or begin with an empty registry.",
+            )
+        )
+
+    def _waiting(self, key: VersionKey) -> Problem | None:
+        for needed in self._needs.of(key):
+            subject, number = needed
+            if needed in self._refused:
+                return Problem(
+                    f"it needs {subject} version {number}, which cannot be there", self._refused[needed].hint
+                )
+            if needed not in self._wanted:
+                return Problem(f"it refers to {subject} version {number}, which {self._pair.primary} has not")
+        return None
+
+
+def _gone(
+    pair: RegistryPair, wanted: Mapping[VersionKey, tuple[str, SchemaVersion]], *, delete_gone: bool
+) -> list[SchemaChange]:
+    """What the registry has and the primary has not, referrers first."""
+    there = pair.there.versions
+    distributed = pair.distributed
+    found: list[SchemaChange] = []
+    for key in reversed(list(_Needs(there.values()).in_order())):
+        if key in wanted:
+            continue
+        version, source = there[key], distributed.get(key, "")
+        change = SchemaChange(verb=SchemaVerb.KEEP, source=source, subject=version.subject, version=version)
+        if source and (source, version.version) not in pair.held.versions:
+            if version.is_deleted or delete_gone:
+                change = replace(change, verb=SchemaVerb.DELETE)
+            else:
+                said = f"{version} is gone from {pair.primary}, where it was not seen deleted softly: it is kept"
+                change = replace(change, problem=Problem(said, _DELETE_SOFTLY))
+        found.append(change)
+    return found
+
+
+def _compatibility(
+    pair: RegistryPair, wanted: Mapping[VersionKey, tuple[str, SchemaVersion]]
+) -> Iterator[SchemaChange]:
+    held, there = pair.held, pair.there
+    if held.default_compatibility is not None and held.default_compatibility != there.default_compatibility:
+        yield SchemaChange(
+            verb=SchemaVerb.COMPATIBILITY, before=there.default_compatibility, after=held.default_compatibility
+        )
+    for name, source in sorted({(version.subject, source) for source, version in wanted.values()}):
+        before, after = there.compatibility.get(name), held.compatibility.get(source)
+        if before != after:
+            yield SchemaChange(verb=SchemaVerb.COMPATIBILITY, source=source, subject=name, before=before, after=after)

@@ -1,0 +1,194 @@
+"""Schemas go from one real registry to another, by command and by a run; Confluent's own serializers use both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema as ConfluentSchema
+from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from isthmus import config
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.schemas import SchemasLoop
+from isthmus.control.schemas.distribution import Schemas
+from isthmus.control.topics.plan import LinkPlan
+from isthmus.local.apicurio import ApicurioServer
+from isthmus.model.loop import Change
+from tests.registry import RegistryServer, registry_server
+
+pytestmark = pytest.mark.integration
+
+TERM_S = 120.0
+
+
+def configuration_of(east: str, west: str, more: str = "") -> str:
+    """The file of two clusters that nobody asks, and their registries."""
+    return (
+        f"clusters: {{east: {{bootstrap_servers: '127.0.0.1:1', schema_registry: {{url: '{east}'}}}}, "
+        f"west: {{bootstrap_servers: '127.0.0.1:2', schema_registry: {{url: '{west}'}}}}}}\n"
+        "links: [{name: east-west, source: east, target: west, topics: {include: [orders]}}]\n"
+        f"schemas: {{primary: east{more}}}\n"
+    )
+
+
+def command(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`isthmus schemas` with this file."""
+    file = folder / "isthmus.yaml"
+    file.write_text(text)
+    told = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "schemas", *arguments, "-c", str(file)]
+    return subprocess.run(told, capture_output=True, text=True, timeout=TERM_S, check=False)
+
+
+def record(name: str, *fields: str) -> str:
+    """An Avro record with optional fields."""
+    listed = [{"name": field, "type": "string", "default": ""} for field in fields]
+    return json.dumps({"type": "record", "name": name, "namespace": "com.acme", "fields": listed})
+
+
+@pytest.fixture
+def clients(east_registry: ApicurioServer, west_registry: ApicurioServer) -> Iterator[list[SchemaRegistryClient]]:
+    """Confluent's client of each registry."""
+    with ExitStack() as stack:
+        servers = (east_registry, west_registry)
+        yield [stack.enter_context(SchemaRegistryClient({"url": server.url})) for server in servers]
+
+
+def test_serializers_read_everywhere_what_was_written_anywhere(
+    east_registry: ApicurioServer,
+    west_registry: ApicurioServer,
+    clients: list[SchemaRegistryClient],
+    topic: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """Ids, versions, references and all kinds of schemas are the same there, under the names that subjects have."""
+    name = topic("orders").replace("-", "_")
+    subject, theirs = f"acme-i1-prod-{name}-value", f"acme-prod-{name}-value"
+    templates = (
+        ", subjects: {east: '{tenant}-{instance}-{environment}-{topic}', west: '{tenant}-{environment}-{topic}'}"
+    )
+    text = configuration_of(east_registry.url, west_registry.url, templates)
+    east, west = clients
+    first = east.register_schema(subject, ConfluentSchema(record(name, "id"), "AVRO"))
+    second = east.register_schema(subject, ConfluentSchema(record(name, "id", "note"), "AVRO"))
+    reference = SchemaReference(f"com.acme.{name}", subject, 2)
+    nested = json.dumps({"type": "array", "items": f"com.acme.{name}"})
+    third = east.register_schema(f"acme-i1-prod-{name}-key", ConfluentSchema(nested, "AVRO", [reference]))
+    proto = east.register_schema(
+        f"{name}.P", ConfluentSchema(f'syntax = "proto3"; message {name} {{ string x = 1; }}', "PROTOBUF")
+    )
+    shape = east.register_schema(
+        f"{name}.J",
+        ConfluentSchema(
+            json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "title": name, "type": "object"}), "JSON"
+        ),
+    )
+    east.set_compatibility(subject, "FULL")
+
+    assert command(tmp_path, text, "diff").returncode == 4
+    dry = command(tmp_path, text, "sync", "--dry-run", "-o", "json")
+    assert theirs in dry.stdout
+    assert theirs not in west.get_subjects()
+    done = command(tmp_path, text, "sync", "-o", "json")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [west.get_version(theirs, number).schema_id for number in (1, 2)] == [first, second]
+    assert [one.subject for one in west.get_schema(third).references or []] == [theirs]
+    assert west.get_compatibility(theirs) == "FULL"
+    assert {west.get_latest_version(f"{name}.{kind}").schema_id for kind in "PJ"} == {proto, shape}
+    assert command(tmp_path, text, "diff").returncode == 0
+    listed = json.loads(command(tmp_path, text, "list", "west", "-o", "json").stdout)
+    assert {row["name"] for row in listed if row["subject"] == theirs} == {name}
+
+    written = AvroSerializer(
+        east, record(name, "id", "note"), conf={"auto.register.schemas": False, "use.latest.version": True}
+    )
+    context = SerializationContext(f"acme-i1-prod-{name}", MessageField.VALUE)
+    there = SerializationContext(f"acme-prod-{name}", MessageField.VALUE)
+    value = written({"id": "7", "note": "fine"}, context)
+    assert value is not None
+    assert AvroDeserializer(west)(value, there) == {"id": "7", "note": "fine"}
+
+
+def test_a_registry_with_modes(tmp_path: Path) -> None:
+    """It takes only what comes with ids from then on; deletions, soft and for good, follow the primary's."""
+    with registry_server() as east, registry_server() as west:
+        text = configuration_of(east.url, west.url)
+        for number in (1, 2):
+            east.register("orders-value", record("Order", *(f"f{n}" for n in range(number))))
+        assert command(tmp_path, text, "sync").returncode == 0
+        assert west.store.mode("orders-value") == "IMPORT"
+        assert held(west) == held(east)
+        told = json.loads(command(tmp_path, text, "primary", "-o", "json").stdout)
+        assert [(row["registry"], row["role"], row["mode"]) for row in told] == [
+            ("east", "primary", "READWRITE"),
+            ("west", "other", "IMPORT"),
+        ]
+        east.store.delete("orders-value", "1", permanent=False)
+        assert command(tmp_path, text, "sync").returncode == 0
+        assert held(west) == held(east)
+        east.store.delete("orders-value", "1", permanent=True)
+        assert command(tmp_path, text, "sync").returncode == 0
+        assert held(west) == held(east)
+        # An id that somebody took there is refused, by name.
+        west.store.modes.clear()
+        west.register("other-value", record("Other", "x"))
+        east.register("late-value", record("Late", "x"))
+        refused = command(tmp_path, text, "sync", "-o", "json")
+        assert refused.returncode == 1
+        assert "is that of other-value version 1 at west" in refused.stdout
+
+
+def held(server: RegistryServer) -> list[tuple[str, int, int, bool]]:
+    """What a registry holds."""
+    return [(one.subject, one.version, one.id, one.is_deleted) for _, one in sorted(server.store.versions.items())]
+
+
+def test_a_run_keeps_registries_alike() -> None:
+    """A link's loop registers what comes; a registry that is away is a problem of the loop, and of nothing else."""
+    with registry_server() as east, registry_server() as west:
+        link = config.parse(configuration_of(east.url, west.url)).link("east-west")
+        nobody: Any = None
+        view = LinkView(
+            link=link, source=nobody, target=nobody, plan=LinkPlan(link="east-west", source="east", target="west")
+        )
+        loop = SchemasLoop()
+        assert loop.interval_s(link) == 30.0
+
+        async def passed() -> tuple[list[Change], list[Change]]:
+            found = await loop.look(view)
+            return list(found), list(await loop.apply(view, found))
+
+        east.register("orders-value", record("Order", "id"))
+        changes, left = asyncio.run(passed())
+        assert [change.setting for change in changes] == ["mode", "register"]
+        assert left == []
+        assert held(west) == held(east)
+        assert asyncio.run(passed()) == ([], [])
+
+
+def test_who_has_no_registries_is_told(tmp_path: Path) -> None:
+    """What to write is said; a registry that does not answer ends the command with 1, and the others go on."""
+    bare = "clusters: {east: {bootstrap_servers: 'h:1'}}\n"
+    refused = command(tmp_path, bare, "sync")
+    assert refused.returncode == 2
+    assert "schemas.primary" in refused.stderr
+    with registry_server() as east, registry_server() as north:
+        text = configuration_of(east.url, "http://127.0.0.1:9").replace(
+            "west: {", f"north: {{bootstrap_servers: 'h:3', schema_registry: {{url: '{north.url}'}}}}, west: {{", 1
+        )
+        east.register("orders-value", record("Order", "id"))
+        done = command(tmp_path, text, "sync", "-o", "json")
+        assert done.returncode == 1
+        assert "does not answer" in done.stdout
+        assert held(north) == held(east)
+        assert {route.target.alias for route in Schemas(config.parse(text)).routes()} == {"north", "west"}
