@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo demo-recovery bench soak fuzz-rest mutants docs requirements package clean java
+.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench soak fuzz-rest mutants docs requirements package clean java
 
 default: env help
 
@@ -76,6 +76,9 @@ demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified
 
 demo-recovery: env $(ARCHIVED) ## three real clusters, one of them lost, and what became of every acknowledged record
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo recovery
+
+demo-tree: env $(ARCHIVED) ## four real clusters, producers on each, and every flight once on every one
+	@PYTHONPATH=$(CURDIR) $(BIN)/python demo tree
 
 bench: env $(ARCHIVED) ## side by side with MirrorMaker 2 on the same brokers
 	@PYTHONPATH=$(CURDIR) $(BIN)/python bench

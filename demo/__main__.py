@@ -1,4 +1,4 @@
-"""`make demo` and `make demo-recovery`: exit code 0 only if all that is shown is also proven."""
+"""`make demo`, `make demo-recovery` and `make demo-tree`: exit code 0 only if all that is shown is also proven."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ def main(story: str = "") -> int:
                 from demo.recovery.story import perform as recover
 
                 return recover(stack)
+            if story == "tree":
+                from demo.tree.story import perform as distribute
+
+                return distribute(stack)
             from demo.demonstration import perform
 
             return perform(stack)

@@ -45,10 +45,9 @@ class Operator:
             raise HostError(f"isthmus {command} ended with {done.returncode}", hint=done.stderr.strip()[-2_000:])
         return done.stdout
 
-    def asks(self, command: str) -> dict[str, Any]:
+    def asks(self, command: str) -> Any:
         """What a command says with `-o json`."""
-        found: dict[str, Any] = json.loads(self.gives(f"{command} -o json"))
-        return found
+        return json.loads(self.gives(f"{command} -o json"))
 
     def runs(self, command: str) -> None:
         """Have a command go on in the background."""

@@ -1,0 +1,1 @@
+"""A distribution tree of four clusters: every flight once on each."""
