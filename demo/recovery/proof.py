@@ -37,7 +37,7 @@ def missing_at(
             continue
         if record.offset < (partition["source_end"] or 0):
             found["told"] += 1
-        elif record.at >= at - partition["source_end_age_seconds"] - 1:
+        elif record.at >= at - partition["source_end_age_seconds"]:
             found["unheard"] += 1
         else:
             found["untold"] += 1

@@ -38,6 +38,8 @@ clusters:
   b: {{bootstrap_servers: "{b}"}}
   c: {{bootstrap_servers: "{c}"}}
 spark:
+  # What changes of limits is obeyed from the next lease on.
+  lease_term_s: 10
   conf: {{spark.local.dir: "{folder}"}}
 """
 

@@ -14,7 +14,7 @@ import typer
 import yaml
 from rich.text import Text
 
-from isthmus.cli.config import configured
+from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, VerboseOption
 from isthmus.cli.output import console, print_line, printable
@@ -87,10 +87,11 @@ def generate(
 ) -> None:
     """Print the least that a link's users have to be granted at both ends, by what its configuration asks for.
 
-    No cluster is contacted, and nothing is changed. The principals are those of the logins in the configuration; give
-    them where certificates or tokens name them. What rules cannot say as exactly as the configuration goes to stderr.
+    Nothing is changed, and for a link of the file no cluster is contacted; a declared one is read from the clusters.
+    The principals are those of the logins in the configuration; give them where certificates or tokens name them. What
+    rules cannot say as exactly as the configuration goes to stderr.
     """
-    chosen = configured(path).link(link)
+    chosen = linked(path, link).link(link)
     sides: list[GrantedSide] = []
     for one in Side if side is None else (side,):
         cluster = chosen.source if one is Side.SOURCE else chosen.target

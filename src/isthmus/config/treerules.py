@@ -103,7 +103,12 @@ def tree_links(trees: tuple[TreeSettings, ...], clusters: tuple[Cluster, ...]) -
                 topics=TopicSettings(
                     include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
                 ),
-                distributor=DistributorRole(tree=settings.tree.name, level=each.level, others=others),
+                distributor=DistributorRole(
+                    tree=settings.tree.name,
+                    level=each.level,
+                    flags=settings.tree.header if settings.flags == "header" else None,
+                    others=others,
+                ),
             )
 
 

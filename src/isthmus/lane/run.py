@@ -161,7 +161,8 @@ class LaneRun:
             if self.transit is None:
                 taken: Piece | None = piece
             else:
-                taken = self.transit.take(piece, bytes_max=self.lane.batch_bytes_max, level=self.lane.level)
+                lane = self.lane
+                taken = self.transit.take(piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags)
             if taken is not None:
                 self.pending.append(taken)
                 size += len(taken.batch.view)

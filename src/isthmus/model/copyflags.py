@@ -12,7 +12,7 @@ from where no broker gives any, and hold the level. So flags cost nothing, and a
 a batch.
 
 As a record header the flags are a number of a fixed width, big-endian. A header of another width, or a second one, says
-nothing: it counts as absent, is replaced by the first copy, and is counted.
+nothing: it counts as absent, and is replaced by the first copy.
 """
 
 from __future__ import annotations

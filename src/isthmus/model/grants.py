@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from isthmus.model.access import EVERYTHING, MEANS, PermissionType, Rule, RulePattern
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import HEARTBEATS, SyncsPlace
+from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import LEDGER_TOPIC, OFFSETS_TOPIC, Naming, PrefixNaming, moved_prefix
 from isthmus.model.needs import About, Side, needs_of
 from isthmus.model.patterns import NamePattern
@@ -18,6 +19,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 _KINDS: Final = {
     About.GROUPS: Resource.GROUP,
     About.TRANSACTIONS: Resource.TRANSACTIONAL_ID,
+    About.NAMESPACES: Resource.TRANSACTIONAL_ID,
     About.CLUSTER: Resource.CLUSTER,
     About.ACCESS: Resource.CLUSTER,
 }
@@ -103,9 +105,11 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
             return _mirrored(link, side)
         case About.GROUPS:
             own = link.groups
-            return _of_patterns(own.include, own.exclude, own.naming, side, "groups")
+            return _selected(own.include, own.exclude, own.naming, side, "groups")
         case About.TRANSACTIONS:
             return [RulePlace(f"isthmus.{link.name}.", RulePattern.PREFIXED)], []
+        case About.NAMESPACES:
+            return [RulePlace("isthmus.namespace.", RulePattern.PREFIXED)], []
         case _:
             name = {
                 About.LEDGER: LEDGER_TOPIC,
@@ -121,11 +125,30 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
 
 def _mirrored(link: Link, side: Side) -> tuple[list[RulePlace], list[str]]:
     own = link.topics
-    places, notes = _of_patterns(own.include, own.exclude, own.naming, side, "topics")
+    places, notes = _selected(own.include, own.exclude, own.naming, side, "topics")
     if own.mirror_maker is not None and own.mirror_maker.heartbeats:
         name = HEARTBEATS if side is Side.SOURCE else link.mm2_names.mirrored_heartbeats
         places.append(RulePlace(name, RulePattern.LITERAL))
         notes.append(f"of topics of heartbeats only {HEARTBEATS} is in it: those of clusters behind need rules by hand")
+    return places, notes
+
+
+def _selected(
+    include: Sequence[NamePattern], exclude: Sequence[NamePattern], naming: Naming, side: Side, kind: str
+) -> tuple[list[RulePlace], list[str]]:
+    if not isinstance(naming, NamespaceNaming):
+        return _of_patterns(include, exclude, naming, side, kind)
+    places: list[RulePlace] = []
+    notes: list[str] = []
+    for each in naming.maps:
+        here = each.source if side is Side.SOURCE else each.target
+        if here.is_exact:
+            places.append(RulePlace(here.prefix, RulePattern.LITERAL))
+        else:
+            prefixes = PrefixNaming(source_prefix=each.source.prefix, target_prefix=each.target.prefix)
+            found, told = _of_patterns(include, exclude, prefixes, side, kind)
+            places += found
+            notes += told
     return places, notes
 
 

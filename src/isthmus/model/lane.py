@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST
 from isthmus.model.problem import Problem
@@ -112,7 +113,7 @@ class Lane:
     `start`: `EARLIEST`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's offsets.
 
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
-    one have written (`model.copyflags`).
+    one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there.
     """
 
     source_topic: SourceTopic
@@ -130,6 +131,7 @@ class Lane:
     is_mapped: bool = False
     start: int = EARLIEST
     level: int = 0
+    flags: FlagsHeader | None = None
 
     @property
     def key(self) -> LaneKey:

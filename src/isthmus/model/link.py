@@ -8,6 +8,7 @@ from typing import Literal
 from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings
+from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
@@ -41,11 +42,12 @@ class DistributorRole:
     """The part of a link in a distribution tree: the tree's name, and the level at which it distributes.
 
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
-    source: of no others may it have got anything from there.
+    source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
     """
 
     tree: str
     level: int
+    flags: FlagsHeader | None = None
     others: tuple[tuple[Cluster, frozenset[str]], ...] = ()
 
 

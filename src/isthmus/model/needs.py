@@ -34,6 +34,7 @@ class About(enum.StrEnum):
     TRANSACTIONS = "transactional ids"
     CLUSTER = "the cluster"
     ACCESS = "the cluster's access rules"
+    NAMESPACES = "what is declared of namespaces"
 
 
 def _always(_: Link) -> bool:
@@ -58,6 +59,10 @@ def _changing_configs(link: Link) -> bool:
 
 def _rules(link: Link) -> bool:
     return link.access.policy is not AccessPolicy.OFF
+
+
+def _declared(link: Link) -> bool:
+    return bool(link.namespaces)
 
 
 def _syncs_at_source(link: Link) -> bool:
@@ -139,6 +144,13 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_T, About.LEDGER, "WRITE", _ERROR, "remember what the link does"),
     Need(_T, About.LEDGER, "READ", _ERROR, "know what it did before"),
     Need(_T, About.TRANSACTIONS, "WRITE", _ERROR, "be the only controller of the link"),
+    # Written and kept the same on both clusters (docs/links.md).
+    Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where nothing was declared before", _declared),
+    Need(_S, About.LEDGER, "READ", _ERROR, "know what is declared", _declared),
+    Need(_S, About.LEDGER, "WRITE", _ERROR, "keep what is declared the same on both clusters", _declared),
+    Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "declare it by one at a time", _declared),
+    Need(_S, About.NAMESPACES, "WRITE", _ERROR, "declare namespaces by one at a time", _declared),
+    Need(_T, About.NAMESPACES, "WRITE", _ERROR, "declare and release namespaces by one at a time", _declared),
     Need(_T, About.CLUSTER, "DESCRIBE_CONFIGS", _WARN, "see producer.id.expiration.ms"),
     Need(
         _T,

@@ -29,18 +29,20 @@ from pyspark.sql import SparkSession
 
 from isthmus.cli.acls import AclFormat, GrantedSide, written
 from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric
+from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.access import AccessPolicy, AccessSettings, Rule
 from isthmus.model.carrying import Standing
 from isthmus.model.cluster import Cluster, Security, Tls
+from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
 from isthmus.model.grants import Grant, grants_of
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.needs import Side
 from isthmus.model.rights import Resource
 from tests.integration.control.running import configuration_of, link_of
@@ -256,6 +258,39 @@ def test_only_what_is_required(
     assert fabric.run(until="caught-up").exit_code == 0
     verdict = fabric.verify()["bare"]
     assert (verdict.equal, verdict.records) == (True, 25)
+
+
+def test_a_declared_link_is_run_and_changed(
+    clusters: dict[Side, LocalCluster], authority: trustme.CA, tmp_path: Path, spark: SparkSession
+) -> None:
+    """By users who have what is generated for it, once an administrator has declared it."""
+    source = clusters[Side.SOURCE]
+    topics.create(source, "declared.a-orders")
+    topics.produce(source, "declared.a-orders", topics.some(20, random.Random(1)))
+    consumers.commit(source, {"declared.app": {("declared.a-orders", 0): 7}})
+    admins = tuple(replace(topics.as_admin(cluster), alias=str(side)) for side, cluster in clusters.items())
+    administrator = Fabric(Configuration(clusters=admins, links=()))
+    maps = [NamespaceMap.parse("declared.a-:declared.b-"), NamespaceMap.parse("declared.", "group")]
+    administrator.declarations.create("declared", source="source", target="target", maps=maps)
+    link = open_fabric(administrator.configuration, declared=True).configuration.link("declared")
+    for side, cluster in clusters.items():
+        rules = [each.rule for each in grants_of(link, side, principal(side, "declared")).grants]
+        change(cluster, rules, are_there=True)
+
+    ends = tuple(reached(cluster, side, authority, tmp_path, "declared") for side, cluster in clusters.items())
+    users = Fabric(Configuration(clusters=ends, links=()))
+    after = users.declarations.update("declared", settings={"topics_interval_s": 2.0})
+    assert (after.behind, dict(after.away)) == ((), {})
+    fabric = open_fabric(users.configuration, spark=spark, declared=True)
+    asked = about_rights(asyncio.run(examine(fabric.configuration)))
+    assert [each for each in asked if each.startswith("error")] == []
+    assert fabric.run(until="caught-up").exit_code == 0
+    assert fabric.verify()["declared"].records == 20
+    consumers.await_position(clusters[Side.TARGET], "declared.app", ("declared.b-orders", 0), 7)
+    users.declarations.delete("declared")
+    namespaces = users.cluster("target").namespaces
+    for each in maps:
+        namespaces.update(each.target, reserved=False)
 
 
 def test_commands_of_kafkas_own_tool(clusters: dict[Side, LocalCluster], topic: Callable[[str], str]) -> None:

@@ -16,14 +16,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-import confluent_kafka as confluent
 import pytest
 from pyspark.sql import SparkSession
 
 from isthmus import config
 from isthmus.local import LocalCluster
 from tests.integration.control.running import Running, running
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
 
 pytestmark = pytest.mark.integration
@@ -81,29 +80,10 @@ def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]
 
 def read(cluster: LocalCluster, name: str) -> dict[tuple[int, str], list[int]]:
     """What librdkafka reads: by partition and origin the numbers in their order."""
-    consumer = confluent.Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "unused",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-        }
-    )
     found: dict[tuple[int, str], list[int]] = defaultdict(list)
-    try:
-        consumer.assign([confluent.TopicPartition(name, partition, 0) for partition in range(PARTITIONS)])
-        left = PARTITIONS
-        while left:
-            message = consumer.poll(TERM_S)
-            assert message is not None
-            if (error := message.error()) is not None:
-                assert error.code() == confluent.KafkaError._PARTITION_EOF, error
-                left -= 1
-                continue
-            found[message.partition() or 0, (message.key() or b"").decode()].append(int(message.value() or b""))
-    finally:
-        consumer.close()
+    for partition, seen in enumerate(oracle.records(cluster.bootstrap_servers, name, partitions=PARTITIONS)):
+        for record in seen:
+            found[partition, (record.key or b"").decode()].append(int(record.value or b""))
     return dict(found)
 
 
@@ -236,3 +216,45 @@ def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str
     asyncio.run(scenario(["east", ["west", "north"]], is_refused))
     asyncio.run(scenario([["east", "west"], "north"], has_all_three))
     check(used, name, {"east": 10, "west": 0, "north": 0})
+
+
+def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
+    """As Axual's distributors write them and read them: by them alone it is known what was distributed, and how far."""
+    name = topic("flagged")
+    for cluster in four.values():
+        topics.create(cluster, name)
+    mine = ("mine", b"1")
+    given = {
+        b"plain": [mine],
+        b"level 1": [mine, ("f", b"\x01")],
+        b"level 2": [("f", b"\x02"), mine],
+        b"too wide": [mine, ("f", b"\x00\x01")],
+        b"twice": [("f", b"\x01"), mine, ("f", b"\x01")],
+    }
+    writing = topics.producer(four["east"], compression_type="zstd")
+    for key, headers in given.items():
+        topics.send(writing, name, [Given(key, b"v", list(headers), topics.SEPTEMBER)])
+    topics.flush(writing)
+    file = file_of(four, [["east", "west"], ["north", "south"]], name)
+    file["trees"][0] |= {"flags": "header", "header": {"name": "f"}}
+
+    def seen(alias: str) -> dict[bytes, list[tuple[str, bytes | None]]]:
+        (records,) = oracle.records(four[alias].bootstrap_servers, name)
+        return {record.key or b"": list(record.headers) for record in records}
+
+    def has_come(run: Running) -> bool:
+        time.sleep(0.2)
+        return len(seen("south")) == 3 and len(seen("west")) == 4
+
+    async def scenario() -> None:
+        async with running(config.parse(json.dumps(file)), spark) as run:
+            await run.until(lambda: asyncio.to_thread(has_come, run))
+            await run.until(lambda: all(t.lag_records == 0 for link in run.links for t in link.topics))
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    copied = (b"plain", b"too wide", b"twice")
+    assert seen("east") == given
+    assert seen("west") == {key: [mine, ("f", b"\x01")] for key in copied} | {b"level 2": [mine, ("f", b"\x03")]}
+    assert seen("north") == {key: [mine, ("f", b"\x02")] for key in copied}
+    assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}

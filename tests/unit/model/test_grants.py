@@ -15,6 +15,7 @@ from isthmus.model.grants import Grants, fixed_prefix, grants_of
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import MirrorMakerSettings, SyncsPlace
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
 from isthmus.model.needs import NEEDS, Side
 from isthmus.model.offsets import OffsetPolicy
@@ -60,6 +61,28 @@ def test_a_plain_link() -> None:
         (cluster, "kafka-cluster", "ALTER"),
         (cluster, "kafka-cluster", "DESCRIBE_CONFIGS"),
     }
+
+
+def test_a_declared_link() -> None:
+    """It is about the names of its namespaces alone, and needs the ledger and its writers at the source too."""
+    maps = (NamespaceMap.parse("local-:remote-"), NamespaceMap.parse("one:other", is_exact=True))
+    groups = GroupSettings(
+        include=(GroupPattern.parse("*"),), naming=NamespaceNaming((NamespaceMap.parse("app-", "group"),))
+    )
+    link = replace(selecting("*", naming=NamespaceNaming(maps)), groups=groups)
+    at_source, at_target = (rules(link, side) for side in (Side.SOURCE, Side.TARGET))
+    assert {name for kind, name, each in at_source if each == "READ"} == {
+        *("local-*", "one", "__isthmus.ledger", "__consumer_offsets")
+    }
+    assert {name for kind, name, each in at_target if kind is Resource.TOPIC and each == "WRITE"} == {
+        *("remote-*", "other", "__isthmus.ledger")
+    }
+    assert {name for kind, name, _ in at_target if kind is Resource.GROUP} == {"app-*"}
+    for found in (at_source, at_target):
+        assert {(name, each) for kind, name, each in found if kind is Resource.TRANSACTIONAL_ID} == {
+            *(("isthmus.east-west.*", "WRITE"), ("isthmus.namespace.*", "WRITE"))
+        }
+        assert {each for _, name, each in found if name == "__isthmus.ledger"} == {"CREATE", "READ", "WRITE"}
 
 
 def test_only_what_it_cannot_do_without() -> None:

@@ -74,7 +74,7 @@ def _left_partition(
     if log is not None:
         source_end, age_s = log.end, 0.0
     elif report is not None:
-        source_end, age_s = report.source_end, known.report_age_s(key, now_ms())
+        source_end, age_s = report.source_end, known.source_age_s(key, now_ms())
     target_end = -1 if there is None else there.end
     copied = (-1 if report is None else report.position) if is_mapped else target_end
     start = 0 if log is None else log.start

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
 from isthmus.ledger.documents import (
@@ -25,7 +25,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.link import newest
 from isthmus.ledger.records import Entry
 from isthmus.ledger.view import LedgerView
-from isthmus.model.lane import Gap, LaneKey, LaneReport
+from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import Pauses
@@ -38,6 +38,8 @@ from isthmus.wire.metadata import NO_TOPIC_ID
 _MS_PER_S: Final = 1000
 _NEVER_MS: Final = -1
 _UNTAKEN_MIN: Final = 1_000
+HEARING_S: Final = 3.0
+"""What a task tells of a source's log it may have heard so much earlier: it asks once a second, and so it tells."""
 
 
 def recorded_topics(link: str, documents: Mapping[str, Document]) -> dict[TargetTopic, TopicIds]:
@@ -99,6 +101,7 @@ class LinkMemory:
     _written_ms: dict[str, int] = field(default_factory=dict)
     _reporters: dict[LaneKey, _Lease] = field(default_factory=dict)
     _reported_ms: dict[_Lease, int] = field(default_factory=dict)
+    _silent_ms: dict[LaneKey, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, link: str, entries: Iterable[Entry]) -> Self:
@@ -175,6 +178,16 @@ class LinkMemory:
         lease = self._reporters.get(key)
         return None if lease is None else _age_s(self._reported_ms[lease], now_ms)
 
+    def source_age_s(self, key: LaneKey, now_ms: int) -> float | None:
+        """How long ago (s) the source of a lane was last heard, at most; `None` where it never was.
+
+        A task that cannot reach the source goes on telling that, and nothing new of the log.
+        """
+        age_s = self.report_age_s(key, now_ms)
+        if key in self._silent_ms:
+            age_s = _age_s(self._silent_ms[key], now_ms)
+        return None if age_s is None else age_s + HEARING_S
+
     def document_age_s(self, document: Document, now_ms: int) -> float:
         """How long ago (s) a document of the ledger was written."""
         return _age_s(self._written_ms[document.key], now_ms)
@@ -200,18 +213,31 @@ class LinkMemory:
         elif isinstance(document, ProgressDocument) and document.controller >= self._generation:
             self._begin(document.controller)
             lease = _Lease(document.controller, document.slot, document.generation)
+            self._note_silence(document, self._reported_ms.get(lease, entry.timestamp))
             self._reported_ms[lease] = entry.timestamp
             found = {report.key: report for report in document.reports}
             self._reporters.update(dict.fromkeys(found, lease))
             self.reports.update(found)
-            self.last_known.update(found)
+            for key, report in found.items():
+                # A task that begins while the source is lost has never heard it.
+                before = self.last_known.get(key, report)
+                heard = before if report.source_end < 0 else report
+                self.last_known[key] = replace(report, source_end=heard.source_end)
         self.documents[entry.key] = document
         self._written_ms[entry.key] = entry.timestamp
+
+    def _note_silence(self, document: ProgressDocument, before_ms: int) -> None:
+        """Since when sources are not heard: they were, until the report before."""
+        for report in document.reports:
+            if report.state is LaneState.SOURCE_UNAVAILABLE:
+                self._silent_ms.setdefault(report.key, before_ms)
+            elif report.source_end >= 0:
+                self._silent_ms.pop(report.key, None)
 
     def copy(self) -> LinkMemory:
         """What is known now: it stays as it is, whatever is read later."""
         copied = copy(self)
-        for name in ("documents", "reports", "last_known", "_written_ms", "_reporters", "_reported_ms"):
+        for name in ("documents", "reports", "last_known", "_written_ms", "_reporters", "_reported_ms", "_silent_ms"):
             setattr(copied, name, dict(getattr(self, name)))
         return copied
 

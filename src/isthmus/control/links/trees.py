@@ -12,15 +12,10 @@ from isthmus.model.link import Link
 def check_trees(configuration: Configuration) -> None:
     """Whether all trees of the file can be run.
 
-    :raises PlanRefused: One wants its flags in headers, or has groups.
+    :raises PlanRefused: One has groups.
     """
     for settings in configuration.trees:
         name = settings.tree.name
-        if settings.flags == "header":
-            raise PlanRefused(
-                f"tree {name} keeps copy flags in headers of records, and that cannot be run yet",
-                hint="Leave out flags: they are kept in producer ids then, which costs nothing.",
-            )
         if settings.groups:
             raise PlanRefused(
                 f"tree {name} has groups, and their positions are not distributed yet",

@@ -227,6 +227,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 is_mapped=decision.is_mapped,
                 start=link.topics.start,
                 level=link.level,
+                flags=None if link.distributor is None else link.distributor.flags,
             )
 
 

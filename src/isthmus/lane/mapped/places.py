@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import ClusterError
+from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.outlook import deleted, lost, missed
 from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of
 from isthmus.lane.mapped.transit import Transit
@@ -284,7 +285,8 @@ class Places:
             async for stored in answers:
                 for batch, is_aborted in stored:
                     piece = Piece(batch, False, is_aborted)
-                    read.take(piece, bytes_max=run.lane.batch_bytes_max, level=run.lane.level)
+                    lane = run.lane
+                    read.take(piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags)
                 if read.read_ordinal >= found.ordinal_end:
                     break
         if read.read_ordinal < found.ordinal_end:
@@ -299,7 +301,9 @@ class Places:
             async for stored in answers:
                 for batch, is_aborted in stored:
                     if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, run.lane.level):
-                        records += [r for r in records_of(batch) if r.offset >= span.offset_begin]
+                        found = [r for r in records_of(batch) if r.offset >= span.offset_begin]
+                        flags = run.lane.flags
+                        records += found if flags is None else flagged(found, run.lane.level, flags)
                 if len(records) >= count:
                     break
         return records[:count]

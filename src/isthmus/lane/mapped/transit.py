@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple, Self
 
+from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.rebatch import encode, records_of
-from isthmus.model.copyflags import is_done_with
+from isthmus.model.copyflags import FlagsHeader, is_done_with
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import scan
@@ -76,10 +77,11 @@ class Transit:
         """The ordinal of the next record that is read."""
         return self._read_ordinal
 
-    def take(self, piece: Piece, *, bytes_max: int, level: int = 0) -> Piece | None:
+    def take(self, piece: Piece, *, bytes_max: int, level: int = 0, flags: FlagsHeader | None = None) -> Piece | None:
         """What is to be appended of a piece that was read, under its ordinals; `None` for nothing.
 
-        `level` is that of a distributor: what was distributed at it or below is left out.
+        `level` is that of a distributor: what was distributed at it or below is left out. With `flags` that stands in
+        a header of each record as well, and copies get theirs.
 
         :raises ValueError: Its records cannot be decoded, where they have to be.
         """
@@ -89,13 +91,15 @@ class Transit:
             return None
         if level and is_done_with(batch.producer_id, level):
             return None
-        if batch.is_dense and batch.base_offset >= begin:
+        if flags is None and batch.is_dense and batch.base_offset >= begin:
             ordinal = self._read(batch.base_offset, batch.record_count)
             return piece._replace(batch=batch._replace(base_offset=ordinal, offset_end=ordinal + batch.record_count))
-        # The cleaner has taken records out of it, or some of it were copied before.
+        # The cleaner has taken records out of it, or some of it were copied before, or each has flags of its own.
         # Those of a run have a checksum each.
         stored = [batch] if piece.stored == 1 else scan(batch.view)
         records = [record for one in stored for record in records_of(one) if record.offset >= begin]
+        if flags is not None:
+            records = flagged(records, level, flags)
         if not records:
             return None
         ordinal = self._read_ordinal

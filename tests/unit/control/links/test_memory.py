@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
-from isthmus.control.links.memory import LinkMemory, recorded_topics
+from isthmus.control.links.memory import HEARING_S, LinkMemory, recorded_topics
 from isthmus.control.topics.recording import begun
 from isthmus.ledger.documents import (
     ControllerDocument,
@@ -114,3 +115,21 @@ def test_what_a_topic_was_begun_with_is_known_again(is_mapped: bool) -> None:
 def test_other_links_are_not_read() -> None:
     """A ledger is shared by all links into a cluster."""
     assert read([controller(1), progress(1, (0, 5))], link="other").reports == {}
+
+
+def test_a_source_that_is_lost_is_not_heard_by_what_is_told_of_it() -> None:
+    """Its age counts from the last report before; a task that never heard it does not forget where it ended."""
+    key = LaneKey(TargetTopic("orders"), 0)
+
+    def told(state: LaneState, source_end: int, generation: int = 1) -> ProgressDocument:
+        reports = (LaneReport(key=key, state=state, position=3, source_end=source_end),)
+        return replace(progress(1), generation=generation, reports=reports)
+
+    lost = [told(LaneState.SOURCE_UNAVAILABLE, 5), progress(1), told(LaneState.SOURCE_UNAVAILABLE, -1, generation=2)]
+    documents = [controller(1), told(LaneState.ACTIVE, 5), *lost]
+    known = read(documents)
+    assert known.source_age_s(key, NOW_MS + 61_000) == 60.0 + HEARING_S
+    assert known.last_known[key].source_end == 5
+    known = read([*documents, told(LaneState.ACTIVE, 6, generation=2)])
+    assert known.source_age_s(key, NOW_MS + 61_000) == 56.0 + HEARING_S
+    assert known.source_age_s(LaneKey(TargetTopic("orders"), 1), NOW_MS) is None
