@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -141,18 +141,15 @@ def test_a_group_is_shown_with_both_positions() -> None:
     assert [tag for tag, _ in marks(text) if tag in ("script", "img")] == []
 
 
-def test_a_page_of_a_thousand_topics_takes_less_than_a_tenth_of_a_second(tokens: Path) -> None:
-    """However it is sorted; the best of several, as others work on this machine too."""
+def test_a_page_shows_some_of_a_thousand_topics(tokens: Path) -> None:
+    """However it is sorted and searched: what is drawn does not grow with the link."""
     link = link_at(*(topic_at(f"topic-{number:04}", source_end=10 + number) for number in range(1000)))
     browser = Browser(tokens, (link,))
 
-    def takes_s(path: str) -> float:
-        begun = time.perf_counter()
-        browser.text(path)
-        return time.perf_counter() - begun
-
-    for path in ("/", "/links/east-west", "/links/east-west?sort=topic&page=20&search=topic"):
-        assert min(takes_s(path) for _ in range(7)) < 0.1
+    for path in ("/links/east-west", "/links/east-west?sort=topic&page=20&search=topic"):
+        shown = set(re.findall(r"topic-\d{4}", browser.text(path)))
+        assert 0 < len(shown) <= 50
+    assert len(browser.text("/")) < 50_000
 
 
 def test_what_is_not_there_is_told_on_a_page(tokens: Path) -> None:
