@@ -33,6 +33,7 @@ from isthmus.model.offsets import written_start
 from isthmus.model.patterns import NamePattern
 from isthmus.model.schemas import SchemaSettings
 from isthmus.model.selection import TopicSettings
+from isthmus.model.tree import TreeNode, TreeSettings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -144,6 +145,7 @@ def resolved(configuration: Configuration) -> Row:
         "links": [
             {**_fields(link), "client_id": link.source.client_id} for link in configuration.links if not link.tree
         ],
+        "trees": [_tree(settings) for settings in configuration.trees],
         "schemas": None if configuration.schemas is None else _schemas(configuration.schemas),
         "spark": {
             **_fields(configuration.spark),
@@ -162,6 +164,24 @@ def _registry(registry: SchemaRegistry) -> Row:
     shown = {name: _plain(getattr(registry, name)) for name in ("url", "username", "password", "token")}
     # The defaults of TLS would contradict an address without it.
     return {**shown, "tls": _plain(registry.tls) if registry.url.startswith("https:") else None}
+
+
+def _tree(settings: TreeSettings) -> Row:
+    tree = settings.tree
+    return {
+        "name": tree.name,
+        "clusters": _node(tree.root),
+        "topics": list(map(str, settings.topics)),
+        "exclude": list(map(str, settings.exclude)),
+        "groups": list(map(str, settings.groups)),
+        "flags": settings.flags,
+        "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
+    }
+
+
+def _node(node: TreeNode | str) -> object:
+    """A node with its level stated: what is written means the same wherever it is put."""
+    return node if isinstance(node, str) else {"level": node.level, "clusters": list(map(_node, node.children))}
 
 
 def _schemas(schemas: SchemaSettings) -> Row:

@@ -39,7 +39,14 @@ def path(tmp_path: Path) -> Path:
 
 def test_shown_configuration_can_be_read_again() -> None:
     """What `show -o yaml` prints is a configuration file that means the same."""
-    for text in (SMALLEST, SMALLEST.replace("topics:", "mm2: {offset_syncs: source, heartbeats: true}, topics:")):
+    trees = "trees: [{name: t, clusters: [east, west], topics: ['t.*'], exclude: [t.x], flags: header}]\n"
+    properties = "properties: {send.buffer.bytes: 65536, ssl.enabled.protocols: TLSv1.3}, "
+    for text in (
+        SMALLEST,
+        SMALLEST.replace("topics:", "mm2: {offset_syncs: source, heartbeats: true}, topics:"),
+        SMALLEST + trees,
+        SMALLEST.replace("bootstrap_servers", f"{properties}bootstrap_servers", 1),
+    ):
         configuration = config.parse(text)
 
         assert config.parse(yaml.safe_dump(resolved(configuration))) == configuration
