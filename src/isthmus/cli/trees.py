@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,6 +14,8 @@ from isthmus.cli.config import configured
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
+from isthmus.cli.plan import show_plan
+from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.drawing import svg_of
 from isthmus.model.tree import Tree, TreeNode, TreeSettings
@@ -56,6 +59,26 @@ def show(
         return
     for each in found:
         _draw(each.tree)
+
+
+@app.command()
+def plan(
+    name: Annotated[str | None, typer.Argument(metavar="[TREE]", help="The tree; all of them without it.")] = None,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Show what the distributors of trees would create and copy. Nothing is written.
+
+    Exits with 1 when a distributor cannot be run, or some topics or partitions cannot be copied.
+    """
+    configuration = configured(path)
+    names = {each.tree.name for each in _chosen(configuration.trees, name)}
+    links = tuple(link for link in configuration.links if link.tree in names)
+    found = Fabric(replace(configuration, links=links)).plan()
+    show_plan(found, output)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
 
 
 def _chosen(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[TreeSettings, ...]:

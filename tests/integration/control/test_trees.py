@@ -166,6 +166,9 @@ def test_a_killed_process_loses_and_doubles_nothing(
             assert time.monotonic() < deadline
             time.sleep(0.3)
 
+    command = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "tree", "plan", name, "-c", str(file)]
+    planned = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=TERM_S, check=True)
+    assert len(json.loads(planned.stdout)["links"]) == 6, "each copies to both others"
     writers = [threading.Thread(target=write, args=[alias], daemon=True) for alias in used]
     for writer in writers:
         writer.start()
