@@ -71,8 +71,8 @@ faults: env $(ARCHIVED) ## the tests that kill, cut and pause
 test: check $(ARCHIVED) ## check, then the whole suite
 	@$(BIN)/pytest -n 2
 
-demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified
-	@PYTHONPATH=$(CURDIR) $(BIN)/python demo
+demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified; CONSOLE=1 to look at them in a browser
+	@PYTHONPATH=$(CURDIR) $(BIN)/python demo $(if $(CONSOLE),--console)
 
 demo-recovery: env $(ARCHIVED) ## three real clusters, one of them lost, and what became of every acknowledged record
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo recovery

@@ -26,7 +26,7 @@ def main(story: str = "") -> int:
                 return distribute(stack)
             from demo.demonstration import perform
 
-            return perform(stack)
+            return perform(stack, with_console=story == "--console")
     except typer.Exit as ending:
         return ending.exit_code
 

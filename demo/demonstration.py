@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from demo import flights, load, oracle, report, topics
 from demo.flights import Flight, leaving_from
 from demo.live import RECORDS_PER_S, Probe, Traffic, quantile
 from demo.performance import Performance
+from demo.recovery.commands import Operator
 from demo.stage import Stage
 from isthmus.cli.live import LiveProgress
 from isthmus.cli.output import OutputFormat
@@ -23,6 +25,7 @@ from isthmus.control.fabric import Fabric
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.errors import HostError
 from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted
 from isthmus.spark.verification import Verdict
@@ -44,13 +47,15 @@ spark:
 """
 
 
-def perform(stack: ExitStack) -> int:
+def perform(stack: ExitStack, *, with_console: bool = False) -> int:
     """The whole demonstration; returns the exit code. What it starts ends with `stack`.
+
+    `with_console` has it shown in a browser as well, and left running until Ctrl-C.
 
     :raises IsthmusError: A step could not be done.
     """
     try:
-        return Demonstration(stack).perform()
+        return Demonstration(stack, with_console=with_console).perform()
     except KafkaException as error:
         raise HostError(
             f"a cluster refused what the demonstration's own clients asked for: {error}",
@@ -64,9 +69,11 @@ class Demonstration:
     What it starts ends with `stack`.
     """
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, *, with_console: bool = False) -> None:
         self._stage = Stage(stack)
         self._say = self._stage.say
+        self._operator = Operator(stack, self._stage.folder, self._say)
+        self._console = f"127.0.0.1:{free_ports(1)[0]}" if with_console else ""
 
     def perform(self) -> int:
         """Everything; returns the exit code: 0 only if both clusters hold the same.
@@ -80,6 +87,9 @@ class Demonstration:
         configuration.write_text(
             _CONFIGURATION.format(east=east.bootstrap_servers, west=west.bootstrap_servers, folder=self._stage.folder)
         )
+        if self._console:
+            self._operator.runs(f"serve --listen {self._console}")
+            self._say(f"the console is at http://{self._console}/")
         traffic = Traffic(east.bootstrap_servers, topics.LIVE, rows)
         probe = Probe(west.bootstrap_servers, topics.LIVE)
         performance = Performance(west.brokers[-1], traffic, self._say)
@@ -98,6 +108,10 @@ class Demonstration:
         report.show(verdict, speeds, latencies_ms, {topics.TRANSACTIONS.name: is_seen_alike})
         is_equal = verdict.equal and is_seen_alike
         self._say("verified: both clusters hold the same" if is_equal else "NOT VERIFIED: the clusters differ")
+        if self._console:
+            self._say(f"the clusters and the console at http://{self._console}/ stay until Ctrl-C")
+            while True:
+                signal.pause()
         return 0 if is_equal else _DIFFERENCE
 
     def _start(self) -> tuple[LocalCluster, LocalCluster, list[Flight]]:
