@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from isthmus import spark
+    from isthmus.control.async_fabric import AsyncFabric
     from isthmus.control.fabric import Fabric
     from isthmus.control.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
     from isthmus.control.links.outcome import RunOutcome
@@ -23,9 +24,20 @@ if TYPE_CHECKING:
     from isthmus.model.progress import LinkProgress
 
 __version__ = "0.1.0"
-__all__ = ["Fabric", "IsthmusError", "LinkProgress", "Plan", "RunOutcome", "__version__", "open", "spark"]
+__all__ = [
+    "AsyncFabric",
+    "Fabric",
+    "IsthmusError",
+    "LinkProgress",
+    "Plan",
+    "RunOutcome",
+    "__version__",
+    "open",
+    "spark",
+]
 
 _HOMES: Final = {
+    "AsyncFabric": ("isthmus.control.async_fabric", "AsyncFabric"),
     "Fabric": ("isthmus.control.fabric", "Fabric"),
     "IsthmusError": ("isthmus.errors", "IsthmusError"),
     "LinkProgress": ("isthmus.model.progress", "LinkProgress"),

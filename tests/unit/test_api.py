@@ -14,7 +14,17 @@ HEAVY = ("kafka", "pyspark", "pydantic", "rich", "typer", "yaml", "asyncio")
 
 def test_public_names_are_these() -> None:
     """Whatever is public is public on purpose, and there."""
-    names = ["Fabric", "IsthmusError", "LinkProgress", "Plan", "RunOutcome", "__version__", "open", "spark"]
+    names = [
+        "AsyncFabric",
+        "Fabric",
+        "IsthmusError",
+        "LinkProgress",
+        "Plan",
+        "RunOutcome",
+        "__version__",
+        "open",
+        "spark",
+    ]
     assert isthmus.__all__ == names
     assert all(hasattr(isthmus, name) for name in names)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Collection, Iterator
-from contextlib import AsyncExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -31,6 +30,7 @@ from isthmus.control.groups.examination import group_findings
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import same_clusters
+from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
@@ -60,10 +60,8 @@ _SOURCE, _TARGET = Side.SOURCE, Side.TARGET
 
 async def examine(configuration: Configuration) -> list[Finding]:
     """Everything that was found, the host first, then clusters, then links."""
-    async with AsyncExitStack() as stack:
-        clients = {
-            cluster.alias: await stack.enter_async_context(Client(cluster)) for cluster in configuration.clusters
-        }
+    async with ClusterPool() as pool:
+        clients = {cluster.alias: pool.client(cluster) for cluster in configuration.clusters}
         findings = [*_host(), *_configuration(configuration)]
         examined = await asyncio.gather(*(_cluster(client) for client in clients.values()))
         reached: dict[str, ClusterDescription] = {}
@@ -76,12 +74,11 @@ async def examine(configuration: Configuration) -> list[Finding]:
         for problem, is_joined in same_clusters(ids, configuration.links):
             level = Level.ERROR if is_joined else Level.WARN
             findings.append(_of_problem(level, _CLUSTERS, "identity", problem))
-        links = await in_force(configuration.links)
+        links = await in_force(configuration.links, pool)
         for link in links:
             source_id, target_id = ids.get(link.source.alias), ids.get(link.target.alias)
             if source_id and target_id and source_id != target_id:
-                ends = clients[link.source.alias], clients[link.target.alias]
-                findings.extend(await _link(link, *ends, reached[link.target.alias], claims, links))
+                findings.extend(await _link(link, pool, reached[link.target.alias], claims, links))
         # Links that share a cluster find the same there.
         return list(dict.fromkeys(findings))
 
@@ -178,10 +175,11 @@ def clock_finding(subject: str, reading: ClockReading | None) -> Finding:
 
 
 async def _link(
-    link: Link, source: Client, target: Client, cluster: ClusterDescription, claims: Claims, own: Collection[Link]
+    link: Link, pool: ClusterPool, cluster: ClusterDescription, claims: Claims, own: Collection[Link]
 ) -> list[Finding]:
+    source, target = pool.client(link.source), pool.client(link.target)
     try:
-        foreseen = await foresee(link, source, target, claims, own)
+        foreseen = await foresee(link, pool, claims, own)
         observed, plan = foreseen.observed, foreseen.plan
         if plan.problem is not None:
             return [_of_problem(Level.ERROR, link.name, "clusters", plan.problem)]
@@ -211,7 +209,7 @@ async def _link(
         *beside,
         *access,
         *ledger,
-        *await group_findings(link, source, target),
+        *await group_findings(link, pool),
         *(_of_problem(Level.WARN, link.name, "recommendation", problem) for problem in plan.recommendations),
     ]
 

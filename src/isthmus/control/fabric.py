@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from isthmus import config
+from isthmus.control.application import SparkApplication
+from isthmus.control.async_fabric import AsyncFabric, opened
 from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import Administration
 from isthmus.control.groups.links import Groups
-from isthmus.control.links.claims import Claims
-from isthmus.control.links.declared import with_declared
 from isthmus.control.links.declaring import DeclaredLinks
-from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
-from isthmus.control.links.following import Following, Reread
-from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
+from isthmus.control.links.filtering import Filters
+from isthmus.control.links.following import Reread
+from isthmus.control.links.forgetting import Forgotten
 from isthmus.control.links.outcome import RunOutcome
-from isthmus.control.links.status import StatusReader
-from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import check_trees, mirrors
-from isthmus.control.loops.all import foreseen_changes
-from isthmus.control.loops.loop import LinkView
-from isthmus.control.topics.foresight import foresee
-from isthmus.control.topics.names import find_topics
-from isthmus.control.topics.observation import treated
-from isthmus.control.topics.plan import LinkPlan, Plan
-from isthmus.errors import ClusterError, ConfigError, PlanRefused
-from isthmus.model.cluster import Cluster
+from isthmus.control.topics.plan import Plan
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.link import Link
-from isthmus.model.problem import problem_of
 from isthmus.model.progress import LinkProgress
-from isthmus.model.transactions import AbortedPolicy
-from isthmus.wire.client import Client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +28,7 @@ if TYPE_CHECKING:
     from isthmus.control.links.controller import OnProgress, Until
     from isthmus.spark.verification import OnVerified, Verdict
 
-SAMPLE_S: Final = 1.0
+DoneT = TypeVar("DoneT")
 
 
 class Fabric:
@@ -57,13 +39,14 @@ class Fabric:
             fabric.run(until="caught-up")
             fabric.verify()
 
-    Runs use the Spark session given, else one of their own, which is stopped by `close`.
+    It is `AsyncFabric` for programs without an event loop, and for notebooks, which have one and cannot wait in it:
+    each call connects to the clusters, and blocks until it is done. Runs use the Spark session given, else one of
+    their own, which is stopped by `close`.
     """
 
     def __init__(self, configuration: Configuration, *, spark: SparkSession | None = None) -> None:
         self.configuration = configuration
-        self._given = spark
-        self._own: SparkSession | None = None
+        self._application = SparkApplication(configuration, spark)
 
     def __enter__(self) -> Self:
         return self
@@ -78,18 +61,14 @@ class Fabric:
 
     def close(self) -> None:
         """Stop the Spark session, if it is our own."""
-        own, self._own = self._own, None
-        if own is not None:
-            # A JVM that got the signal that ended us has nothing left to stop.
-            with contextlib.suppress(Exception):
-                own.stop()
+        self._application.close()
 
     def links(self, name: str | None = None) -> tuple[Link, ...]:
         """The link of that name, or all of them.
 
         :raises ConfigError: There is none of that name.
         """
-        return self.configuration.links if name is None else (self.configuration.link(name),)
+        return self._core().links(name)
 
     def cluster(self, alias: str) -> Administration:
         """The cluster of that alias, to be described, looked into and kept in balance.
@@ -109,32 +88,16 @@ class Fabric:
         return Groups(self.links, self.configuration.ledger)
 
     def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
-        """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
-
-        The ends of both logs are compared as a run does at its first look, so that both find the same.
-        A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these.
-
-        :raises ConfigError: There is no link of that name, no cluster of that alias, or no link into one.
-        """
-        check_trees(self.configuration)
-        return in_loop(_plan(self._into(clusters, self.links(link)), self.configuration.clusters))
+        """What `run` would create and copy, per topic with mode and reasons; see `AsyncFabric.plan`."""
+        return self._done(lambda core: core.plan(link=link, clusters=clusters))
 
     def filters(self, link: str) -> Filters:
-        """What an operator has the link select in place of what the configuration says.
-
-        :raises ConfigError: There is no link of that name.
-        :raises ClusterError: The ledger cannot be read.
-        """
-        return in_loop(read_filters(self.configuration.link(link)))
+        """What an operator has the link select in place of what the configuration says; see `AsyncFabric.filters`."""
+        return self._done(lambda core: core.filters(link))
 
     def filter(self, link: str, filters: Filters, *, dry_run: bool = False) -> Filters:
-        """Have the link select something else from now on, whether it runs or not; see `write_filters`.
-
-        :raises ConfigError: There is no link of that name, or a pattern is broken.
-        :raises ClusterError: The ledger cannot be read or written.
-        """
-        chosen = self.configuration.link(link)
-        return in_loop(write_filters(chosen, filters, self.configuration.ledger, dry_run=dry_run))
+        """Have the link select something else from now on, whether it runs or not; see `AsyncFabric.filter`."""
+        return self._done(lambda core: core.filter(link, filters, dry_run=dry_run))
 
     def run(
         self,
@@ -149,79 +112,32 @@ class Fabric:
         follow_config: bool = False,
         metrics: MetricsSettings | None = None,
     ) -> RunOutcome:
-        """Create what is missing and copy, until everything is copied or for ever.
-
-        With `until="caught-up"` it ends when the sources have nothing more that was not copied; a
-        function instead is asked twice a second, with the newest progress, whether to end.
-        SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
-
-        A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
-        taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
-        waited for, with Spark running and clusters connected, however long it takes.
-
-        With `clusters` only links into these are run, those that come later too: one process beside each cluster.
-
-        Links that were declared are followed as well, if the configuration was opened with them.
-
-        `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
-        seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
-
-        Where the configuration, or `metrics` in its place, says so it listens for whoever asks how it does: see
-        docs/metrics.md.
-
-        :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
-            take over and to stand by at once.
-        :raises PortBusy: Something listens already where metrics are to be told.
-        """
-        is_declared = self.configuration.declared is not None
-        written = self.configuration.written if is_declared and link is None else None
-        following = Following(reread, is_constant=follow_config, written=written)
-        links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
-
-        def takes(one: Link) -> bool:
-            return link in (None, one.name) and (not chosen or one.target.alias in chosen)
-
-        with telling(metrics or self.configuration.metrics, on_progress) as tell:
-            running = self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
-            return in_loop(running)
-
-    def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
-        """Those of the links that go into these clusters, all of them where none is named."""
-        chosen = {self.configuration.cluster(alias).alias for alias in clusters}
-        found = tuple(link for link in links if not chosen or link.target.alias in chosen)
-        if not found and chosen:
-            raise ConfigError(
-                f"no link goes into {', '.join(sorted(chosen))}", hint="isthmus status shows the links there are."
+        """Create what is missing and copy, until everything is copied or for ever; see `AsyncFabric.run`."""
+        return self._done(
+            lambda core: core.run(
+                until=until,
+                link=link,
+                clusters=clusters,
+                on_progress=on_progress,
+                take_over=take_over,
+                standby=standby,
+                reread=reread,
+                follow_config=follow_config,
+                metrics=metrics,
             )
-        return found
+        )
 
     def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
-        """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
-
-        :raises ConfigError: There is no link of that name.
-        """
-        return in_loop(_status(self.links(link)))
+        """How the links stand, with rates; see `AsyncFabric.status`."""
+        return self._done(lambda core: core.status(link=link))
 
     def forget(self, link: str, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Forgotten, ...]:
-        """Have the ledger forget topics that a link mirrored once and selects no more: these, or all of them.
-
-        :raises ConfigError: There is no link of that name, or it still selects a topic, or never mirrored it.
-        :raises PlanRefused: A controller that was started before still mirrors one of them.
-        :raises ClusterError: The ledger cannot be read or written.
-        """
-        chosen = self.configuration.link(link)
-        return in_loop(forget(chosen, topics, self.configuration.ledger, dry_run=dry_run))
+        """Have the ledger forget topics that a link mirrored once; see `AsyncFabric.forget`."""
+        return self._done(lambda core: core.forget(link, topics, dry_run=dry_run))
 
     def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
-        """Have the ledger of a cluster forget a link that is run no more, whether it is configured or not; see
-        `forgetting.forget_link`. Returns the keys of what is forgotten.
-
-        :raises ConfigError: There is no cluster of that alias, or its ledger knows no such link.
-        :raises PlanRefused: A controller runs it.
-        :raises ClusterError: The ledger cannot be read or written.
-        """
-        chosen = self.configuration.cluster(cluster)
-        return in_loop(forget_link(chosen, link, self.configuration.ledger, dry_run=dry_run))
+        """Have the ledger of a cluster forget a link that is run no more; see `AsyncFabric.forget_link`."""
+        return self._done(lambda core: core.forget_link(link, cluster=cluster, dry_run=dry_run))
 
     def verify(
         self,
@@ -233,88 +149,32 @@ class Fabric:
         allow_lag: bool = False,
         on_progress: OnVerified | None = None,
     ) -> dict[str, Verdict]:
-        """Compare both logs on Spark, by link: every offset, timestamp, key, value and header.
-
-        Records of topics with other offsets at the target are compared with those that the link's map names.
-
-        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
-        timestamps to begin and to end at. Records the target does not have yet are missing,
-        unless `allow_lag`. Aborted records that it lacks are counted as left out, unless the link
-        is configured to copy them: then they are missing.
-
-        :raises ConfigError: There is no link of that name, or no link has a topic of that name.
-        :raises ClusterError: A cluster could not be read.
-        """
-        from isthmus.spark.verification import verify
-
-        links = in_loop(in_force(mirrors(self.links(link))))
-        selected, treatments = in_loop(_selected(links, topics)), in_loop(_treatments(links))
-        verdicts = {
-            link.name: verify(
-                self._spark(),
-                link.source,
-                link.target,
-                selected[link.name],
+        """Compare both logs on Spark, by link: every offset, timestamp, key, value and header; see
+        `AsyncFabric.comparison`."""
+        compare = self._done(
+            lambda core: core.comparison(
+                link=link,
+                topics=topics,
                 since_ms=since_ms,
                 until_ms=until_ms,
                 allow_lag=allow_lag,
-                # Under `auto` they may have been left out at another time.
-                may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
-                link=link.name,
-                progress=on_progress,
+                on_progress=on_progress,
             )
-            for link in links
-        }
-        return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
-
-    def _spark(self) -> SparkSession:
-        if self._given is not None:
-            return self._given
-        if self._own is not None:
-            return self._own
-        # In a thread of its own: interrupted half-way, Spark would leave its JVM behind.
-        with ThreadPoolExecutor(1) as threads:
-            return threads.submit(self._start).result()
-
-    def _start(self) -> SparkSession:
-        from isthmus.spark.session import session
-
-        self._own = session(self.configuration.spark, links=[link.name for link in self.configuration.links])
-        return self._own
-
-    async def _run(
-        self,
-        links: tuple[Link, ...],
-        until: Until | None,
-        on_progress: OnProgress | None,
-        following: Following,
-        takes: Callable[[Link], bool],
-        *,
-        take_over: bool,
-        standby: bool,
-    ) -> RunOutcome:
-        from isthmus.control.links.controller import Controller
-        from isthmus.control.links.succession import WhenOccupied
-        from isthmus.control.links.workers import Workers
-
-        when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
-        spark = self._given or self._own
-        workers = Workers(self.configuration.spark, links=[link.name for link in links], spark=spark)
-        controller = Controller(
-            self.configuration,
-            links,
-            workers,
-            until=until,
-            on_progress=on_progress,
-            when_occupied=when_occupied,
-            following=following,
-            takes=takes,
         )
-        try:
-            return await controller.run()
-        finally:
-            if self._given is None:
-                self._own = workers.spark
+        # In this thread: Ctrl-C ends it.
+        return compare()
+
+    def _core(self) -> AsyncFabric:
+        return AsyncFabric(self.configuration, application=self._application)
+
+    def _done(self, ask: Callable[[AsyncFabric], Coroutine[Any, Any, DoneT]]) -> DoneT:
+        """The answer to one question, over connections of its own."""
+
+        async def answer() -> DoneT:
+            async with self._core() as core:
+                return await ask(core)
+
+        return in_loop(answer())
 
 
 def open_fabric(
@@ -330,71 +190,4 @@ def open_fabric(
     :raises ConfigError: There is no such file, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    if not isinstance(configuration, Configuration):
-        configuration = config.load(None if configuration is None else Path(configuration))
-    if declared:
-        configuration = in_loop(with_declared(configuration))
-    return Fabric(configuration, spark=spark)
-
-
-async def _plan(links: tuple[Link, ...], clusters: tuple[Cluster, ...]) -> Plan:
-    claims, links = Claims(), await in_force(links)
-    # One after the other: which link a topic belongs to is settled in the order of the file.
-    return Plan(links=tuple([await _plan_link(link, claims, links, clusters) for link in links]))
-
-
-async def _plan_link(link: Link, claims: Claims, own: tuple[Link, ...], clusters: tuple[Cluster, ...]) -> LinkPlan:
-    try:
-        async with Client(link.source) as source, Client(link.target) as target:
-            foreseen = await foresee(link, source, target, claims, own, clusters)
-            plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
-            view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
-            return replace(plan, changes=await foreseen_changes(view))
-    except (ClusterError, PlanRefused) as error:
-        return LinkPlan(
-            link=link.name,
-            source=link.source.alias,
-            target=link.target.alias,
-            problem=problem_of(error),
-        )
-
-
-async def _status(links: tuple[Link, ...]) -> tuple[LinkProgress, ...]:
-    """Two looks, so that there are rates."""
-    async with StatusReader(links) as reader:
-        await reader.read()
-        await asyncio.sleep(SAMPLE_S)
-        return await reader.read()
-
-
-async def _treatments(links: tuple[Link, ...]) -> dict[str, AbortedPolicy]:
-    """What becomes of aborted records, by link."""
-
-    async def one(link: Link) -> AbortedPolicy:
-        async with Client(link.target) as target:
-            return (await treated(link, target)).policy
-
-    policies = await asyncio.gather(*map(one, links))
-    return {link.name: policy for link, policy in zip(links, policies, strict=True)}
-
-
-async def _selected(links: tuple[Link, ...], topics: Collection[str]) -> dict[str, dict[str, str]]:
-    """The topics of each link that are there, all of them or those named, as at the source or as at the target; by the
-    name at the source that at the target.
-
-    :raises ConfigError: No link has a topic of that name.
-    """
-    selected: dict[str, dict[str, str]] = {}
-    seen: set[str] = set()
-    for link in links:
-        async with Client(link.source) as source:
-            found = await find_topics(source, link.topics)
-        there = {own: name for name, own in found.there.items()}
-        seen.update(there, there.values())
-        selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
-    for name in topics:
-        if name not in seen:
-            raise ConfigError(
-                f"no link mirrors a topic named {name}", hint=f"There are {', '.join(sorted(seen)) or 'none at all'}."
-            )
-    return selected
+    return Fabric(in_loop(opened(configuration, declared=declared)), spark=spark)

@@ -10,6 +10,7 @@ from typing import Final
 
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.control.links.filtering import in_force
+from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.names import find_topics
 from isthmus.errors import ClusterError
 from isthmus.model.link import Link
@@ -28,13 +29,14 @@ class LinkNames:
 
 async def live_names(links: Collection[Link]) -> dict[str, LinkNames]:
     """The names of each link whose source answers within ten seconds; the others are not there."""
-    found = await asyncio.gather(*(_names(link) for link in await in_force(links)))
+    async with ClusterPool() as pool:
+        found = await asyncio.gather(*(_names(link, pool.client(link.source)) for link in await in_force(links, pool)))
     return {link.name: names for link, names in zip(links, found, strict=True) if names is not None}
 
 
-async def _names(link: Link) -> LinkNames | None:
+async def _names(link: Link, source: Client) -> LinkNames | None:
     with contextlib.suppress(ClusterError, TimeoutError):
-        async with asyncio.timeout(ASKED_S), Client(link.source) as source:
+        async with asyncio.timeout(ASKED_S):
             there = (await find_topics(source, link.topics)).there
             groups = listed(await list_groups(source)) if link.groups.is_configured else {}
         topics = sorted({*there, *there.values()})

@@ -119,7 +119,8 @@ def test_an_operator_changes_filters_while_a_link_runs(
     given = Filters(topics_include=(f"{stem}.*",), groups_include=(group,))
 
     async def change(filters: Filters) -> None:
-        await write_filters(link, filters, configuration.ledger)
+        async with Client(link.target) as target:
+            await write_filters(link, target, filters, configuration.ledger)
 
     async def is_at(name: str, end: int) -> bool:
         return await ends(west, name) == [end]

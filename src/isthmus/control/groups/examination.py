@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from isthmus.control.clusters.rights import group_rights_findings
-from isthmus.control.groups.links import looked_at
+from isthmus.control.groups.links import look_at
 from isthmus.control.groups.plan import GroupPlan, notes_of
 from isthmus.control.groups.transaction import GroupTransaction
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.carrying import Standing
 from isthmus.model.findings import Finding, Level
@@ -21,15 +22,16 @@ from isthmus.wire.client import Client
 _CHECK: Final = "groups"
 
 
-async def group_findings(link: Link, source: Client, target: Client) -> list[Finding]:
+async def group_findings(link: Link, pool: ClusterPool) -> list[Finding]:
     """Findings about the groups a link carries; none where it carries none."""
     if not link.groups.is_configured:
         return []
+    target = pool.client(link.target)
     try:
         findings = await _transaction_findings(link, target)
-        async with looked_at(link, None) as look:
-            missing = await group_rights_findings(link, Side.TARGET, target, {plan.target_group for plan in look.plans})
-            return [*findings, *missing, *_about(link, look.plans)]
+        look = await look_at(link, None, pool)
+        missing = await group_rights_findings(link, Side.TARGET, target, {plan.target_group for plan in look.plans})
+        return [*findings, *missing, *_about(link, look.plans)]
     except ClusterError as error:
         return [Finding(level=Level.ERROR, subject=link.name, check=_CHECK, message=error.message, hint=error.hint)]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -22,6 +21,7 @@ from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import remembered
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
@@ -77,25 +77,26 @@ class Groups:
         return tuple(plan for plan in found if group is None or plan.groups or plan.problem)
 
     async def _all(self, links: tuple[Link, ...], group: str | None, *, dry_run: bool) -> list[GroupsPlan]:
-        chosen = await in_force(links)
-        return await asyncio.gather(*(self._one(link, group, dry_run=dry_run) for link in chosen))
+        async with ClusterPool() as pool:
+            chosen = await in_force(links, pool)
+            return await asyncio.gather(*(self._one(link, group, pool, dry_run=dry_run) for link in chosen))
 
-    async def _one(self, link: Link, group: str | None, *, dry_run: bool) -> GroupsPlan:
+    async def _one(self, link: Link, group: str | None, pool: ClusterPool, *, dry_run: bool) -> GroupsPlan:
         plan = GroupsPlan(link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way)
         if not link.groups.is_configured:
             return plan
         try:
-            async with looked_at(link, group) as look:
-                if dry_run:
-                    return replace(plan, groups=tuple(look.plans))
-                committer = GroupCommitter(look.target, link.name)
-                groups = await apply_groups(look.plans, committer, look.memory, look.target)
-                await self._remember(look)
-                return replace(plan, groups=groups, notes=notes_of(link, "", committer.reason))
+            look = await look_at(link, group, pool)
+            if dry_run:
+                return replace(plan, groups=tuple(look.plans))
+            committer = GroupCommitter(look.target, link.name)
+            groups = await apply_groups(look.plans, committer, look.memory, look.target)
+            await self._remember(look)
+            return replace(plan, groups=groups, notes=notes_of(link, "", committer.reason))
         except PlanRefused as error:
             return replace(plan, problem=problem_of(error))
         except ClusterError as error:
-            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group))
+            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group, pool))
 
     async def _remember(self, look: GroupsLook) -> None:
         writer = LedgerWriter(look.target)
@@ -108,14 +109,16 @@ class Groups:
             writer.close()
 
     async def _drill(self, links: tuple[Link, ...], group: str, records: int) -> GroupDrill:
-        for link in await in_force(links):
-            if link.groups.matches(group):
-                async with looked_at(link, group) as look:
-                    if look.plans:
-                        # Records of a copy are its link's to compare.
-                        own = tuple(p for p in look.plans[0].positions if not p.is_returning)
-                        plan = replace(look.plans[0], positions=own)
-                        return await drill(link, plan, look.source, look.target, look.maps, records=records)
+        async with ClusterPool() as pool:
+            for link in await in_force(links, pool):
+                if not link.groups.matches(group):
+                    continue
+                look = await look_at(link, group, pool)
+                if look.plans:
+                    # Records of a copy are its link's to compare.
+                    own = tuple(p for p in look.plans[0].positions if not p.is_returning)
+                    plan = replace(look.plans[0], positions=own)
+                    return await drill(link, plan, look.source, look.target, look.maps, records=records)
         raise _unknown(group, links, [])
 
 
@@ -130,39 +133,37 @@ class GroupsLook:
     maps: LinkMaps
 
 
-@asynccontextmanager
-async def looked_at(link: Link, group: str | None) -> AsyncIterator[GroupsLook]:
+async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLook:
     """Look at all groups of a link, or at one.
 
     :raises ClusterError: A cluster as a whole did not answer.
     :raises PlanRefused: Both clusters of the link are one.
     """
-
     wanted = partial(_is_wanted, link, group)
-    async with Client(link.source) as source, Client(link.target) as target:
-        await cluster_ids(link, source, target)
-        documents = (await remembered(target)).documents()
-        memory = GroupMemory(link.name, documents)
-        commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
-        try:
-            await commits.changed(0)
-        finally:
-            await commits.aclose()
-        planner = GroupReview(link, source, target, memory, documents)
-        known = {name for name in memory.groups if wanted(name)}
-        plans = await planner.plan(commits, commits.positions.keys() | known)
-        yield GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), planner.maps)
+    source, target = pool.client(link.source), pool.client(link.target)
+    await cluster_ids(link, source, target)
+    documents = (await remembered(target)).documents()
+    memory = GroupMemory(link.name, documents)
+    commits = CommitSource(source, wanted, [name for name in link.groups.literals if wanted(name)])
+    try:
+        await commits.changed(0)
+    finally:
+        await commits.aclose()
+    planner = GroupReview(link, source, target, memory, documents)
+    known = {name for name in memory.groups if wanted(name)}
+    plans = await planner.plan(commits, commits.positions.keys() | known)
+    return GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), planner.maps)
 
 
 def _is_wanted(link: Link, group: str | None, name: str) -> bool:
     return link.groups.matches(name) and group in (None, name)
 
 
-async def _last_known(link: Link, group: str | None) -> tuple[GroupPlan, ...]:
+async def _last_known(link: Link, group: str | None, pool: ClusterPool) -> tuple[GroupPlan, ...]:
     """What can be said of the groups although something is away: nothing, where that is the target."""
     try:
-        async with Client(link.target) as target:
-            return tuple(await remembered_groups(link, target, partial(_is_wanted, link, group)))
+        target = pool.client(link.target)
+        return tuple(await remembered_groups(link, target, partial(_is_wanted, link, group)))
     except ClusterError:
         return ()
 

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from isthmus.control.links.memory import now_ms, remembered
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.ledger.documents import Document, FiltersDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion
 from isthmus.ledger.topic import on_topic
-from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.instant import written_instant
@@ -105,18 +105,17 @@ def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     return found
 
 
-async def in_force(links: Collection[Link]) -> tuple[Link, ...]:
+async def in_force(links: Collection[Link], pool: ClusterPool) -> tuple[Link, ...]:
     """The links with the filters that operators have given them. Where a ledger cannot be read, as the file says."""
-    ledgers = {link.target.alias: link.target for link in links}
+    ledgers = {link.target.alias: pool.client(link.target) for link in links}
     found = await asyncio.gather(*map(_documents, ledgers.values()))
     documents = dict(zip(ledgers, found, strict=True))
     return tuple(filters_of(link.name, documents[link.target.alias]).of(link) for link in links)
 
 
-async def _documents(cluster: Cluster) -> Mapping[str, Document]:
+async def _documents(client: Client) -> Mapping[str, Document]:
     try:
-        async with Client(cluster) as client:
-            return (await remembered(client)).documents()
+        return (await remembered(client)).documents()
     except ClusterError:
         return {}
 
@@ -126,23 +125,20 @@ async def filtered(link: Link, target: Client) -> Link:
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    return (await _filters_at(target, link)).of(link)
+    return (await read_filters(link, target)).of(link)
 
 
-async def _filters_at(target: Client, link: Link) -> Filters:
-    return filters_of(link.name, (await remembered(target)).of(link.name).documents)
-
-
-async def read_filters(link: Link) -> Filters:
+async def read_filters(link: Link, target: Client) -> Filters:
     """What an operator has said of a link.
 
     :raises ClusterError: The ledger at the target cannot be read.
     """
-    async with Client(link.target) as target:
-        return await _filters_at(target, link)
+    return filters_of(link.name, (await remembered(target)).of(link.name).documents)
 
 
-async def write_filters(link: Link, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False) -> Filters:
+async def write_filters(
+    link: Link, target: Client, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False
+) -> Filters:
     """Have the link select what these say, and else what it selected; its controller follows within a second, without
     a new lease. Filters that say nothing have it select again what the file says.
 
@@ -150,20 +146,19 @@ async def write_filters(link: Link, filters: Filters, ledger: LedgerSettings, *,
     :raises ClusterError: The ledger at the target cannot be read or written.
     """
     filters.check()
-    async with Client(link.target) as target:
-        known = await _filters_at(target, link)
-        is_reset = filters.is_as_written
-        found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms())
-        if not dry_run and found != known:
-            document = FiltersDocument(
-                link=link.name, since_ms=found.since_ms, **{name: getattr(found, name) for name in _FIELDS}
-            )
-            writer = LedgerWriter(target)
-            try:
-                append = partial(writer.append, [Deletion(document.key) if is_reset else document])
-                await on_topic(target, append, replication_factor=ledger.replication_factor)
-            finally:
-                writer.close()
+    known = await read_filters(link, target)
+    is_reset = filters.is_as_written
+    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms())
+    if not dry_run and found != known:
+        document = FiltersDocument(
+            link=link.name, since_ms=found.since_ms, **{name: getattr(found, name) for name in _FIELDS}
+        )
+        writer = LedgerWriter(target)
+        try:
+            append = partial(writer.append, [Deletion(document.key) if is_reset else document])
+            await on_topic(target, append, replication_factor=ledger.replication_factor)
+        finally:
+            writer.close()
     return found
 
 

@@ -15,7 +15,6 @@ from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remem
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import LinkDocument, TopicDocument
 from isthmus.ledger.link import SILENCE_S
-from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.whereabouts import Liveness
@@ -39,32 +38,25 @@ def selection(links: Iterable[Link]) -> Selects:
 
 
 async def claims_around(
-    source: Client, target: Client, clusters: Iterable[Cluster], own_links: Collection[str], selects: Selects
+    source: Client, target: Client, others: Iterable[Client], own_links: Collection[str], selects: Selects
 ) -> list[Claim]:
     """What links other than our own write to both ends of a link, of the topics that ours select; and what is written
     to the clusters from which the source gets its topics, and so on: a circle may be longer than two.
 
-    Clusters on that way are asked as far as they are among `clusters` and answer.
+    Clusters on that way are asked as far as they are among `others` and answer.
     """
     found = await neighbouring_claims((target, source), own_links, selects)
     with contextlib.suppress(ClusterError):
         seen = {(await client.metadata()).cluster_id for client in (source, target)}
         ends = {source.cluster.alias, target.cluster.alias}
-        left = {cluster.alias: cluster for cluster in clusters if cluster.alias not in ends}
+        left = {client.cluster.alias: client for client in others if client.cluster.alias not in ends}
         if {claim.source_id for claim in found} - seen:
             # Which of them is on the way is told by their ids alone: they are asked all at once.
-            for claims in await asyncio.gather(*(_claims_at(cluster, own_links) for cluster in left.values())):
+            for claims in await asyncio.gather(
+                *(_claims_in(client, own_links, lambda _: True) for client in left.values())
+            ):
                 found += claims
     return found
-
-
-async def _claims_at(cluster: Cluster, own_links: Collection[str]) -> list[Claim]:
-    """What all links write to a cluster, nothing where it does not answer."""
-    try:
-        async with Client(cluster) as client:
-            return await _claims_in(client, own_links, lambda _: True)
-    except ClusterError:
-        return []
 
 
 async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[str], selects: Selects) -> list[Claim]:
@@ -80,6 +72,7 @@ async def neighbouring_claims(clients: Iterable[Client], own_links: Collection[s
 
 
 async def _claims_in(client: Client, own_links: Collection[str], selects: Selects) -> list[Claim]:
+    """What other links write to a cluster, nothing where it does not answer."""
     try:
         memory = await remembered(client)
         known = [memory.of(link) for link in memory.links if link not in own_links]

@@ -21,6 +21,7 @@ from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.leaving import is_writing, left_partitions, provenance, source_logs
 from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion, in_batches
@@ -181,7 +182,8 @@ class Promoter:
                 f"link {self.name} cannot be used here",
                 hint=f"isthmus link describe {self.name} says why: both its clusters have to be in the file.",
             )
-        (link,) = await in_force([link])
+        async with ClusterPool() as pool:
+            (link,) = await in_force([link], pool)
         return link, tuple(chosen), any(each in known.maps for each in chosen)
 
     async def _look(self) -> tuple[Declared, Declaration]:

@@ -22,6 +22,7 @@ from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
 from isthmus.control.links.workers import Workers
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.configuration import Configuration
@@ -235,9 +236,10 @@ class LinkRun:
     async def _grant(self, source: Client, target: Client, links: Iterable[Link]) -> None:
         # Those that others run are no longer ours.
         own = [self.link.name, *(run.link.name for run in self._earlier if not run.is_run_elsewhere)]
-        clusters = self._configuration.clusters
-        for claim in await claims_around(source, target, clusters, own, selection(links)):
-            self._claims.grant(claim)
+        async with ClusterPool() as pool:
+            others = map(pool.client, self._configuration.clusters)
+            for claim in await claims_around(source, target, others, own, selection(links)):
+                self._claims.grant(claim)
 
     def progress(self) -> LinkProgress:
         """How the link stands at this moment, or stood when it ended."""

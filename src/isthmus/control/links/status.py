@@ -9,9 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Collection, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from isthmus.cluster.ages import record_times
@@ -20,7 +18,8 @@ from isthmus.cluster.topics import selected_topics
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.host import liveness_of
-from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms
+from isthmus.control.links.memory import LedgerMemory, LinkMemory, now_ms, remembered
+from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import EndedPartition, TopicDocument
@@ -212,53 +211,42 @@ class _Reading:
 
 
 class StatusReader:
-    """Reads how links stand, again and again; from the second time on with rates, and with what was seen before."""
+    """Reads how links stand, again and again; from the second time on with rates, and with what was seen before.
 
-    def __init__(self, links: tuple[Link, ...]) -> None:
+    Without a pool it has clients of its own: then use it with `async with`.
+    """
+
+    def __init__(self, links: tuple[Link, ...], pool: ClusterPool | None = None) -> None:
         self._links = links
-        self._stack = AsyncExitStack()
-        self._clients: dict[str, Client] = {}
-        self._ledgers: dict[str, LedgerMemory] = {}
+        self._is_pool_ours = pool is None
+        self._pool = pool or ClusterPool()
         self._before: dict[str, _Reading] = {}
         self._seen: dict[str, dict[LaneKey, _Ends]] = {link.name: {} for link in links}
         self._aborted: dict[str, AbortedPolicy] = {}
 
     async def __aenter__(self) -> Self:
-        clusters = {c.alias: c for link in self._links for c in (link.source, link.target)}
-        for cluster in clusters.values():
-            client = await self._stack.enter_async_context(Client(cluster))
-            self._clients[cluster.alias] = client
-        for alias in {link.target.alias for link in self._links}:
-            self._ledgers[alias] = self._clients[alias].companion(LedgerMemory)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
+    async def __aexit__(self, *_: object) -> None:
+        if self._is_pool_ours:
+            await self._pool.aclose()
 
     async def read(self) -> tuple[LinkProgress, ...]:
         """All links as they stand; a cluster that does not answer makes its links UNAVAILABLE."""
-        refreshed = await asyncio.gather(*map(self._refresh, self._ledgers))
-        problems = dict(zip(self._ledgers, refreshed, strict=True))
-        return tuple(await asyncio.gather(*(self._read(link, problems[link.target.alias]) for link in self._links)))
+        ledgers = {link.target.alias: self._pool.client(link.target) for link in self._links}
+        found = dict(zip(ledgers, await asyncio.gather(*map(_ledger, ledgers.values())), strict=True))
+        return tuple(await asyncio.gather(*(self._read(link, found[link.target.alias]) for link in self._links)))
 
-    async def _refresh(self, alias: str) -> Problem | None:
-        try:
-            await self._ledgers[alias].refresh()
-        except ClusterError as error:
-            return problem_of(error)
-        return None
-
-    async def _read(self, link: Link, ledger_problem: Problem | None) -> LinkProgress:
-        known = self._ledgers[link.target.alias].of(link.name) if ledger_problem is None else LinkMemory(link.name)
+    async def _read(self, link: Link, ledger: LedgerMemory | Problem) -> LinkProgress:
+        known, ledger_problem = LinkMemory(link.name), None
+        if isinstance(ledger, Problem):
+            ledger_problem = ledger
+        else:
+            known = ledger.of(link.name)
         link = filters_of(link.name, known.documents).of(link)
         reading = _Reading(link, known, ledger_problem)
-        target = self._clients[link.target.alias]
-        await reading.take(self._clients[link.source.alias], target)
+        target = self._pool.client(link.target)
+        await reading.take(self._pool.client(link.source), target)
         if link.name not in self._aborted and not reading.target.is_away:
             with contextlib.suppress(ClusterError):
                 self._aborted[link.name] = (await treated(link, target)).policy
@@ -359,6 +347,14 @@ def _evidence(reading: _Reading, topic: TargetTopic, report: LaneReport | EndedP
         is_at_source=reading.source.has(reading.sources[topic]),
         reported=reported,
     )
+
+
+async def _ledger(client: Client) -> LedgerMemory | Problem:
+    """What the ledger of a cluster says, or why it does not."""
+    try:
+        return await remembered(client)
+    except ClusterError as error:
+        return problem_of(error)
 
 
 def _ends(reading: _Reading, lane: LaneKey, before: _Ends | None) -> _Ends:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.pausing import mirrored_as
 from isthmus.control.links.status import StatusReader
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
 from isthmus.model.condition import WaitCondition
 from isthmus.model.link import Link
@@ -75,8 +76,9 @@ async def wait_until(
     :raises ConfigError: The link does not mirror the topic.
     """
     begun = time.monotonic()
-    name = None if topic is None else await _mirrored(link, topic)
-    async with StatusReader((link,)) as reader:
+    async with ClusterPool() as pool:
+        name = None if topic is None else await _mirrored(link, topic, pool)
+        reader = StatusReader((link,), pool)
         while True:
             (progress,) = await reader.read()
             found = progress if name is None else _topic(progress, name)
@@ -89,8 +91,8 @@ async def wait_until(
             await asyncio.sleep(min(LOOK_S, timeout_s - elapsed_s))
 
 
-async def _mirrored(link: Link, topic: str) -> TargetTopic:
-    (link,) = await in_force([link])
+async def _mirrored(link: Link, topic: str, pool: ClusterPool) -> TargetTopic:
+    (link,) = await in_force([link], pool)
     name = mirrored_as(link, topic)
     if name is None:
         raise ConfigError(

@@ -11,6 +11,7 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.memory import rebuilt_topics, remembered
 from isthmus.control.links.pausing import mirrored_as
+from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.claiming import claimed
 from isthmus.control.recovery.recovery import OnStep, TopicRecoverer
 from isthmus.control.topics.foresight import Foreseen, foresee
@@ -51,8 +52,8 @@ class LinkRecoverer:
         """
         link = self.configuration.link(self.name)
         async with AsyncExitStack() as stack:
-            source = await stack.enter_async_context(Client(link.source))
-            target = await stack.enter_async_context(Client(link.target))
+            pool = await stack.enter_async_context(ClusterPool())
+            source, target = pool.client(link.source), pool.client(link.target)
             claim = None
             if not dry_run:
                 # Before anything is looked at: what somebody else changes meanwhile would be found half-way.
@@ -60,7 +61,7 @@ class LinkRecoverer:
             link = await filtered(link, target)
             self.on_step("looking for topics that have diverged")
             found: list[TopicRecovery] = []
-            for topic, source_topic in sorted((await self._chosen(link, source, target)).items()):
+            for topic, source_topic in sorted((await self._chosen(link, pool)).items()):
                 recoverer = self._recoverer(link, source, target, topic, source_topic)
                 found.append(await (recoverer.foresee() if claim is None else recoverer.recover(claim)))
         return Recovery(link=link.name, topics=tuple(found), is_dry_run=dry_run)
@@ -80,9 +81,9 @@ class LinkRecoverer:
             on_step=self.on_step,
         )
 
-    async def _chosen(self, link: Link, source: Client, target: Client) -> dict[TargetTopic, SourceTopic]:
+    async def _chosen(self, link: Link, pool: ClusterPool) -> dict[TargetTopic, SourceTopic]:
         """The topics to recover, by their names at the target."""
-        memory = await remembered(target)
+        memory = await remembered(pool.client(link.target))
         documents, known = memory.documents(), memory.of(link.name).copy()
         if self.topics:
             chosen = dict(self._named(link))
@@ -91,7 +92,7 @@ class LinkRecoverer:
                 if problem is not None:
                     raise PlanRefused(problem.message, hint=problem.hint)
             return chosen
-        foreseen = await foresee(link, source, target, Claims(), self.configuration.links, self.configuration.clusters)
+        foreseen = await foresee(link, pool, Claims(), self.configuration.links, self.configuration.clusters)
         chosen = dict(_diverged(foreseen))
         former = {ids.former for ids in rebuilt_topics(link.name, known.documents).values()}
         for document in known.documents.values():

@@ -21,6 +21,7 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.links.identity import known_identity
 from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
+from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.observation import ObservedLink, observe
 from isthmus.control.topics.outlooks import Seen, with_pauses, with_places, with_rights, with_seen
 from isthmus.control.topics.plan import Action, LinkPlan
@@ -71,12 +72,7 @@ class Foreseen:
 
 
 async def foresee(
-    link: Link,
-    source: Client,
-    target: Client,
-    claims: Claims,
-    own: Collection[Link],
-    clusters: Collection[Cluster] = (),
+    link: Link, pool: ClusterPool, claims: Claims, own: Collection[Link], clusters: Collection[Cluster] = ()
 ) -> Foreseen:
     """Observe a link, plan it, and look at the ends of the logs it would go on with. Nothing is changed.
 
@@ -86,8 +82,9 @@ async def foresee(
     :raises PlanRefused: The link was made for another source cluster, or a newer Isthmus wrote its ledger.
     :raises ClusterError: A cluster as a whole did not answer.
     """
+    source, target = pool.client(link.source), pool.client(link.target)
     names = [each.name for each in own]
-    for claim in await claims_around(source, target, clusters, names, selection(own)):
+    for claim in await claims_around(source, target, map(pool.client, clusters), names, selection(own)):
         claims.grant(claim)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()

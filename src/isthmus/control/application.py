@@ -1,0 +1,56 @@
+"""The Spark that a program's runs and verifications use."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from isthmus.model.configuration import Configuration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkApplication:
+    """The Spark session given, else one of our own, which is started when it is needed and stopped by `close`."""
+
+    def __init__(self, configuration: Configuration, given: SparkSession | None = None) -> None:
+        self._configuration = configuration
+        self._given = given
+        self._own: SparkSession | None = None
+
+    @property
+    def running(self) -> SparkSession | None:
+        """The session there is by now."""
+        return self._given or self._own
+
+    def keep(self, spark: SparkSession | None) -> None:
+        """What a run has started is gone on with, and stopped by `close`."""
+        if self._given is None:
+            self._own = spark
+
+    def session(self) -> SparkSession:
+        """The session there is, or a new one; that takes seconds.
+
+        :raises HostError: Spark cannot be started here.
+        """
+        if self.running is not None:
+            return self.running
+        # In a thread of its own: interrupted half-way, Spark would leave its JVM behind.
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(self._start).result()
+
+    def close(self) -> None:
+        """Stop the session, if it is our own."""
+        own, self._own = self._own, None
+        if own is not None:
+            # A JVM that got the signal that ended us has nothing left to stop.
+            with contextlib.suppress(Exception):
+                own.stop()
+
+    def _start(self) -> SparkSession:
+        from isthmus.spark.session import session
+
+        self._own = session(self._configuration.spark, links=[link.name for link in self._configuration.links])
+        return self._own

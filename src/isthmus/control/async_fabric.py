@@ -1,0 +1,357 @@
+"""A configuration opened by a program that has an event loop, and what can be done with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from isthmus import config
+from isthmus.control.application import SparkApplication
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.declared import with_declared
+from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
+from isthmus.control.links.following import Following, Reread
+from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
+from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.status import StatusReader
+from isthmus.control.links.telling import telling
+from isthmus.control.links.trees import check_trees, mirrors
+from isthmus.control.loops.all import foreseen_changes
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.foresight import foresee
+from isthmus.control.topics.names import find_topics
+from isthmus.control.topics.observation import treated
+from isthmus.control.topics.plan import LinkPlan, Plan
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.model.configuration import Configuration, MetricsSettings
+from isthmus.model.link import Link
+from isthmus.model.problem import problem_of
+from isthmus.model.progress import LinkProgress
+from isthmus.model.transactions import AbortedPolicy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from isthmus.control.links.controller import OnProgress, Until
+    from isthmus.spark.verification import OnVerified, Verdict
+
+SAMPLE_S: Final = 1.0
+
+
+class AsyncFabric:
+    """All clusters and links of one configuration, for programs that have an event loop.
+
+        async with await isthmus.AsyncFabric.open("isthmus.yaml") as fabric:
+            print((await fabric.plan()).as_dict())
+            await fabric.run(until="caught-up")
+
+    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked. Runs use the
+    Spark session given, else one of their own, which `aclose` stops; an `application` belongs to whoever made it.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        spark: SparkSession | None = None,
+        application: SparkApplication | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self._is_application_ours = application is None
+        self._application = application or SparkApplication(configuration, spark)
+        self._pool = ClusterPool()
+
+    @classmethod
+    async def open(
+        cls,
+        configuration: str | Path | Configuration | None = None,
+        *,
+        spark: SparkSession | None = None,
+        declared: bool = False,
+    ) -> Self:
+        """The fabric a configuration file describes; without a path the file is looked for.
+
+        With `declared` its links are those of the file and those that were declared on its clusters.
+
+        :raises ConfigError: There is no such file, or it cannot be used.
+        :raises PlanRefused: A newer Isthmus wrote a ledger.
+        """
+        return cls(await opened(configuration, declared=declared), spark=spark)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the clusters, and stop the Spark session, if it is our own."""
+        await self._pool.aclose()
+        if self._is_application_ours:
+            await asyncio.to_thread(self._application.close)
+
+    def links(self, name: str | None = None) -> tuple[Link, ...]:
+        """The link of that name, or all of them.
+
+        :raises ConfigError: There is none of that name.
+        """
+        return self.configuration.links if name is None else (self.configuration.link(name),)
+
+    async def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
+        """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
+
+        The ends of both logs are compared as a run does at its first look, so that both find the same.
+        A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these.
+
+        :raises ConfigError: There is no link of that name, no cluster of that alias, or no link into one.
+        """
+        check_trees(self.configuration)
+        links = await in_force(self._into(clusters, self.links(link)), self._pool)
+        claims = Claims()
+        # One after the other: which link a topic belongs to is settled in the order of the file.
+        return Plan(links=tuple([await self._plan(each, claims, links) for each in links]))
+
+    async def _plan(self, link: Link, claims: Claims, own: tuple[Link, ...]) -> LinkPlan:
+        source, target = self._pool.client(link.source), self._pool.client(link.target)
+        try:
+            foreseen = await foresee(link, self._pool, claims, own, self.configuration.clusters)
+            plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
+            view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
+            return replace(plan, changes=await foreseen_changes(view))
+        except (ClusterError, PlanRefused) as error:
+            return LinkPlan(
+                link=link.name,
+                source=link.source.alias,
+                target=link.target.alias,
+                problem=problem_of(error),
+            )
+
+    async def filters(self, link: str) -> Filters:
+        """What an operator has the link select in place of what the configuration says.
+
+        :raises ConfigError: There is no link of that name.
+        :raises ClusterError: The ledger cannot be read.
+        """
+        chosen = self.configuration.link(link)
+        return await read_filters(chosen, self._pool.client(chosen.target))
+
+    async def filter(self, link: str, filters: Filters, *, dry_run: bool = False) -> Filters:
+        """Have the link select something else from now on, whether it runs or not; see `write_filters`.
+
+        :raises ConfigError: There is no link of that name, or a pattern is broken.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        chosen = self.configuration.link(link)
+        target = self._pool.client(chosen.target)
+        return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run)
+
+    async def run(
+        self,
+        *,
+        until: Until | None = None,
+        link: str | None = None,
+        clusters: Collection[str] = (),
+        on_progress: OnProgress | None = None,
+        take_over: bool = False,
+        standby: bool = False,
+        reread: Reread | None = None,
+        follow_config: bool = False,
+        metrics: MetricsSettings | None = None,
+    ) -> RunOutcome:
+        """Create what is missing and copy, until everything is copied or for ever.
+
+        With `until="caught-up"` it ends when the sources have nothing more that was not copied; a
+        function instead is asked twice a second, with the newest progress, whether to end.
+        SIGINT and SIGTERM end it in good order. What goes wrong is in the outcome, link by link.
+
+        A link that another controller runs is left to it: its error is `Occupied`. With `take_over` it is
+        taken at once, and the other controller ends with `Fenced`. With `standby` the end of the other one is
+        waited for, with Spark running and clusters connected, however long it takes.
+
+        With `clusters` only links into these are run, those that come later too: one process beside each cluster.
+
+        Links that were declared are followed as well, if the configuration was opened with them.
+
+        `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
+        seconds too: what a link may change while it runs is followed, without a new lease; the rest is logged.
+
+        Where the configuration, or `metrics` in its place, says so it listens for whoever asks how it does: see
+        docs/metrics.md.
+
+        :raises ConfigError: There is no link of that name, no cluster of that alias or no link into one, or it is to
+            take over and to stand by at once.
+        :raises PortBusy: Something listens already where metrics are to be told.
+        """
+        is_declared = self.configuration.declared is not None
+        written = self.configuration.written if is_declared and link is None else None
+        following = Following(reread, is_constant=follow_config, written=written)
+        links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
+
+        def takes(one: Link) -> bool:
+            return link in (None, one.name) and (not chosen or one.target.alias in chosen)
+
+        with telling(metrics or self.configuration.metrics, on_progress) as tell:
+            return await self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
+
+    def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
+        """Those of the links that go into these clusters, all of them where none is named."""
+        chosen = {self.configuration.cluster(alias).alias for alias in clusters}
+        found = tuple(link for link in links if not chosen or link.target.alias in chosen)
+        if not found and chosen:
+            raise ConfigError(
+                f"no link goes into {', '.join(sorted(chosen))}", hint="isthmus status shows the links there are."
+            )
+        return found
+
+    async def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
+        """How the links stand: ends and lags as the logs tell them, states as the ledger tells them.
+
+        Two looks, a second apart, so that there are rates.
+
+        :raises ConfigError: There is no link of that name.
+        """
+        reader = StatusReader(self.links(link), self._pool)
+        await reader.read()
+        await asyncio.sleep(SAMPLE_S)
+        return await reader.read()
+
+    async def forget(self, link: str, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Forgotten, ...]:
+        """Have the ledger forget topics that a link mirrored once and selects no more: these, or all of them.
+
+        :raises ConfigError: There is no link of that name, or it still selects a topic, or never mirrored it.
+        :raises PlanRefused: A controller that was started before still mirrors one of them.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        return await forget(self.configuration.link(link), topics, self.configuration.ledger, dry_run=dry_run)
+
+    async def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
+        """Have the ledger of a cluster forget a link that is run no more, whether it is configured or not; see
+        `forgetting.forget_link`. Returns the keys of what is forgotten.
+
+        :raises ConfigError: There is no cluster of that alias, or its ledger knows no such link.
+        :raises PlanRefused: A controller runs it.
+        :raises ClusterError: The ledger cannot be read or written.
+        """
+        return await forget_link(self.configuration.cluster(cluster), link, self.configuration.ledger, dry_run=dry_run)
+
+    async def comparison(
+        self,
+        *,
+        link: str | None = None,
+        topics: Collection[str] = (),
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        allow_lag: bool = False,
+        on_progress: OnVerified | None = None,
+    ) -> Callable[[], dict[str, Verdict]]:
+        """What compares both logs on Spark, by link: every offset, timestamp, key, value and header. What is to be
+        compared is settled here; the function that is returned blocks for as long as the comparison takes.
+
+        Records of topics with other offsets at the target are compared with those that the link's map names.
+
+        `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
+        timestamps to begin and to end at. Records the target does not have yet are missing,
+        unless `allow_lag`. Aborted records that it lacks are counted as left out, unless the link
+        is configured to copy them: then they are missing.
+
+        :raises ConfigError: There is no link of that name, or no link has a topic of that name.
+        :raises ClusterError: A cluster could not be read; the function raises that too.
+        """
+        links = await in_force(mirrors(self.links(link)), self._pool)
+        selected = await self._selected(links, topics)
+        policies = await asyncio.gather(*(treated(each, self._pool.client(each.target)) for each in links))
+        treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
+
+        def compare() -> dict[str, Verdict]:
+            from isthmus.spark.verification import verify
+
+            verdicts = {
+                link.name: verify(
+                    self._application.session(),
+                    link.source,
+                    link.target,
+                    selected[link.name],
+                    since_ms=since_ms,
+                    until_ms=until_ms,
+                    allow_lag=allow_lag,
+                    # Under `auto` they may have been left out at another time.
+                    may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
+                    link=link.name,
+                    progress=on_progress,
+                )
+                for link in links
+            }
+            return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
+
+        return compare
+
+    async def _selected(self, links: tuple[Link, ...], topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """The topics of each link that are there, all of them or those named, as at the source or as at the target; by
+        the name at the source that at the target.
+
+        :raises ConfigError: No link has a topic of that name.
+        """
+        selected: dict[str, dict[str, str]] = {}
+        seen: set[str] = set()
+        for link in links:
+            found = await find_topics(self._pool.client(link.source), link.topics)
+            there = {own: name for name, own in found.there.items()}
+            seen.update(there, there.values())
+            selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
+        for name in topics:
+            if name not in seen:
+                raise ConfigError(
+                    f"no link mirrors a topic named {name}",
+                    hint=f"There are {', '.join(sorted(seen)) or 'none at all'}.",
+                )
+        return selected
+
+    async def _run(
+        self,
+        links: tuple[Link, ...],
+        until: Until | None,
+        on_progress: OnProgress | None,
+        following: Following,
+        takes: Callable[[Link], bool],
+        *,
+        take_over: bool,
+        standby: bool,
+    ) -> RunOutcome:
+        from isthmus.control.links.controller import Controller
+        from isthmus.control.links.succession import WhenOccupied
+        from isthmus.control.links.workers import Workers
+
+        when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
+        names = [link.name for link in links]
+        workers = Workers(self.configuration.spark, links=names, spark=self._application.running)
+        controller = Controller(
+            self.configuration,
+            links,
+            workers,
+            until=until,
+            on_progress=on_progress,
+            when_occupied=when_occupied,
+            following=following,
+            takes=takes,
+        )
+        try:
+            return await controller.run()
+        finally:
+            self._application.keep(workers.spark)
+
+
+async def opened(configuration: str | Path | Configuration | None, *, declared: bool) -> Configuration:
+    """The configuration, read if it is not given; see `AsyncFabric.open`."""
+    if not isinstance(configuration, Configuration):
+        configuration = config.load(None if configuration is None else Path(configuration))
+    return await with_declared(configuration) if declared else configuration
