@@ -253,10 +253,9 @@ class ReceiptDocument(DocumentOfLink):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapDocument(DocumentOfLink):
     """Which source offsets of one mapped lane went where: those from its `ordinal_begin`-th record on, up to `cursor`.
-    The lane began at the source offset `begin`, -1 where that is not known.
-
-    Each lease writes into segments of its own. What a segment says stays true, so several may say the same, and
-    what comes late does no harm: the map is what all of them say together, of those with the same topic ids.
+    The lane began at the source offset `begin`, -1 where that is not known. Of records before `trimmed_ordinal`, which
+    the target has deleted, segments need not tell. Each lease writes into some of its own. What they say stays true, so
+    what comes late or twice does no harm: the map is what all of them say together, of those with the same topic ids.
     """
 
     KIND: ClassVar[str] = "map"
@@ -268,6 +267,7 @@ class MapDocument(DocumentOfLink):
     ranges: tuple[MappedRange, ...]
     cursor: Cursor
     begin: int = -1
+    trimmed_ordinal: int = -1
     source_topic_id: uuid.UUID = _NO_ID
     target_topic_id: uuid.UUID = _NO_ID
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
 from isthmus.model.lane import LaneKey
@@ -24,6 +25,11 @@ class LaneMap:
     begin: int = -1
     segments: tuple[MapDocument, ...] = ()
 
+    @property
+    def is_trimmed(self) -> bool:
+        """Whether it tells no more of records that the target has deleted."""
+        return trimmed_ordinal(self.segments) >= 0
+
     def seen_by_source(self, log: LogRange) -> LogRange:
         """The log of the target as the map shows it to the source: from and up to which of the source's offsets.
 
@@ -33,7 +39,7 @@ class LaneMap:
         start, end = self.offsets.first_source(log.start), self.offsets.first_source(log.stable_end)
         end = copied_to if end is None else end
         first = self.offsets.ranges[0].target_begin if self.offsets.ranges else self.cursor.target_offset
-        if self.begin >= 0 and log.start <= first:
+        if self.begin >= 0 and log.start <= first and not self.is_trimmed:
             # Nothing of the lane is deleted: whatever the source has from its beginning on has to be there.
             return LogRange(min(self.begin, end), end, end)
         return LogRange(copied_to if start is None else min(start, end), end, end)
@@ -75,3 +81,17 @@ def lane_map(segments: list[MapDocument]) -> LaneMap:
     offsets = OffsetMap.of(one for segment in ordered for one in segment.ranges)
     begin = max(segment.begin for segment in segments)
     return LaneMap(offsets, ordered[-1].cursor, begin, tuple(ordered))
+
+
+def trimmed_ordinal(segments: Iterable[MapDocument]) -> int:
+    """The ordinal of the first record that segments have to tell of, -1 where that is the first of all."""
+    return max((segment.trimmed_ordinal for segment in segments), default=-1)
+
+
+def needless(segments: Sequence[MapDocument], log_start: int) -> list[MapDocument]:
+    """The first segments, in order, as far as all they tell of lies before the start of the target's log.
+
+    Nobody asks where records went that are not there any more: a position before them is that of the first one left.
+    """
+    found = list(takewhile(lambda each: all(one.target_end <= log_start for one in each.ranges), segments))
+    return found if any(each.ranges for each in found) else []

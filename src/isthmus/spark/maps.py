@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from isthmus.errors import ConfigError
+from isthmus.cluster.offsets import log_ranges
+from isthmus.errors import ClusterError, ConfigError
 from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument, decoded
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.maps import lane_map
+from isthmus.ledger.maps import lane_map, needless, trimmed_ordinal
 from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
@@ -18,6 +19,9 @@ from isthmus.model.problem import Problem
 from isthmus.model.translation import OffsetMap
 from isthmus.spark.lease import LeaseSpec
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_RANGES_S = 2.0
 
 
 class LedgerMaps:
@@ -33,6 +37,7 @@ class LedgerMaps:
         self._writer = LedgerWriter(target)
         self._lanes: dict[LaneKey, Lane] = {}
         self._begins: dict[LaneKey, int] = {}
+        self._trimmed: dict[LaneKey, int] = {}
         self._numbers: dict[LaneKey, int] = {}
         self._saved: dict[LaneKey, Cursor] = {}
         self._unsaved: dict[str, Change] = {}
@@ -59,13 +64,26 @@ class LedgerMaps:
                 found[prefix][entry.key] = document
             else:
                 found[prefix].pop(entry.key, None)
+        starts = await self._log_starts([wanted[prefix] for prefix, segments in found.items() if len(segments) > 1])
         return {
-            wanted[prefix].key: known
+            lane.key: known
             for prefix, segments in found.items()
-            if (known := self._resumed(wanted[prefix], segments.values())) is not None
+            for lane in [wanted[prefix]]
+            if (known := self._resumed(lane, segments.values(), starts.get((lane.target_topic, lane.partition), 0)))
+            is not None
         }
 
-    def _resumed(self, lane: Lane, found: Collection[MapDocument]) -> Known | Problem | None:
+    async def _log_starts(self, lanes: Collection[Lane]) -> Mapping[PartitionKey, int]:
+        """Where the target's logs begin, as far as it tells: what was deleted before needs no map."""
+        try:
+            found = await log_ranges(
+                self._target, [(lane.target_topic, lane.partition) for lane in lanes], timeout_s=_RANGES_S
+            )
+        except ClusterError:
+            return {}
+        return {key: log.start for key, log in found.values.items()}
+
+    def _resumed(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
         """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
         self._lanes[lane.key] = lane
         segments = [segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id)]
@@ -85,9 +103,12 @@ class LedgerMaps:
             if sum(len(each.ranges) for each in (segment, *last)) > SEGMENT_RANGES // 2:
                 break
             last.insert(0, segment)
+        kept = whole.segments[: len(whole.segments) - len(last)]
+        gone = needless(kept, log_start)
         self._begins[lane.key] = whole.begin
+        self._trimmed[lane.key] = max([trimmed_ordinal(segments), *(segment.cursor.ordinal for segment in gone)])
         ordinal_begin = min((segment.ordinal_begin for segment in last), default=whole.cursor.ordinal)
-        self._replaced[lane.key] += [segment.key for segment in last]
+        self._replaced[lane.key] += [segment.key for segment in (*gone, *last)]
         return Known(
             whole.cursor, ordinal_begin, OffsetMap.of(one for segment in last for one in segment.ranges).ranges
         )
@@ -139,6 +160,7 @@ class LedgerMaps:
             ranges=tuple(transit.ranges),
             cursor=transit.cursor,
             begin=self._begins[key],
+            trimmed_ordinal=self._trimmed.get(key, -1),
             source_topic_id=self._lanes[key].source_topic_id,
             target_topic_id=self._lanes[key].target_topic_id,
         )

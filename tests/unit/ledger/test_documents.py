@@ -118,6 +118,7 @@ DOCUMENTS: dict[str, Document] = {
         ordinal_begin=4,
         ranges=(MappedRange(10, 90, 5), MappedRange(16, 97, 1)),
         cursor=Cursor(18, 10, 98, 2),
+        trimmed_ordinal=2,
         source_topic_id=uuid.UUID(int=1),
         target_topic_id=uuid.UUID(int=2),
     ),

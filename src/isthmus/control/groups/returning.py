@@ -111,8 +111,8 @@ def home_position(lane: LaneMap, position: int) -> int | None:
     first = lane.offsets.first_source(position)
     known_from, ranges = gapless_from(lane.segments), lane.offsets.ranges
     begin = ranges[0].target_begin if ranges else lane.cursor.target_offset
-    if lane.cursor.continues_another and position < begin:
-        # Another program copied what lies there, and where from is not known.
+    if (lane.cursor.continues_another or lane.is_trimmed) and position < begin:
+        # Another program copied what lies there, or it is deleted by now, and where from is not known.
         return None
     before = bisect_right(ranges, position, key=lambda one: one.target_begin) - 1
     is_inside = before >= 0 and position < ranges[before].target_end

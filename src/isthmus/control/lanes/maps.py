@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import Document, MapDocument
-from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics
+from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
@@ -40,8 +40,9 @@ def mapped_position(lane: LaneMap, position: int) -> MappedPosition | None:
         # What the other program repeated lies between its last record and the first of the lane.
         offset = cursor.target_offset
     elif offset is None:
-        # What comes first will lie at or behind the place where the lane begins.
-        offset = None if cursor.has_appended else cursor.target_offset
+        # What comes first will lie at or behind the place where the lane is, if nothing of it is left there.
+        is_empty = not cursor.has_appended or trimmed_ordinal(lane.segments) == cursor.ordinal
+        offset = cursor.target_offset if is_empty else None
     elif position < gapless_from(lane.segments) and not _is_inside(lane.offsets, position):
         # What was copied of it may be in a segment that is lost.
         offset = None
@@ -65,8 +66,11 @@ def lane_cursors(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
 
 
 def gapless_from(segments: Sequence[MapDocument]) -> int:
-    """The source offset from which on segments tell of every record of a lane; 0 if none is missing."""
+    """The source offset from which on segments tell of every record of a lane that the target holds; 0 if none is
+    missing.
+    """
     begin, ordinal = _OFFSETS_BEGIN, min((segment.cursor.first_ordinal for segment in segments), default=0)
+    ordinal = max(ordinal, trimmed_ordinal(segments))
     for segment in sorted(segments, key=lambda one: one.ordinal_begin):
         if segment.ordinal_begin > ordinal:
             begin = min((one.source_begin for one in segment.ranges), default=segment.cursor.source_offset)

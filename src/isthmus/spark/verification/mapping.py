@@ -9,7 +9,7 @@ from typing import Final
 from isthmus.errors import ConfigError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.ledger.link import read_documents
-from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics
+from isthmus.ledger.maps import LaneMap, lane_map, map_segments, mapped_topics, trimmed_ordinal
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import OffsetMap
 from isthmus.wire.client import Client
@@ -58,6 +58,7 @@ def mapping_of(link: str, documents: Mapping[str, Document]) -> LinkMapping:
             lanes[topic, partition] = lane_map(found)
         except ConfigError as error:
             broken[topic] = f"the map of partition {partition} cannot be true: {error}"
-        if all(segment.ordinal_begin > segment.cursor.first_ordinal for segment in found):
+        told_from = trimmed_ordinal(found)
+        if all(segment.ordinal_begin > max(segment.cursor.first_ordinal, told_from) for segment in found):
             broken[topic] = f"the ledger has lost the beginning of the map of partition {partition}"
     return LinkMapping(lanes, mapped_topics(link, documents), broken)

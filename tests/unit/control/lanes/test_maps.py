@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from isthmus.control.groups.returning import home_position
 from isthmus.control.lanes.maps import LinkMaps, gapless_from, lane_cursors, mapped_position
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
-from isthmus.ledger.maps import LaneMap, lane_map
+from isthmus.ledger.maps import LaneMap, lane_map, needless
 from isthmus.model.lane import LaneKey
+from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange, OffsetMap
@@ -200,3 +201,35 @@ def test_how_far_a_lane_is_takes_no_map(log: list[int | None], cuts: list[int]) 
     assert lane_cursors("west-east", found) == {}
     odd = document("odd", 0, [MappedRange(0, 99, 30)], Cursor(0, 0, 129))
     assert lane_cursors("east-west", {**found, odd.key: odd})[LaneKey(TOPIC, 0)].source_offset == len(log)
+
+
+@given(logs, st.lists(st.integers(1, 25)), st.integers(0, 30), st.integers(0, 80))
+def test_a_map_without_what_the_target_deleted_tells_the_rest(
+    log: list[int | None], cuts: list[int], position: int, log_start: int
+) -> None:
+    """Segments of deleted records may go: of all that is left the map says what it said before, and nothing is lost."""
+    documents, where = segments_of(log, cuts)
+    ordered = lane_map(documents).segments
+    gone = needless(ordered[:-1], log_start)
+    trimmed = max((one.cursor.ordinal for one in gone), default=-1)
+    left = lane_map([*ordered[len(gone) : -1], replace(ordered[-1], trimmed_ordinal=trimmed)])
+    there = {source: target for source, target in where.items() if target >= log_start}
+    assert all(one.target_end <= log_start for segment in gone for one in segment.ranges)
+    assert gapless_from(left.segments) == 0
+    found, home = mapped_position(left, position), home_position(left, position)
+    assert found is not None
+    assert all((target >= found.offset) == (source >= position) for source, target in there.items())
+    assert home is not None or (gone and position <= log_start)
+    assert home is None or all((source >= home) == (target >= position) for source, target in there.items())
+    target_end = ordered[-1].cursor.target_offset
+    seen = left.seen_by_source(LogRange(log_start, target_end, target_end))
+    assert not gone or (seen.start <= min(there, default=seen.end))
+
+
+def test_a_lost_segment_is_missed_behind_what_was_deleted() -> None:
+    """What a segment does not tell that should be there is not taken for deleted."""
+    first = document("1", 0, [MappedRange(0, 0, 5)], Cursor(5, 5, 5))
+    third = replace(document("3", 9, [MappedRange(12, 20, 4)], Cursor(16, 13, 24)), trimmed_ordinal=5)
+    assert gapless_from([third]) == 12
+    assert gapless_from([replace(third, trimmed_ordinal=9)]) == 0
+    assert needless([replace(first, ranges=())], 5) == []

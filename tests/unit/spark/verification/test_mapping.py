@@ -152,7 +152,13 @@ def test_what_a_ledger_says() -> None:
     """The maps of one link; a topic is mapped with all its partitions, and a map that cannot be true is told."""
 
     def document(
-        link: str, topic: str, partition: int, segment: str, *ranges: MappedRange, ordinal_begin: int = 0
+        link: str,
+        topic: str,
+        partition: int,
+        segment: str,
+        *ranges: MappedRange,
+        ordinal_begin: int = 0,
+        trimmed_ordinal: int = -1,
     ) -> MapDocument:
         return MapDocument(
             link=link,
@@ -162,6 +168,7 @@ def test_what_a_ledger_says() -> None:
             ordinal_begin=ordinal_begin,
             ranges=ranges,
             cursor=Cursor(5, 5, 5),
+            trimmed_ordinal=trimmed_ordinal,
         )
 
     given = [
@@ -170,10 +177,12 @@ def test_what_a_ledger_says() -> None:
         document("one", "bad", 0, "1", MappedRange(0, 0, 5)),
         document("one", "bad", 0, "2", MappedRange(3, 9, 5)),
         document("one", "late", 1, "2", MappedRange(3, 9, 5), ordinal_begin=3),
+        document("one", "trimmed", 0, "2", MappedRange(3, 9, 5), ordinal_begin=3, trimmed_ordinal=3),
     ]
     found = mapping_of("one", {each.key: each for each in given})
-    assert set(found.lanes) == {("copy", 0), ("late", 1)}
-    assert found.topics == {"copy", "bad", "late"}
+    assert set(found.lanes) == {("copy", 0), ("late", 1), ("trimmed", 0)}
+    assert found.topics == {"copy", "bad", "late", "trimmed"}
+    assert set(found.broken) == {"bad", "late"}
     assert "contradict" in found.broken["bad"]
     assert "lost the beginning" in found.broken["late"]
     lanes = found.lanes_of({"orders": "copy", "plain": "other"}, [("orders", 0), ("orders", 1), ("plain", 0)])

@@ -1,0 +1,91 @@
+"""The maps of mapped lanes as leases keep them in a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.lane.mapped.transit import Transit
+from isthmus.ledger.documents import MapDocument
+from isthmus.ledger.link import read_documents
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.topic import on_topic
+from isthmus.local import LocalCluster
+from isthmus.model.lane import Lane
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.problem import Problem
+from isthmus.model.translation import MappedRange
+from isthmus.spark import maps
+from isthmus.spark.maps import LedgerMaps
+from isthmus.wire.client import Client
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 30
+
+
+async def kept(client: Client, link: str) -> dict[int, MapDocument]:
+    """The segments of a link in the ledger, by the first record they tell of."""
+    found = await read_documents(client)
+    return {each.ordinal_begin: each for each in found.values() if isinstance(each, MapDocument) and each.link == link}
+
+
+def test_what_the_target_has_deleted_is_mapped_no_more(
+    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease lets go of segments that tell of deleted records only, and says so for those who look for lost ones."""
+    monkeypatch.setattr(maps, "SEGMENT_RANGES", 2)
+    name = topic("trimmed")
+    topics.create(west, name)
+    topics.produce(west, name, topics.some(RECORDS, random.Random(7)))
+    topics.delete_records(west, name, 20)
+    lane = Lane(
+        source_topic=SourceTopic(name),
+        source_topic_id=uuid.uuid4(),
+        target_topic=TargetTopic(name),
+        target_topic_id=uuid.uuid4(),
+        partition=0,
+        is_mapped=True,
+    )
+
+    def segment(begin: int) -> MapDocument:
+        return MapDocument(
+            link=name,
+            topic=lane.target_topic,
+            partition=0,
+            segment=f"1.0.1.{begin}",
+            ordinal_begin=begin,
+            ranges=(MappedRange(2 * begin, begin, 10),),
+            cursor=Cursor(2 * begin + 10, begin + 10, begin + 10),
+            source_topic_id=lane.source_topic_id,
+            target_topic_id=lane.target_topic_id,
+        )
+
+    async def scenario() -> None:
+        async with Client(west.cluster()) as client:
+            writer = LedgerWriter(client)
+            await on_topic(client, lambda: writer.append(list(map(segment, (0, 10, 20)))), replication_factor=1)
+            writer.close()
+            spec = SimpleNamespace(context=SimpleNamespace(link=name), controller=2, slot=0, generation=1)
+            store = LedgerMaps(client, cast(Any, spec))
+            known = (await store.load([lane]))[lane.key]
+            assert not isinstance(known, Problem)
+            assert (known.cursor.ordinal, known.ordinal_begin) == (RECORDS, 20)
+            transit = Transit.known(*known)
+            transit.resume(Cursor(55, 31, 31), [MappedRange(54, 30, 1)])
+            await store.save({lane.key: transit}, term_s=30.0)
+            store.close()
+            found = await kept(client, name)
+            # The segment from 10 on tells of nothing that is left either.
+            assert {begin: each.trimmed_ordinal for begin, each in found.items()} == {20: 20}
+            assert found[20].ranges == (MappedRange(40, 20, 10), MappedRange(54, 30, 1))
+
+    asyncio.run(scenario())
