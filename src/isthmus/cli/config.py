@@ -194,7 +194,8 @@ def _schemas(schemas: SchemaSettings) -> Row:
 
 def _proxy(proxy: Proxy) -> Row:
     user = "" if proxy.username is None else f"{proxy.username}@"
-    return {"url": f"{proxy.kind}://{user}{proxy.address}", "password": _plain(proxy.password)}
+    shown = {"url": f"{proxy.kind}://{user}{proxy.address}", "password": _plain(proxy.password)}
+    return {**shown, "tls": _plain(proxy.tls)} if proxy.kind == "relay" else shown
 
 
 def _plain(value: object) -> object:

@@ -115,7 +115,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
         security=replace(_security(section.security, folder), origins=_own(origins, (*above, "security"))),
         zookeeper=section.zookeeper,
         addresses=tuple(section.addresses.items()),
-        proxy=None if section.proxy is None else _proxy(section.proxy, _own(origins, (*above, "proxy"))),
+        proxy=None if section.proxy is None else _proxy(section.proxy, folder, _own(origins, (*above, "proxy"))),
         properties=properties_of(section.properties),
         client_id=section.client_id,
         schema_registry=None if registry is None else _registry(alias, registry, folder, origins),
@@ -165,9 +165,16 @@ def _own(origins: Origins, above: KeyPath) -> tuple[SecretOrigin, ...]:
     )
 
 
-def _proxy(section: ProxySection, origins: tuple[SecretOrigin, ...]) -> Proxy:
+def _proxy(section: ProxySection, folder: Path, origins: tuple[SecretOrigin, ...]) -> Proxy:
     kind, username, address = proxy_parts(section.url)
-    return Proxy(kind=kind, address=address, username=username, password=_secret(section.password), origins=origins)
+    return Proxy(
+        kind=kind,
+        address=address,
+        username=username,
+        password=_secret(section.password),
+        tls=Tls() if section.tls is None else _tls(section.tls, folder),
+        origins=origins,
+    )
 
 
 def _security(section: SecuritySection, folder: Path) -> Security:

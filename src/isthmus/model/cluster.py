@@ -12,7 +12,7 @@ from isthmus.model.subjects import SubjectNaming
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-ProxyKind = Literal["socks5", "http"]
+ProxyKind = Literal["socks5", "http", "relay"]
 CLIENT_ID: Final = "isthmus"
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 """The versions of TLS that are spoken, oldest first, as Kafka and OpenSSL call them."""
@@ -81,16 +81,21 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What connections to a cluster go through. It is told the names of brokers and looks them up itself."""
+    """What connections to a cluster go through. It is told the names of brokers and looks them up itself.
+
+    A relay (`isthmus relay`) is reached over TLS: `username` is the side that has joined it, `password` its token.
+    """
 
     kind: ProxyKind
     address: str
     username: str | None = None
     password: Secret | None = None
+    tls: Tls = Tls()
     origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        return f"{self.kind}://{self.address}"
+        side = f"{self.username}@" if self.kind == "relay" else ""
+        return f"{self.kind}://{side}{self.address}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
