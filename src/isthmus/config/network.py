@@ -1,4 +1,4 @@
-"""How the connections to a cluster go: through a proxy, and to other addresses than brokers advertise."""
+"""How the connections to a cluster go: through a proxy, to other addresses than advertised, to its ZooKeeper."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from isthmus.config.fields import Address, checked_address
+from isthmus.config.fields import Address, Text, ZooKeeperServers, checked_address
 from isthmus.config.section import Section
 from isthmus.config.tls import TlsSection
 from isthmus.model.cluster import ProxyKind
@@ -69,4 +69,28 @@ class ProxySection(Section):
         if (user is None) != (self.password is None):
             missing = "a user: write user@host:port in url" if user is None else "a password for the user in url"
             raise ValueError(f"lacks {missing}")
+        return self
+
+
+class ZooKeeperSection(Section):
+    """Where a cluster that keeps its registry in ZooKeeper has it. It is only read, by `isthmus cluster registry` and
+    `isthmus doctor`, and needs the extra `zookeeper`. Without TLS and login `connect` alone is short for the section.
+    """
+
+    connect: ZooKeeperServers = Field(
+        description="As Kafka's zookeeper.connect says it: host:port,host:port/chroot. With TLS the secure ports."
+    )
+    username: Text | None = Field(None, description="The user, for SASL's DIGEST-MD5, as brokers log in.")
+    password: SecretStr | None = Field(None, description="The password of that user.")
+    tls: TlsSection | None = Field(None, description="Certificates, where the ports speak TLS; `{}` for the defaults.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_connect(cls, given: object) -> object:
+        return {"connect": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _check_login(self) -> ZooKeeperSection:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("lacks a username" if self.username is None else "lacks a password for the username")
         return self

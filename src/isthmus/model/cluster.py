@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from isthmus.errors import ConfigError
 from isthmus.model.reference import FileReference
 from isthmus.model.subjects import SubjectNaming
 
@@ -57,7 +58,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class SecretOrigin:
-    """Where a text of `Security` or `Proxy` comes from: its parts in order, of which those in files may change.
+    """Where a text of `Security`, `Proxy` and the like comes from: its parts in order; those in files may change.
 
     `field` leads to the text by the names of attributes, as in `("oauth", "client_secret")`.
     """
@@ -99,6 +100,23 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeper:
+    """Where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
+
+    The login is that of SASL's DIGEST-MD5, as Kafka's brokers have it; without `tls` the port speaks none.
+    """
+
+    connect: str
+    username: str | None = None
+    password: Secret | None = None
+    tls: Tls | None = None
+    origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return self.connect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRegistry:
     """The schema registry of the cluster `alias`: its address, which may have a path, and a login or a token."""
 
@@ -132,25 +150,57 @@ class ClientProperties:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Another way to be connected to a cluster, for links: a login of their own, perhaps at a listener of their own.
+
+    `bootstrap_servers` are those of the cluster where they are empty.
+    """
+
+    name: str
+    bootstrap_servers: tuple[str, ...] = ()
+    security: Security
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity.
 
-    `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
     `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
-    registry of the cluster has its schemas, if it is not the primary one.
+    registry of the cluster has its schemas, if it is not the primary one. `logins` are those that links may have,
+    `login` is the one in use.
     """
 
     alias: str
     bootstrap_servers: tuple[str, ...]
     security: Security = Security()
-    zookeeper: str | None = None
+    zookeeper: ZooKeeper | None = None
     addresses: tuple[tuple[str, str], ...] = ()
     proxy: Proxy | None = None
     properties: ClientProperties = ClientProperties()
     client_id: str = field(default=CLIENT_ID, compare=False)
     schema_registry: SchemaRegistry | None = field(default=None, compare=False)
     schemas: SchemaRoute | None = field(default=None, compare=False)
+    logins: tuple[Login, ...] = field(default=(), compare=False)
+    login: str = ""
+
+    def logged_in(self, name: str) -> Cluster:
+        """The cluster as a link with this login reaches it, "" being the cluster's own.
+
+        :raises ConfigError: It has no such login.
+        """
+        if not name:
+            return self
+        login = next((each for each in self.logins if each.name == name), None)
+        if login is None:
+            raise ConfigError(
+                f"clusters.{self.alias}.logins has no {name}",
+                field=f"clusters.{self.alias}.logins",
+                hint=f"It has: {', '.join(each.name for each in self.logins) or 'none'}. A login is written into the "
+                "file of whoever runs the link; what is declared only names it.",
+            )
+        servers = login.bootstrap_servers or self.bootstrap_servers
+        return replace(self, bootstrap_servers=servers, security=login.security, login=name)
 
 
 def is_cluster_id(text: str) -> bool:

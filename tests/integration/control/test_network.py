@@ -22,17 +22,18 @@ from pyspark.sql import SparkSession
 
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.following import Following
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
-from isthmus.model.cluster import Cluster, Proxy, ProxyKind, Secret, Tls
+from isthmus.model.cluster import Cluster, Login, Proxy, ProxyKind, Secret, Security, Tls
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
 from isthmus.wire.client import Client
 from isthmus.wire.dial import dial
 from tests.faults.proxy import HOST
 from tests.integration.control.gateways import ConnectGateway, Gateway, Hidden, SocksGateway, hidden_cluster
-from tests.integration.control.running import TERM_S, configuration_of, ends, link_of, running
+from tests.integration.control.running import TERM_S, Running, configuration_of, ends, link_of, running
 from tests.integration.lane import oracle, topics
 
 pytestmark = pytest.mark.integration
@@ -110,6 +111,63 @@ def test_forwarded_ports(hidden: Hidden, west: LocalCluster, topic: Namer, spark
     # It would have been seen there.
     ask(Cluster(alias="hidden", bootstrap_servers=tuple(f"{HOST}:{each.port}" for each in hidden.clients)))
     assert [forwarder.client_ids for forwarder in hidden.clients] == [{"isthmus"}, {"isthmus"}]
+
+
+def test_a_link_at_a_listener_of_its_own(hidden: Hidden, west: LocalCluster, topic: Namer, spark: SparkSession) -> None:
+    """A link with a login at another listener than the cluster's own: no byte of the link goes through the clients'
+    listener, by which commands about the cluster go on to ask.
+    """
+    name = topic("apart")
+    topics.create(hidden.cluster, name, partitions=4)
+    topics.produce(hidden.cluster, name, topics.some(50, random.Random(1)))
+    # Links' brokers are reached by forwarded ports, clients' as they say.
+    known = replace(by_addresses(hidden), bootstrap_servers=tuple(f"{HOST}:{each.port}" for each in hidden.clients))
+    login = Login(name="links", bootstrap_servers=(next(iter(hidden.links)),), security=Security())
+    known = replace(known, logins=(login,))
+    link = link_of(replace(known.logged_in("links"), client_id="isthmus-apart"), west.cluster(), name, name="apart")
+    hidden.forget()
+    fabric = Fabric(replace(configuration_of(link), clusters=(known, west.cluster())), spark=spark)
+    assert fabric.run(until="caught-up").exit_code == 0
+    verdict = fabric.verify()["apart"]
+    assert (verdict.equal, verdict.records) == (True, 50)
+    for forwarder in hidden.links.values():
+        assert forwarder.client_ids == {"isthmus-apart"}
+    assert fabric.cluster("hidden").describe().cluster_id == hidden.cluster.cluster_id
+    assert set().union(*(forwarder.client_ids for forwarder in hidden.clients)) == {"isthmus"}
+
+
+def test_bootstrap_servers_change_while_a_link_runs(
+    hidden: Hidden, west: LocalCluster, topic: Namer, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file names other brokers of the cluster: the link is started anew with these, and goes on where it was."""
+    name = topic("moved")
+    topics.create(hidden.cluster, name)
+    first, second = hidden.links
+    written = [replace(by_addresses(hidden), bootstrap_servers=(server,)) for server in (first, second)]
+    told = [configuration_of(link_of(source, west.cluster(), name, name=name)) for source in written]
+
+    now = [told[0]]
+
+    async def arrive(run: Running, end: int) -> None:
+        topics.produce(hidden.cluster, name, topics.some(20, random.Random(end)))
+
+        async def arrived() -> bool:
+            return await ends(west, name) == [end]
+
+        await run.until(arrived)
+
+    async def scenario() -> None:
+        async with running(told[0], spark, following=Following(reread=lambda: now[0], is_constant=True)) as run:
+            await arrive(run, 20)
+            now[0] = told[1]
+            await run.until(lambda: f"link {name}: source changed, and it is started anew" in caplog.text)
+            await arrive(run, 40)
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    assert oracle.records(west.admin_bootstrap_servers, name) == oracle.records(
+        hidden.cluster.admin_bootstrap_servers, name
+    )
 
 
 def test_addresses_are_examined(hidden: Hidden) -> None:

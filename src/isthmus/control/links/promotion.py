@@ -84,7 +84,7 @@ class Promoter:
             source=known.target.alias,
             target=known.source.alias,
             maps=[each.reversed for each in chosen],
-            settings=known.settings,
+            settings=known.reversed_settings,
         )
         await asyncio.to_thread(create)
         if not known.is_deleted:
