@@ -48,6 +48,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.reference import FileReference
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.transactions import AbortedPolicy
@@ -131,6 +132,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
             for name, each in section.logins.items()
         ),
         schema_registry=None if registry is None else _registry(alias, registry, folder, origins),
+        offsets_copy_secret=_secret(section.offsets_copy_secret),
     )
 
 
@@ -294,6 +296,7 @@ def _groups(section: GroupsSection) -> GroupSettings:
         margin_s=section.margin_s,
         naming=prefixes_of(section.naming),
         delete_at_target=section.delete_at_target,
+        offsets_copy=OffsetsCopy(section.offsets_copy),
     )
 
 
