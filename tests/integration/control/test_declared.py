@@ -7,30 +7,24 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
-from isthmus.control.blocking import in_loop
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.known import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
-from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SETTINGS, Declaration, attachment
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
-from tests.faults.proxy import HOST, Proxy
 from tests.integration.control.running import ends, running
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -38,7 +32,6 @@ from tests.integration.lane import topics
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
-Values = Callable[[Declaration], dict[str, Any]]
 
 
 @pytest.fixture
@@ -95,10 +88,9 @@ def test_a_declared_link_is_run_and_followed(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    timings = Timings(follow_s=0.2)
     fabric = Fabric(both)
     for stem in ("a", "b"):
         topics.create(east, f"{name}.{stem}-1")
@@ -120,7 +112,7 @@ def test_a_declared_link_is_run_and_followed(
         return await ends(west, topic) == [end]
 
     async def scenario() -> None:
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
             await asyncio.to_thread(fabric.declarations.attach, name, [second])
             await run.until(lambda: is_at(f"{name}.y-1", 20))
@@ -220,50 +212,6 @@ def test_two_operators_at_once(both: Configuration, name: str) -> None:
     with ThreadPoolExecutor(len(wanted)) as threads:
         assert list(threads.map(change, wanted)) == [None] * len(wanted)
     assert dict(Fabric(both).declarations.describe(name).declaration.settings) == dict(wanted)
-
-    def late(_: Declaration) -> dict[str, Any]:
-        # Somebody is quicker, after this one has looked and before it writes.
-        Fabric(both).declarations.update(name, settings={"on_data_gap": "continue"})
-        return {f"{SETTINGS}on_data_gap": "stop", f"{SETTINGS}topics_interval_s": 4.0}
-
-    with pytest.raises(PlanRefused, match=r"was changed meanwhile: .* set settings/on_data_gap to") as told:
-        in_loop(Fabric(both).declarations.change(name, late))
-    assert f"isthmus link describe {name}" in told.value.hint
-    settings = Fabric(both).declarations.describe(name).declaration.settings
-    assert (settings["on_data_gap"], settings["topics_interval_s"]) == ("continue", 2.0)
-
-
-def test_a_cluster_that_goes_away_in_the_middle(both: Configuration, east: LocalCluster, name: str) -> None:
-    """Each verb that changes a link tells which cluster did not answer; what the other one has learned holds, and the
-    next call has both know it.
-    """
-    (port,) = free_ports(1)
-    way = replace(both.cluster("east"), addresses=((east.bootstrap_servers, f"{HOST}:{port}"),))
-    shaky = Fabric(replace(both, clusters=(way, both.cluster("west"))))
-    each = maps(f"{name}.")
-    Fabric(both).declarations.create(name, source="east", target="west", maps=each)
-    verbs: dict[str, Values] = {
-        "update": lambda _: {f"{SETTINGS}compaction_holes_max": 7},
-        "detach": lambda _: {attachment(each[0]): False},
-        "reattach": lambda _: {attachment(each[0]): True},
-    }
-    for verb, values in verbs.items():
-        way_there = ExitStack()
-        way_there.enter_context(Proxy(port, int(east.bootstrap_servers.rpartition(":")[2])))
-
-        def cut_off(known: Declaration, values: Values = values, way_there: ExitStack = way_there) -> dict[str, Any]:
-            way_there.close()
-            return values(known)
-
-        with pytest.raises(ClusterError) as told:
-            in_loop(shaky.declarations.change(name, cut_off))
-        assert told.value.cluster == "east", verb
-        held = {alias: asyncio.run(declared_at(both.cluster(alias), name)) for alias in ("east", "west")}
-        wanted = values(Declaration(name=name, registers=()))
-        assert wanted.items() <= held["west"].items(), verb
-        assert in_loop(Fabric(both).declarations.change(name, values)).behind == ()
-        held = {alias: asyncio.run(declared_at(both.cluster(alias), name)) for alias in ("east", "west")}
-        assert held["east"] == held["west"], verb
 
 
 def test_what_cannot_be_declared_is_refused(both: Configuration, name: str) -> None:
