@@ -35,6 +35,7 @@ CODES = {
     "ISTH-JAVA": 20,
     "ISTH-PORT": 21,
     "ISTH-JARS": 22,
+    "ISTH-SPARK": 23,
     "ISTH-OUTPUT": 1,
     "ISTH-INVARIANT": 70,
 }

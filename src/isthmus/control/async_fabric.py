@@ -273,6 +273,7 @@ class AsyncFabric:
         treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
         def compare() -> dict[str, Verdict]:
+            self._application.find()
             from isthmus.spark.verification import verify
 
             verdicts = {
@@ -327,6 +328,7 @@ class AsyncFabric:
         take_over: bool,
         standby: bool,
     ) -> RunOutcome:
+        self._application.find()
         from isthmus.control.links.controller import Controller
         from isthmus.control.links.succession import WhenOccupied
         from isthmus.control.links.workers import Workers

@@ -1,4 +1,4 @@
-"""A Spark cluster of real processes on loopback: a master and two workers, from the wheel of pyspark."""
+"""A Spark cluster of real processes on loopback: a master and two workers, from a wheel of pyspark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -44,36 +45,42 @@ class StandaloneSpark:
 
 
 @contextmanager
-def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
-    """Start it, wait until both workers have registered, and end every process of it."""
+def standalone_spark(
+    folder: Path, *, home: Path = _SPARK_HOME, python: str = sys.executable
+) -> Iterator[StandaloneSpark]:
+    """Start it, wait until both workers have registered, and end every process of it.
+
+    `home` is the folder of another Spark than that of the tests, and `python` what its executors run.
+    """
     port, *others = free_ports(2 + 2 * WORKERS)
+    daemon = partial(_daemon, home, python)
     with ExitStack() as running:
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(others.pop())]
-        running.enter_context(_daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
+        running.enter_context(daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
         master = _await_master(folder / "master.log")
         for number in range(WORKERS):
             arguments = ["--host", HOST, "--port", str(others.pop()), "--webui-port", str(others.pop())]
             arguments += ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{number}"), master]
             name = "org.apache.spark.deploy.worker.Worker"
-            running.enter_context(_daemon(name, arguments, folder / f"worker-{number}.log"))
+            running.enter_context(daemon(name, arguments, folder / f"worker-{number}.log"))
         _await_workers(folder / "master.log")
         yield StandaloneSpark(master, folder)
 
 
 @contextmanager
-def _daemon(name: str, arguments: list[str], log: Path) -> Iterator[None]:
+def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path) -> Iterator[None]:
     java = find_java()
     environment = {
         **os.environ,
-        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_HOME": str(home),
         "JAVA_HOME": str(java.executable.resolve().parent.parent),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "192m",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(_SPARK_HOME / "bin" / "spark-class"), name, *arguments],
+            [str(home / "bin" / "spark-class"), name, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
