@@ -19,6 +19,7 @@ _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
     Column("namespace", Cells.NAME),
+    Column("task", Cells.NAME),
     Column("outcome"),
     Column("note", Cells.PROSE, gives_way=1),
 )

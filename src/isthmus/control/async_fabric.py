@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from isthmus import config
 from isthmus.control.application import SparkApplication
+from isthmus.control.blocking import in_loop
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.declared import with_declared
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
@@ -20,6 +21,7 @@ from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import check_trees, mirrors
+from isthmus.control.links.verified import remember_verdict
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
@@ -261,7 +263,8 @@ class AsyncFabric:
 
         `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
         timestamps to begin and to end at. Records the target does not have yet are missing,
-        unless `allow_lag`. Aborted records that it lacks are counted as left out, unless the link
+        unless `allow_lag`. What all topics of a link came to is kept in its ledger, for `status`.
+        Aborted records that it lacks are counted as left out, unless the link
         is configured to copy them: then they are missing.
 
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
@@ -292,6 +295,9 @@ class AsyncFabric:
                 )
                 for link in links
             }
+            if not topics and since_ms is None and until_ms is None:
+                for each in links:
+                    in_loop(remember_verdict(each, verdicts[each.name], self.configuration.ledger))
             return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
 
         return compare

@@ -8,7 +8,7 @@ from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
-from isthmus.model.loop import UNOFFERED, LoopProgress
+from isthmus.model.loop import LoopProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
@@ -290,7 +290,7 @@ class LinkProgress:
             "problem": problem_dict(self.problem) if self.problem else None,
             "topics": [topic.as_dict() for topic in self.topics],
             "groups": [group.as_dict() for group in self.groups],
-            "loops": [loop.as_dict() for loop in (*self.loops, *UNOFFERED)],
+            "loops": [loop.as_dict() for loop in self.loops],
         }
 
 

@@ -20,6 +20,7 @@ from isthmus.web.roles import Operator, Viewer
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
+_Task = Annotated[str | None, Query(description="Only this task of the link, named as in `loops` of its status.")]
 _Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
@@ -35,12 +36,11 @@ def paused(
     desk: FabricDesk,
     caller: Caller,
     link: str,
-    topic: str | None,
-    namespace: str | None = None,
+    named: pausing.Named,
     *,
     dry_run: bool = False,
 ) -> bool:
-    """Have a link, a topic or a namespace be copied no more for a while; whether it was so already.
+    """Have a link or a part of it be copied no more for a while; whether it was so already.
 
     :raises RequestRefused: There is none of that name.
     :raises ClusterError: The ledger cannot be read or written.
@@ -48,16 +48,15 @@ def paused(
     fabric, chosen = desk.link(link)
     ledger = fabric.configuration.ledger
     with audited(caller, "pause", link) as difference:
-        difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
-        return found(lambda: in_loop(pausing.pause(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)))
+        difference.update(named.as_dict(), dry_run=dry_run)
+        return found(lambda: in_loop(pausing.pause(chosen, named, ledger, dry_run=dry_run)))
 
 
 def resumed(
     desk: FabricDesk,
     caller: Caller,
     link: str,
-    topic: str | None,
-    namespace: str | None = None,
+    named: pausing.Named,
     *,
     dry_run: bool = False,
 ) -> pausing.Resumed:
@@ -69,34 +68,44 @@ def resumed(
     fabric, chosen = desk.link(link)
     ledger = fabric.configuration.ledger
     with audited(caller, "resume", link) as difference:
-        difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
-        return found(lambda: in_loop(pausing.resume(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)))
+        difference.update(named.as_dict(), dry_run=dry_run)
+        return found(lambda: in_loop(pausing.resume(chosen, named, ledger, dry_run=dry_run)))
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.put(
-        "/links/{link}/pause", tags=["links"], summary="Stop copying a link, a topic or a namespace for a while"
-    )
+    @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a part of it for a while")
     def pause_link(
-        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+        link: str,
+        caller: Operator,
+        topic: _Topic = None,
+        namespace: _Prefix = None,
+        task: _Task = None,
+        dry_run: DryRun = False,
     ) -> Json:
-        was_paused = paused(desk, caller, link, topic, namespace, dry_run=dry_run)
+        named = pausing.Named(topic=topic, namespace=namespace, task=task)
+        was_paused = paused(desk, caller, link, named, dry_run=dry_run)
         is_paused = was_paused or not dry_run
-        return {"link": link, "topic": topic, "namespace": namespace, "paused": is_paused, "was_paused": was_paused}
+        return {"link": link, **named.as_dict(), "paused": is_paused, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
     def resume_link(
-        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+        link: str,
+        caller: Operator,
+        topic: _Topic = None,
+        namespace: _Prefix = None,
+        task: _Task = None,
+        dry_run: DryRun = False,
     ) -> Json:
-        done = resumed(desk, caller, link, topic, namespace, dry_run=dry_run)
+        named = pausing.Named(topic=topic, namespace=namespace, task=task)
+        done = resumed(desk, caller, link, named, dry_run=dry_run)
         return {
             "link": link,
-            "topic": topic,
-            "namespace": namespace,
+            **named.as_dict(),
             "paused": done.was_paused and dry_run,
             "was_paused": done.was_paused,
             "link_is_paused": done.still_paused.is_whole,
             "paused_namespaces": [each.prefix for each in done.still_paused.namespaces],
+            "paused_tasks": [each.name for each in done.still_paused.tasks],
             "paused_topics": list(done.still_paused.topics),
         }
 

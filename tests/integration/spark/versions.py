@@ -89,6 +89,7 @@ def test_mirrors_and_verifies_on_a_spark_cluster(
 
     with standalone_spark(tmp_path, home=package(Path(python)), python=python) as cluster:
         conf = {key: value for key, value in cluster.conf.items() if key != "spark.executorEnv.PYTHONPATH"}
+        shell.links[0]["transactions"] = {"aborted": "copy"}
         shell.configure(spark={"master": cluster.master, "conf": conf})
         (spark,) = [found for found in shell.run("doctor") if found["check"] == "spark"]
         assert spark["message"].startswith(f"Spark {version}.")

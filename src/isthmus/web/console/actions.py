@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from isthmus.control.links.pausing import Named
 from isthmus.errors import RequestRefused
 from isthmus.web.bodies import DrillBody, VerifyBody
 from isthmus.web.changing import paused, resumed
@@ -50,13 +51,13 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     @router.post("/links/{link}/pause")
     async def pause(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await run_sync(lambda: paused(desk, caller, link, topic))
+        await run_sync(lambda: paused(desk, caller, link, Named(topic=topic)))
         return _to_link(link, topic)
 
     @router.post("/links/{link}/resume")
     async def resume(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await run_sync(lambda: resumed(desk, caller, link, topic))
+        await run_sync(lambda: resumed(desk, caller, link, Named(topic=topic)))
         return _to_link(link, topic)
 
     @router.post("/links/{link}/verify")
