@@ -135,6 +135,9 @@ def test_paused_link_is_left_alone(shell: Shell) -> None:
     assert outcomes(told) == [(shell.stem, "paused"), ("nowhere", "failed")]
     assert told[1]["problem"]["code"] == "ISTH-CONFIG"
     assert outcomes(shell.run("pause", shell.stem)) == [(shell.stem, "was paused")]
+    selects, unknown = shell.run("filters", shell.stem, "nowhere", code=2)
+    assert (selects["link"], selects["topics_include"], selects["problem"]) == (shell.stem, [f"{shell.stem}.*"], None)
+    assert (unknown["link"], unknown["problem"]["code"]) == ("nowhere", "ISTH-CONFIG")
     outcome = shell.run("run", "--until", "caught-up", code=5)
     (link,) = outcome["links"]
     assert (outcome["records"], outcome["caught_up"]) == (0, False)

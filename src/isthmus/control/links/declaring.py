@@ -68,10 +68,11 @@ class DeclaredLinks:
         mode: str = ASYNC,
         settings: Mapping[str, Any] | None = None,
         cluster_ids: Mapping[str, str] | None = None,
+        validate: bool = True,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Declare a link. Both clusters are examined first, as `isthmus doctor` does, and have to be those with these
-        `cluster_ids`, by alias, where they are given.
+        """Declare a link. Both clusters are examined first, as `isthmus doctor` does, unless told otherwise by
+        `validate`; they have to be those with these `cluster_ids`, by alias, where they are given.
 
         :raises ConfigError: A name or a setting cannot be used.
         :raises PlanRefused: There is such a link, a namespace follows another one already, a cluster is another one, or
@@ -79,7 +80,7 @@ class DeclaredLinks:
         :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
         """
         new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
-        return in_loop(self._create(new, cluster_ids or {}, dry_run=dry_run))
+        return in_loop(self._create(new, cluster_ids or {}, validate=validate, dry_run=dry_run))
 
     def update(
         self, name: str, *, settings: Mapping[str, Any] | None = None, mode: str | None = None, dry_run: bool = False
@@ -195,7 +196,9 @@ class DeclaredLinks:
     def _cluster(self, declared: Declared, end: End) -> Cluster:
         return self._configuration.cluster(declared.alias_of(end) or end.alias)
 
-    async def _create(self, new: _New, cluster_ids: Mapping[str, str], *, dry_run: bool) -> DeclaredLink:
+    async def _create(
+        self, new: _New, cluster_ids: Mapping[str, str], *, validate: bool, dry_run: bool
+    ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
@@ -224,7 +227,8 @@ class DeclaredLinks:
             _check_new(known, values)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
-            await handshake(replace(self._configuration, clusters=clusters, links=(link,), warnings=()), name)
+            if validate:
+                await handshake(replace(self._configuration, clusters=clusters, links=(link,), warnings=()), name)
             for end in ends:
                 values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
             declared = replace(declared, links={**declared.links, name: known})
