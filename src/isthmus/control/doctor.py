@@ -128,7 +128,7 @@ async def _version(client: Client, node_id: int) -> Releases | Finding:
     try:
         return await broker_releases(client, node_id)
     except ClusterError as error:
-        return _error(client.cluster.alias, f"broker {node_id}", error)
+        return _error(f"{client.cluster.alias}/{node_id}", "broker", error)
 
 
 def _security(cluster: Cluster) -> Iterator[Finding]:

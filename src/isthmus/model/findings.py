@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from isthmus.model.checks import CHECKS
+
 
 class Level(enum.StrEnum):
     """How much a finding matters."""
@@ -26,9 +28,15 @@ class Finding:
     message: str
     hint: str = ""
 
-    def as_dict(self) -> dict[str, str]:
+    @property
+    def code(self) -> str | None:
+        """What names the check for good, and in docs/errors.md; `None` where all is well."""
+        return None if self.level is Level.OK else CHECKS[self.check].code
+
+    def as_dict(self) -> dict[str, str | None]:
         """Plain values under stable names."""
         return {
+            "code": self.code,
             "level": str(self.level),
             "subject": self.subject,
             "check": self.check,
