@@ -81,9 +81,10 @@ async def tasks_apart(
     await resumed("configs", "topics")
     await run.until(lambda: has_ends(west, third, 0))
     await run.until(lambda: topics.own_configs(west, first)["retention.ms"] == "123456789")
+    # Whatever is paused or resumed has the others look.
+    await asyncio.to_thread(topics.configure, east, first, retention_ms="-1")
     await paused("data")
     assert run.state_of(first) is LaneState.PAUSED
-    await asyncio.to_thread(topics.configure, east, first, retention_ms="-1")
     await run.until(lambda: topics.own_configs(west, first)["retention.ms"] == "-1")
     with pytest.raises(ConfigError, match="no task 'verify'"):
         await paused("verify")
