@@ -17,6 +17,7 @@ from isthmus.cluster.reassignment import Underway, reassignments
 from isthmus.cluster.replicas import with_lags
 from isthmus.cluster.transactions import open_transactions
 from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.copies import CopiedCommit, copied_commits
 from isthmus.control.clusters.known import last_known
 from isthmus.control.clusters.namespaces import Namespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report, watch
@@ -100,6 +101,17 @@ class Administration:
         :raises ClusterError: None of those that answer remembers anything of it.
         """
         return in_loop(last_known(self.cluster.alias, self._others))
+
+    def copied_commits(
+        self, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
+    ) -> tuple[CopiedCommit, ...]:
+        """The positions that groups of other clusters committed there, as far as this cluster holds a copy of them; of
+        one source, by its cluster id, or of all. `key` opens the encrypted values of the group it belongs to.
+
+        :raises ConfigError: It holds no copy, or none of that source.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return in_loop(copied_commits(self.cluster, source_id=source_id, groups=groups, key=key))
 
     def topics(self, names: Collection[str] = ()) -> TopicsReport:
         """Leaders, replicas and offsets of all topics, or of those named.
