@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 from isthmus import config
 from isthmus.control.application import SparkApplication
+from isthmus.control.clusters.administration import AsyncAdministration
+from isthmus.control.clusters.reassigning import AsyncReassigning
+from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.declared import with_declared
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
@@ -23,6 +27,7 @@ from isthmus.control.links.trees import check_trees, mirrors
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
+from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import treated
@@ -50,8 +55,9 @@ class AsyncFabric:
             print((await fabric.plan()).as_dict())
             await fabric.run(until="caught-up")
 
-    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked. Runs use the
-    Spark session given, else one of their own, which `aclose` stops; an `application` belongs to whoever made it.
+    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked; runs and
+    declarations have clients of their own. Runs use the Spark session given, else one of their own, which `aclose`
+    stops; an `application` or a `pool` belongs to whoever made it.
     """
 
     def __init__(
@@ -60,11 +66,13 @@ class AsyncFabric:
         *,
         spark: SparkSession | None = None,
         application: SparkApplication | None = None,
+        pool: ClusterPool | None = None,
     ) -> None:
         self.configuration = configuration
         self._is_application_ours = application is None
         self._application = application or SparkApplication(configuration, spark)
-        self._pool = ClusterPool()
+        self._is_pool_ours = pool is None
+        self._pool = pool or ClusterPool()
 
     @classmethod
     async def open(
@@ -95,8 +103,9 @@ class AsyncFabric:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave the clusters, and stop the Spark session, if it is our own."""
-        await self._pool.aclose()
+        """Leave the clusters, and stop the Spark session, if they are our own."""
+        if self._is_pool_ours:
+            await self._pool.aclose()
         if self._is_application_ours:
             await asyncio.to_thread(self._application.close)
 
@@ -106,6 +115,36 @@ class AsyncFabric:
         :raises ConfigError: There is none of that name.
         """
         return self.configuration.links if name is None else (self.configuration.link(name),)
+
+    def cluster(self, alias: str) -> AsyncAdministration:
+        """The cluster of that alias, to be described, looked into and kept in balance.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        chosen = self.configuration.cluster(alias)
+        return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
+
+    def reassigning(self, alias: str) -> AsyncReassigning:
+        """The partitions of the cluster of that alias, to be moved between its brokers.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        return AsyncReassigning(self.configuration.cluster(alias), self._pool)
+
+    @property
+    def declarations(self) -> AsyncDeclaredLinks:
+        """The links that are declared on the clusters, to be created, changed and deleted."""
+        return AsyncDeclaredLinks(self.configuration.written)
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """The consumer groups the links carry: planned, carried once, and drilled."""
+        return AsyncGroups(self.links, self.configuration.ledger, self._pool)
+
+    @property
+    def schemas(self) -> AsyncSchemas:
+        """The schema registries: what they hold, and how they are made alike."""
+        return AsyncSchemas(self.configuration)
 
     async def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.

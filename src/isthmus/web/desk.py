@@ -9,10 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
-from isthmus.control.clusters.administration import Administration
-from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.fabric import Administration, DeclaredLinks, Fabric, open_fabric
 from isthmus.control.links.declared import DeclaredLink
-from isthmus.control.links.declaring import DeclaredLinks
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link

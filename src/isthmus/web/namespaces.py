@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from isthmus.control.clusters.namespace import NamespaceReport
-from isthmus.control.clusters.namespaces import Namespaces
+from isthmus.control.fabric import Namespaces
 from isthmus.errors import RequestRefused
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.web.auditing import audited

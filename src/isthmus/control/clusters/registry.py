@@ -47,18 +47,16 @@ class RegistryReport:
         }
 
 
-async def read_report(cluster: Cluster) -> RegistryReport:
+async def read_report(client: Client) -> RegistryReport:
     """The registry now.
 
     :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
     """
-    async with Client(cluster) as client:
-        mode = await metadata_mode(client)
-        is_kept = mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None
-        registry, findings = (
-            await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
-        )
+    cluster = client.cluster
+    mode = await metadata_mode(client)
+    is_kept = mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None
+    registry, findings = await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
     return RegistryReport(
         cluster=cluster.alias,
         mode=mode,
