@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import os
 import re
@@ -23,7 +22,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
-from isthmus.control.clusters.certificates import require_certificates
+from isthmus.control.answers import require_certificates
 from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
@@ -114,12 +113,12 @@ def linked(path: Path | None, link: str | None = None) -> Configuration:
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    from isthmus.control.links.declared import with_declared
+    from isthmus.control.fabric import open_fabric
 
     configuration = configured(path)
     if any(each.name == link for each in configuration.links):
         return configuration
-    configuration = asyncio.run(with_declared(configuration))
+    configuration = open_fabric(configuration, declared=True).configuration
     if not configuration.links:
         told = "there are no links: write them into the file, or declare them (isthmus link create)"
         console.print(Text(f"Warning: {told}", style="yellow"))

@@ -17,7 +17,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.config.assignments import read_assignments, write_assignments
 from isthmus.config.fields import size_bytes
-from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
+from isthmus.control.answers import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.control.fabric import Fabric, Reassigning
 from isthmus.errors import ConfigError
 from isthmus.model.assignment import Move

@@ -16,8 +16,8 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
+from isthmus.control.answers import OnRegistryChange, SchemasPlan
 from isthmus.control.fabric import Fabric, Schemas
-from isthmus.control.schemas.distribution import OnRegistryChange, SchemasPlan
 from isthmus.errors import ClusterError
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.problem import Problem

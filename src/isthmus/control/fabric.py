@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -16,10 +16,14 @@ from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.clusters.registry import watch
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.promotion import Promoter
+from isthmus.control.operations import AsyncLinkOperations
+from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.registry import Registry
 
 if TYPE_CHECKING:
@@ -73,6 +77,7 @@ class Administration(Shell[AsyncAdministration]):
         self.namespaces = Namespaces(cluster, ledger or LedgerSettings())
 
     describe = blocking(AsyncAdministration.describe)
+    survey = blocking(AsyncAdministration.survey)
     last_known = blocking(AsyncAdministration.last_known)
     topics = blocking(AsyncAdministration.topics)
     elect_leaders = blocking(AsyncAdministration.elect_leaders)
@@ -112,6 +117,60 @@ class Schemas(Shell[AsyncSchemas]):
     contents = blocking(AsyncSchemas.contents)
     plan = blocking(AsyncSchemas.plan)
     sync = blocking(AsyncSchemas.sync)
+
+
+class Promoting(Shell[Promoter]):
+    """What makes followers leaders; see `Promoter`."""
+
+    promote = blocking(Promoter.promote)
+    detach = blocking(Promoter.detach)
+    failover = blocking(Promoter.failover)
+    reverse = blocking(Promoter.reverse)
+
+
+class Recovering(Shell[LinkRecoverer]):
+    """What brings topics back that have diverged; see `LinkRecoverer`."""
+
+    recover = blocking(LinkRecoverer.recover)
+
+
+class LinkOperations(Shell[AsyncLinkOperations]):
+    """One link, to be paused, waited for, promoted and recovered; see `AsyncLinkOperations`."""
+
+    def __init__(self, configuration: Configuration, name: str) -> None:
+        self._operations = AsyncLinkOperations(configuration, name)
+        super().__init__(lambda _: self._operations)
+
+    def promoter(
+        self,
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Promoting:
+        """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
+        chosen = self._operations.promoter(maps, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
+        return Promoting(lambda _: chosen)
+
+    def recoverer(
+        self,
+        topics: Collection[str] = (),
+        *,
+        quiet_s: float = 2.0,
+        timeout_s: float = 60.0,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Recovering:
+        """What brings topics back that have diverged, these or all; see `LinkRecoverer`."""
+        chosen = self._operations.recoverer(topics, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
+        return Recovering(lambda _: chosen)
+
+    pause = blocking(AsyncLinkOperations.pause)
+    resume = blocking(AsyncLinkOperations.resume)
+    wait = blocking(AsyncLinkOperations.wait)
+    quarantine = blocking(AsyncLinkOperations.quarantine)
+    replay = blocking(AsyncLinkOperations.replay)
+    take_over = blocking(AsyncLinkOperations.take_over)
 
 
 class Fabric(Shell[AsyncFabric]):
@@ -169,6 +228,10 @@ class Fabric(Shell[AsyncFabric]):
         """
         return Reassigning(self.configuration.cluster(alias))
 
+    def link(self, name: str) -> LinkOperations:
+        """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
+        return LinkOperations(self.configuration, name)
+
     @property
     def declarations(self) -> DeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
@@ -185,6 +248,9 @@ class Fabric(Shell[AsyncFabric]):
         return Schemas(self.configuration)
 
     plan = blocking(AsyncFabric.plan)
+    doctor = blocking(AsyncFabric.doctor)
+    names = blocking(AsyncFabric.names)
+    provenance = blocking(AsyncFabric.provenance)
     filters = blocking(AsyncFabric.filters)
     filter = blocking(AsyncFabric.filter)
     run = blocking(AsyncFabric.run)

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Query, Response
 
 from isthmus.control.blocking import in_loop
 from isthmus.control.doctor import examine
-from isthmus.control.links.provenance import origins
+from isthmus.control.fabric import Fabric
 from isthmus.control.recovery.holdings import holdings
 from isthmus.errors import RequestRefused
-from isthmus.model.problem import problem_dict
 from isthmus.model.progress import LinkProgress
 from isthmus.web.conditions import etag_of
 from isthmus.web.desk import FabricDesk, found, link_etag, link_summary
@@ -68,9 +67,7 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Where the records of a topic came from")
     def read_provenance(topic: str) -> Json:
-        came_from, problems = in_loop(origins(desk.configuration.clusters, topic))
-        away = {alias: problem_dict(problem) for alias, problem in problems.items()}
-        return {"origins": [each.as_dict() for each in came_from], "away": away}
+        return Fabric(desk.configuration).provenance(topic).as_dict()
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:

@@ -16,7 +16,7 @@ from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links import controller, promotion
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
-from isthmus.control.links.provenance import origins
+from isthmus.control.links.provenance import provenance_of
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
@@ -200,10 +200,11 @@ def test_leader_and_follower_change_places(
             await promoter.reverse(back)
             assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
             await run.until(lambda: _is_at(east, f"{name}.a-1", 21))
-            there, problems = await origins(both.clusters, f"{name}.x-1")
-            assert not problems
-            assert [(each.cluster, each.offset_end, each.source_cluster) for each in there] == [("west", 20, "east")]
-            (here,), _ = await origins(both.clusters, f"{name}.a-1")
+            there = await provenance_of(both.clusters, f"{name}.x-1")
+            assert not there.away
+            told = [(each.cluster, each.offset_end, each.source_cluster) for each in there.origins]
+            assert told == [("west", 20, "east")]
+            (here,) = (await provenance_of(both.clusters, f"{name}.a-1")).origins
             assert (here.cluster, here.source_cluster, here.link, here.verb) == ("east", "west", back, "follows")
 
     asyncio.run(scenario())

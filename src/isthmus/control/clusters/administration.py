@@ -19,6 +19,7 @@ from isthmus.cluster.transactions import open_transactions
 from isthmus.control.clusters.known import last_known
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report
+from isthmus.control.clusters.survey import survey
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.model import health
@@ -31,6 +32,7 @@ from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
 from isthmus.model.known import LastKnown
 from isthmus.model.partitions import PartitionState
+from isthmus.model.survey import ClusterSurvey
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 from isthmus.wire import codes
@@ -97,6 +99,13 @@ class AsyncAdministration:
         :raises ClusterError: The cluster did not answer.
         """
         return await describe(self._client)
+
+    async def survey(self) -> ClusterSurvey:
+        """What there is, for who sees the cluster for the first time.
+
+        :raises ClusterError: It does not answer, or does not let us in.
+        """
+        return await survey(self._client)
 
     async def last_known(self) -> LastKnown:
         """How the cluster stood when a link last saw it, as the other clusters of the configuration remember it.
