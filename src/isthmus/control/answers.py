@@ -1,7 +1,9 @@
 """What the fabric takes and gives: values, for whoever asks it."""
 
+from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.certificates import require_certificates
 from isthmus.control.clusters.namespace import NamespaceReport
+from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
@@ -21,6 +23,8 @@ from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeov
 from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 
 __all__ = [
+    "AsyncAdministration",
+    "AsyncNamespaces",
     "DeclaredLink",
     "Filters",
     "GroupDrill",
