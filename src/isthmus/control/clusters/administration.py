@@ -32,6 +32,7 @@ from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
 from isthmus.model.known import LastKnown
 from isthmus.model.partitions import PartitionState
+from isthmus.model.plain import plain_fields
 from isthmus.model.survey import ClusterSurvey
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
@@ -59,14 +60,7 @@ class TopicsReport:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "partitions": [partition.as_dict() for partition in self.partitions],
-            "transactions": [transaction.as_dict() for transaction in self.transactions],
-            "settings": [setting.as_dict() for setting in self.settings],
-            "findings": [finding.as_dict() for finding in self.findings],
-            "not_told": dict(self.not_told),
-        }
+        return plain_fields(self)
 
 
 class AsyncAdministration:

@@ -16,6 +16,7 @@ from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
 from isthmus.model.assignment import Assignment, Move, even_assignments, moves_to
 from isthmus.model.cluster import Cluster
+from isthmus.model.plain import plain_fields
 
 _LOOK_S: Final = 0.5
 Told = Callable[[int, int], None]
@@ -57,14 +58,7 @@ class Reassignment:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "before": list(self.before),
-            "after": list(self.after),
-            "state": str(self.state),
-            "detail": self.detail,
-        }
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

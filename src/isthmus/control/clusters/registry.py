@@ -16,6 +16,7 @@ from isthmus.control.blocking import in_loop
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
 from isthmus.model.findings import Finding
+from isthmus.model.plain import plain
 from isthmus.model.registry import Registry, disagreements
 from isthmus.wire.client import Client
 
@@ -43,7 +44,7 @@ class RegistryReport:
             "is_from_zookeeper": self.is_from_zookeeper,
             "statement": self.statement,
             **self.registry.as_dict(),
-            "findings": [finding.as_dict() for finding in self.findings],
+            "findings": plain(self.findings),
         }
 
 

@@ -14,7 +14,8 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, problem_of
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
 
@@ -70,8 +71,8 @@ class Provenance:
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {
-            "origins": [each.as_dict() for each in self.origins],
-            "away": {alias: problem_dict(problem) for alias, problem in self.away.items()},
+            "origins": plain(self.origins),
+            "away": plain(self.away),
         }
 
 

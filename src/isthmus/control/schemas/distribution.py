@@ -11,7 +11,8 @@ from typing import Any, Final
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas import RegistryContents
 from isthmus.model.subjects import logical_name
 from isthmus.schemas.execution import apply_schemas
@@ -46,8 +47,8 @@ class SchemasPlan:
             "registry": self.registry,
             "primary": self.primary,
             "is_alike": self.is_alike,
-            "changes": [change.as_dict() for change in self.changes],
-            "problem": None if self.problem is None else problem_dict(self.problem),
+            "changes": plain(self.changes),
+            "problem": plain(self.problem),
         }
 
 
