@@ -108,7 +108,8 @@ def file_of(path: Path | None) -> Path | None:
 
 
 def linked(path: Path | None, link: str | None = None) -> Configuration:
-    """The configuration with the links that are declared on its clusters. They are not asked for a `link` of the file.
+    """The configuration with what is declared on its clusters: links, and targets of distributors. They are not asked
+    for a mirror of the file.
 
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
@@ -116,7 +117,7 @@ def linked(path: Path | None, link: str | None = None) -> Configuration:
     from isthmus.control.fabric import open_fabric
 
     configuration = configured(path)
-    if any(each.name == link for each in configuration.links):
+    if any(each.name == link and not each.tree for each in configuration.links):
         return configuration
     configuration = open_fabric(configuration, declared=True).configuration
     if not configuration.links:

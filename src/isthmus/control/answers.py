@@ -14,6 +14,8 @@ from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.status import StatusReader
+from isthmus.control.links.switching import DistributorTarget
+from isthmus.control.links.trees import trees_named
 from isthmus.control.links.waiting import Waiting
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.replaying import QuarantineFilter
@@ -26,6 +28,7 @@ __all__ = [
     "AsyncAdministration",
     "AsyncNamespaces",
     "DeclaredLink",
+    "DistributorTarget",
     "Filters",
     "GroupDrill",
     "GroupPlan",
@@ -54,4 +57,5 @@ __all__ = [
     "now_ms",
     "patterns",
     "require_certificates",
+    "trees_named",
 ]

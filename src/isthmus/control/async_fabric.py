@@ -26,7 +26,7 @@ from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import check_trees
+from isthmus.control.links.trees import Trees, check_trees
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.names import LinkNames, live_names
@@ -153,6 +153,11 @@ class AsyncFabric:
         """The schema registries: what they hold, and how they are made alike."""
         return AsyncSchemas(self.configuration)
 
+    @property
+    def trees(self) -> Trees:
+        """The distribution trees, and where their distributors copy to."""
+        return Trees(self.configuration, self._pool)
+
     async def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
@@ -258,7 +263,8 @@ class AsyncFabric:
         :raises PortBusy: Something listens already where metrics are to be told.
         """
         is_declared = self.configuration.declared is not None
-        written = self.configuration.written if is_declared and link is None else None
+        is_whole = link is None or bool(self.configuration.link(link).tree)
+        written = self.configuration.written if is_declared and is_whole else None
         following = Following(reread, is_constant=follow_config, written=written)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
 

@@ -17,6 +17,7 @@ from isthmus.control.clusters.registry import watch
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
+from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.schemas.distribution import AsyncSchemas
@@ -246,6 +247,14 @@ class Fabric(Shell[AsyncFabric]):
     def schemas(self) -> Schemas:
         """The schema registries: what they hold, and how they are made alike."""
         return Schemas(self.configuration)
+
+    def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
+        """Where the distributors of trees copy to; see `Trees.targets`."""
+        return self._done(lambda core: core.trees.targets(tree))
+
+    def switch(self, tree: str, cluster: str, level: int, to: str, *, dry_run: bool = False) -> DistributorTarget:
+        """Have a distributor copy to another leaf of its subtree; see `Trees.switch`."""
+        return self._done(lambda core: core.trees.switch(tree, cluster, level, to, dry_run=dry_run))
 
     plan = blocking(AsyncFabric.plan)
     doctor = blocking(AsyncFabric.doctor)

@@ -38,8 +38,8 @@ class FabricDesk:
             yield
 
     async def now(self, link: str | None = None) -> Configuration:
-        """The configuration with the links that are declared now; clusters are not asked for a `link` of the file."""
-        is_written = any(each.name == link for each in self.configuration.links)
+        """The configuration with what is declared now; clusters are not asked for a mirror `link` of the file."""
+        is_written = any(each.name == link and not each.tree for each in self.configuration.links)
         return await opened(self.configuration, declared=not is_written)
 
     async def links(self) -> tuple[Link, ...]:
