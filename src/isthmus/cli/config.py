@@ -22,7 +22,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
-from isthmus.control.answers import require_certificates
+from isthmus.control.clusters.certificates import require_certificates
 from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration

@@ -1,7 +1,6 @@
 """What the fabric takes and gives: values, for whoever asks it."""
 
 from isthmus.control.clusters.administration import AsyncAdministration
-from isthmus.control.clusters.certificates import require_certificates
 from isthmus.control.clusters.namespace import NamespaceReport
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
@@ -56,6 +55,5 @@ __all__ = [
     "Waiting",
     "now_ms",
     "patterns",
-    "require_certificates",
     "trees_named",
 ]
