@@ -39,8 +39,6 @@ from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
 LOOK_S: Final = 0.5
-CALM_S: Final = 3.0
-"""Longer than a controller takes to see what was declared: lanes that are gone for so long do not come back."""
 _NAMED_MAX: Final = 3
 _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
 
@@ -277,7 +275,7 @@ class Promoter:
                     return
                 else:
                     calm_from = calm_from or time.monotonic()
-                    if time.monotonic() - calm_from >= CALM_S:
+                    if time.monotonic() - calm_from >= self.configuration.timings.calm_s:
                         return
                 if time.monotonic() > deadline:
                     raise GateNotMet(
