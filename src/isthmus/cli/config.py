@@ -139,6 +139,7 @@ def resolved(configuration: Configuration) -> Row:
                 "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
                 "schema_registry": None if cluster.schema_registry is None else _registry(cluster.schema_registry),
+                "offsets_copy_secret": _plain(cluster.offsets_copy_secret),
             }
             for cluster in configuration.clusters
         },

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli import copies
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
@@ -81,7 +82,7 @@ LinkOption = Annotated[str | None, typer.Option("--link", help="Only this link."
 
 @app.callback()
 def group() -> None:
-    """Show how consumer groups stand on both sides, carry their positions, and try a failover."""
+    """Show how consumer groups stand on both sides, carry their positions, try a failover, and read copies of them."""
 
 
 @app.command(name="list")
@@ -183,6 +184,10 @@ def drill(
         render(found.as_dict(), output, names=_positions([position.as_dict() for position in found.positions]))
     if found.skipped:
         raise typer.Exit(DIFFERENCE)
+
+
+app.command()(copies.copy)
+app.command()(copies.key)
 
 
 def _end(plans: Sequence[GroupsPlan]) -> None:

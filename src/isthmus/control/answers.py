@@ -6,6 +6,7 @@ from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import Reassignment, ReassignmentPlan, ReassignmentState
 from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
+from isthmus.control.groups.sealing import KEY_BYTES
 from isthmus.control.links.declared import DeclaredLink
 from isthmus.control.links.filtering import Filters, patterns
 from isthmus.control.links.memory import now_ms
@@ -24,6 +25,7 @@ from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeov
 from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 
 __all__ = [
+    "KEY_BYTES",
     "AsyncAdministration",
     "AsyncNamespaces",
     "DeclaredLink",

@@ -196,6 +196,7 @@ async def _link(
         beside = [
             *await rights.own_topic_findings(link, _SOURCE, source),
             *await rights.own_topic_findings(link, _TARGET, target),
+            *await rights.offsets_copy_findings(link, source, target),
         ]
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]

@@ -19,6 +19,7 @@ from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.operations import AsyncLinkOperations
+from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.model.cluster import Cluster
@@ -39,6 +40,10 @@ class Groups(Shell[AsyncGroups]):
     plan = blocking(AsyncGroups.plan)
     sync = blocking(AsyncGroups.sync)
     drill = blocking(AsyncGroups.drill)
+
+    def key(self, group: str, *, link: str | None = None) -> bytes:
+        """The key that opens the values of one group in an encrypted copy of positions; see `AsyncGroups.key`."""
+        return self._core(ClusterPool()).key(group, link=link)
 
 
 class DeclaredLinks(Shell[AsyncDeclaredLinks]):
@@ -80,6 +85,7 @@ class Administration(Shell[AsyncAdministration]):
     describe = blocking(AsyncAdministration.describe)
     survey = blocking(AsyncAdministration.survey)
     last_known = blocking(AsyncAdministration.last_known)
+    copied_commits = blocking(AsyncAdministration.copied_commits)
     topics = blocking(AsyncAdministration.topics)
     elect_leaders = blocking(AsyncAdministration.elect_leaders)
     groups = blocking(AsyncAdministration.groups)

@@ -16,6 +16,7 @@ from isthmus.cluster.partitions import partition_states, partitions_of
 from isthmus.cluster.reassignment import Underway, reassignments
 from isthmus.cluster.replicas import with_lags
 from isthmus.cluster.transactions import open_transactions
+from isthmus.control.clusters.copies import CopiedCommit, copied_commits
 from isthmus.control.clusters.known import last_known
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.registry import RegistryReport, read_report
@@ -109,6 +110,17 @@ class AsyncAdministration:
         :raises ClusterError: None of those that answer remembers anything of it.
         """
         return await last_known(self.cluster.alias, self._others)
+
+    async def copied_commits(
+        self, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
+    ) -> tuple[CopiedCommit, ...]:
+        """The positions that groups of other clusters committed there, as far as this cluster holds a copy of them; of
+        one source, by its cluster id, or of all. `key` opens the encrypted values of the group it belongs to.
+
+        :raises ConfigError: It holds no copy, or none of that source.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return await copied_commits(self.cluster, source_id=source_id, groups=groups, key=key)
 
     async def topics(self, names: Collection[str] = ()) -> TopicsReport:
         """Leaders, replicas and offsets of all topics, or of those named.

@@ -16,12 +16,13 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.review import GroupReview
+from isthmus.control.groups.sealing import group_key
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import remembered
 from isthmus.control.pool import ClusterPool
-from isthmus.errors import ClusterError, PlanRefused
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
@@ -80,6 +81,28 @@ class AsyncGroups:
                 plan = replace(look.plans[0], positions=own)
                 return await drill(each, plan, look.source, look.target, look.maps, records=records)
         raise _unknown(group, links, [])
+
+    def key(self, group: str, *, link: str | None = None) -> bytes:
+        """The key that opens the values of one group in an encrypted copy of positions; no cluster is asked.
+
+        Without `link` it is that of the only source for which there is a secret.
+
+        :raises ConfigError: There is no link of that name, or no secret, or there are several.
+        """
+        secrets = {
+            each.source.alias: each.source.offsets_copy_secret
+            for each in self._links(link)
+            if each.source.offsets_copy_secret is not None
+        }
+        if len(secrets) != 1:
+            raise ConfigError(
+                "several clusters have an offsets_copy_secret" if secrets else "no source has an offsets_copy_secret",
+                hint=f"Say --link: there are {', '.join(secrets)}."
+                if secrets
+                else "Give clusters.<alias>.offsets_copy_secret: docs/groups.md.",
+            )
+        (secret,) = secrets.values()
+        return group_key(secret, group)
 
     async def _each(self, link: str | None, group: str | None, *, dry_run: bool) -> tuple[GroupsPlan, ...]:
         links = self._links(link)
