@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -16,8 +14,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
-from isthmus.control.links.cutover import promote_together
-from isthmus.control.links.promotion import Promoter
+from isthmus.control.fabric import Fabric
 from isthmus.errors import IsthmusError
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
@@ -64,16 +61,14 @@ def detach(
 
     `isthmus link reattach` has them follow again.
     """
-    promoter_of = partial(
-        Promoter,
-        configuration=configured(path),
-        maps=maps_of(maps, exact, groups),
-        timeout_s=parse_duration(timeout),
-        on_step=_tell,
-    )
+    fabric, chosen, timeout_s = Fabric(configured(path)), maps_of(maps, exact, groups), parse_duration(timeout)
     for one in () if yes or dry_run else name:
         confirm(one, "have its namespaces follow no more")
-    _each(name, lambda one: asyncio.run(promoter_of(name=one).detach(dry_run=dry_run)), output, dry_run=dry_run)
+
+    def work(one: str) -> Promotion:
+        return fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=_tell).detach(dry_run=dry_run)
+
+    _each(name, work, output, dry_run=dry_run)
 
 
 def promote(
@@ -99,19 +94,18 @@ def promote(
     the command is given again. Several links are promoted as one: none is changed unless all could be.
     """
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
-    promoter_of = partial(
-        Promoter,
-        configuration=configured(path),
-        maps=maps_of(maps, exact, groups),
+    names = list(dict.fromkeys(name))
+    for one in () if yes or dry_run else names:
+        confirm(one, "have its namespaces follow no more, and be written to")
+    found = Fabric(configured(path)).promote(
+        names,
+        maps_of(maps, exact, groups),
         quiet_s=quiet_s,
         timeout_s=max(timeout_s, quiet_s),
         max_lag=max_lag,
         on_step=_tell,
+        dry_run=dry_run,
     )
-    names = list(dict.fromkeys(name))
-    for one in () if yes or dry_run else names:
-        confirm(one, "have its namespaces follow no more, and be written to")
-    found = asyncio.run(promote_together([promoter_of(name=one) for one in names], dry_run=dry_run))
 
     def result(one: str) -> Promotion:
         became = found[one]
@@ -139,16 +133,11 @@ def reverse(
     go on at the target, where they left off. The link ends, and a new one leads back.
     """
     quiet_s = parse_duration(quiet)
-    promoter = Promoter(
-        configuration=configured(path),
-        name=name,
-        quiet_s=quiet_s,
-        timeout_s=max(parse_duration(timeout), quiet_s),
-        on_step=_tell,
-    )
+    chosen = Fabric(configured(path)).link(name)
+    promoter = chosen.promoter(quiet_s=quiet_s, timeout_s=max(parse_duration(timeout), quiet_s), on_step=_tell)
     if not (yes or dry_run):
         confirm(name, "have leader and follower change places")
-    _show(asyncio.run(promoter.reverse(as_link, dry_run=dry_run)), output, dry_run=dry_run)
+    _show(promoter.reverse(as_link, dry_run=dry_run), output, dry_run=dry_run)
     if not dry_run:
         _tell(f"link {as_link} has the former source follow from now on")
 
@@ -170,17 +159,15 @@ def failover(
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
     """
-    promoter_of = partial(
-        Promoter,
-        configuration=configured(path),
-        maps=maps_of(maps, exact, groups),
-        timeout_s=parse_duration(timeout),
-        on_step=_tell,
-    )
+    fabric, chosen, timeout_s = Fabric(configured(path)), maps_of(maps, exact, groups), parse_duration(timeout)
+
+    def work(one: str, *, dry_run: bool = dry_run) -> Promotion:
+        return fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=_tell).failover(dry_run=dry_run)
+
     for one in () if yes or dry_run else name:
-        _tell(_missing(asyncio.run(promoter_of(name=one).failover(dry_run=True))))
+        _tell(_missing(work(one, dry_run=True)))
         confirm(one, "give up what is missing")
-    _each(name, lambda one: asyncio.run(promoter_of(name=one).failover(dry_run=dry_run)), output, dry_run=dry_run)
+    _each(name, work, output, dry_run=dry_run)
 
 
 def maps_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isthmus.ledger.document import DocumentOfLink
+from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.loop import VERIFY_TASK, LoopProgress, LoopState
 from isthmus.model.problem import Problem
 
@@ -34,9 +34,9 @@ class VerificationDocument(DocumentOfLink):
     problem: Problem | None = None
 
 
-def verify_standing(found: VerificationDocument | None, *, age_s: float = 0.0) -> LoopProgress:
+def verify_standing(found: Document | None, *, age_s: float = 0.0) -> LoopProgress:
     """What the last verification of all topics found, `age_s` ago; not configured where there never was one."""
-    if found is None:
+    if not isinstance(found, VerificationDocument):
         return LoopProgress(loop=VERIFY_TASK, state=LoopState.NOT_CONFIGURED)
     state = LoopState.ACTIVE if found.problem is None else LoopState.IN_ERROR
     return LoopProgress(loop=VERIFY_TASK, state=state, problem=found.problem, age_s=age_s)

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from isthmus.model.checks import CHECKS
+from isthmus.model.plain import plain_fields
 
 
 class Level(enum.StrEnum):
@@ -35,11 +36,4 @@ class Finding:
 
     def as_dict(self) -> dict[str, str | None]:
         """Plain values under stable names."""
-        return {
-            "code": self.code,
-            "level": str(self.level),
-            "subject": self.subject,
-            "check": self.check,
-            "message": self.message,
-            "hint": self.hint,
-        }
+        return {"code": self.code, **plain_fields(self)}

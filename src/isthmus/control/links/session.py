@@ -18,7 +18,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import pauses, rebuilt_topics, recorded_topics
-from isthmus.control.links.record import FAREWELL_S, LinkRecord
+from isthmus.control.links.record import LinkRecord
 from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
@@ -45,12 +45,12 @@ from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
+from isthmus.model.timings import Timings
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
-AUDIT_S: Final = 20.0
 _ALL: Final = -1
 """In place of a partition: a topic as a whole."""
 _PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
@@ -82,8 +82,10 @@ class Session:
         has_claimed: asyncio.Event,
         respect: Respect,
         progress: RunProgress,
+        timings: Timings,
     ) -> None:
         self._away: Problem | None = None
+        self._timings = timings
         self._context = context
         self._link = self._written = link
         self._source, self._target = source, target
@@ -103,7 +105,7 @@ class Session:
         self._catch_up = CatchUp(source)
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
-        self._groups = GroupCarrier(link, source, target, ledger)
+        self._groups = GroupCarrier(link, source, target, ledger, timings)
         self._loops = LoopRunners([LoopRunner(make(), link, self._view, ledger, lambda: self.paused) for make in LOOPS])
         # What an operator has it select is taken over at the first look, when it is known what others write of it.
         self._wanted: Link | None = self._filtered()
@@ -195,10 +197,10 @@ class Session:
             if not follow.done():
                 await self._remember_groups()
                 with contextlib.suppress(IsthmusError, TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(self._timings.farewell_s):
                         await self._write_reports()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(self._timings.farewell_s):
                         await self._record.ended()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
@@ -311,8 +313,7 @@ class Session:
     def loops(self) -> tuple[LoopProgress, ...]:
         """How the data, the topics, the groups and everything else stand that the link keeps alike."""
         verified = self._ledger.documents.get(f"{VerificationDocument.KIND}/{self._link.name}")
-        found = verified if isinstance(verified, VerificationDocument) else None
-        return (*self._standing(), *self._loops.progress, verify_standing(found))
+        return (*self._standing(), *self._loops.progress, verify_standing(verified))
 
     def _standing(self) -> tuple[LoopProgress, ...]:
         paused, carrier, groups = self.paused, self._groups, self._link.groups
@@ -339,7 +340,7 @@ class Session:
 
     async def _remember_groups(self) -> None:
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(self._timings.farewell_s):
                 await self._groups.remember()
 
     # Topics
@@ -365,7 +366,7 @@ class Session:
 
     async def _audit_when_due(self) -> None:
         self._audit.review(self._topics.lanes, self._told())
-        if time.monotonic() - self._audited_at > AUDIT_S:
+        if time.monotonic() - self._audited_at > self._timings.audit_s:
             self._audited_at = time.monotonic()
             lanes = self._runnable()
             ranges = await log_ranges(self._target, [(lane.target_topic, lane.partition) for lane in lanes])
