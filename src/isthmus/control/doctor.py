@@ -62,7 +62,8 @@ async def examine(configuration: Configuration) -> list[Finding]:
     """Everything that was found, the host first, then clusters, then links."""
     async with ClusterPool() as pool:
         clients = {cluster.alias: pool.client(cluster) for cluster in configuration.clusters}
-        findings = [*_host(), *_configuration(configuration)]
+        # Asking Java for its version takes a while.
+        findings = [*await asyncio.to_thread(lambda: [*_host()]), *_configuration(configuration)]
         examined = await asyncio.gather(*(_cluster(client) for client in clients.values()))
         reached: dict[str, ClusterDescription] = {}
         for alias, (description, found) in zip(clients, examined, strict=True):
