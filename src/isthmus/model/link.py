@@ -14,6 +14,7 @@ from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming
 from isthmus.model.selection import TopicSettings
+from isthmus.model.switching import GoingOver, LaneBegin
 from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
@@ -43,12 +44,17 @@ class DistributorRole:
 
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
+    Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
+    leaf got it before; while the distributor goes over to another one `going` says to which.
     """
 
     tree: str
     level: int
     flags: FlagsHeader | None = None
     others: tuple[tuple[Cluster, frozenset[str]], ...] = ()
+    leaves: tuple[str, ...] = ()
+    begins: tuple[LaneBegin, ...] = ()
+    going: GoingOver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

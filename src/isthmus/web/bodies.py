@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt
 
-from isthmus.control.links.filtering import Filters
+from isthmus.control.answers import Filters
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.recovery import SetAside
@@ -46,6 +46,12 @@ class FiltersBody(Body):
             groups_include=_patterns(self.groups_include),
             groups_exclude=_patterns(self.groups_exclude),
         )
+
+
+class TargetBody(Body):
+    """The leaf that a distributor is to copy to."""
+
+    to: Text
 
 
 def _patterns(given: list[str] | None) -> tuple[str, ...] | None:

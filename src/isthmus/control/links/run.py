@@ -21,6 +21,7 @@ from isthmus.control.links.memory import LedgerMemory, now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
+from isthmus.control.links.switching import check_choice
 from isthmus.control.links.workers import Workers
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
@@ -66,7 +67,7 @@ class LinkRun:
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
-        self._succession = Succession(link.name, when_occupied)
+        self._succession = Succession(link.name, when_occupied, configuration.timings.silence_s)
         self._started_ms = now_ms()
         self._session: Session | None = None
         self._is_at_work = False
@@ -157,6 +158,8 @@ class LinkRun:
             )
             try:
                 await self._open(ledger)
+                # Nobody else has the link by now, so nobody else lets it go over.
+                await check_choice(link, source)
                 producer = await producer_identity(ledger, target, link, source_id=source_id, target_id=target_id)
                 context = LinkContext(
                     link=link.name,
@@ -176,6 +179,7 @@ class LinkRun:
                     has_claimed=self.has_claimed,
                     respect=partial(self._respect, source, target),
                     progress=self._progress,
+                    timings=self._configuration.timings,
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None

@@ -8,9 +8,11 @@ from typing import Final
 from isthmus.control.loops.access import AccessLoop
 from isthmus.control.loops.checkpoints import CheckpointLoop
 from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.handover import HandoverLoop
 from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.control.loops.offset_syncs import OffsetSyncLoop
+from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.errors import ClusterError
 from isthmus.model.loop import Change
@@ -22,7 +24,9 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     HeartbeatLoop,
     CheckpointLoop,
     OffsetSyncLoop,
+    OffsetsCopyLoop,
     SchemasLoop,
+    HandoverLoop,
 )
 
 

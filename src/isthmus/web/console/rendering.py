@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from isthmus.control.topics.plan import TopicPlan
+from isthmus.control.answers import TopicPlan
 from isthmus.model.elapsed import ago
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted
@@ -69,7 +69,7 @@ def _clock(at_ms: float) -> str:
 
 _TONES: Final = {
     "good": {"ACTIVE", "IN_STEP", "SUCCEEDED", "ALIVE", "RUNNING"},
-    "calm": {"PAUSED", "STOPPED", "STARTING", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE", "IDLE"},
+    "calm": {"PAUSED", "HELD", "STOPPED", "STARTING", "NOT_CONFIGURED", "CANCELLED", "GONE_AT_SOURCE", "IDLE"},
     "warn": {"DUE", "CATCHING_UP", "WAITING_FOR_MAP", "RESOLVING", "DEGRADED"},
 }
 
