@@ -13,8 +13,8 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, applicable, console, printable, render
+from isthmus.control.answers import KEY_BYTES
 from isthmus.control.fabric import Fabric
-from isthmus.control.groups.sealing import KEY_BYTES
 from isthmus.errors import ConfigError
 from isthmus.model.wording import counted
 

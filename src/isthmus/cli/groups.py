@@ -14,9 +14,8 @@ from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
+from isthmus.control.answers import GroupDrill, GroupPlan, GroupsPlan
 from isthmus.control.fabric import Fabric
-from isthmus.control.groups.drill import GroupDrill
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.model.carrying import Standing
 from isthmus.model.elapsed import ago
 from isthmus.model.problem import Problem

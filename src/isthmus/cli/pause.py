@@ -1,8 +1,7 @@
-"""`isthmus pause`: stop copying links, topics or a namespace for a while."""
+"""`isthmus pause`: stop copying links, topics, a namespace or a task for a while."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link
-from isthmus.control.links import pausing
+from isthmus.control.fabric import Fabric
 from isthmus.model.configuration import Configuration
 
 app = typer.Typer(add_completion=False)
@@ -23,6 +22,9 @@ def pause(
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
     ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Only this task of it: data, topics, groups, configs ... as in status.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be paused.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -33,9 +35,8 @@ def pause(
     """
 
     def work(name: str, configuration: Configuration) -> Row:
-        found = configuration.link(name)
-        if asyncio.run(pausing.pause(found, topic, configuration.ledger, namespace=namespace, dry_run=dry_run)):
+        if Fabric(configuration).link(name).pause(topic, namespace=namespace, task=task, dry_run=dry_run):
             return {"outcome": "was paused"}
         return {"outcome": "to be paused" if dry_run else "paused"}
 
-    each_link(link, {"topic": topic, "namespace": namespace}, path, output, work)
+    each_link(link, {"topic": topic, "namespace": namespace, "task": task}, path, output, work)

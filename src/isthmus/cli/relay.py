@@ -15,14 +15,13 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
 from isthmus.errors import ConfigError
-from isthmus.model.cluster import Cluster, Tls
+from isthmus.model.cluster import Tls
 from isthmus.model.listening import ListenAddress
-from isthmus.relay.agent import JoinSettings, broker_addresses
+from isthmus.relay.agent import JoinSettings, reached_brokers
 from isthmus.relay.agent import join as join_relay
 from isthmus.relay.server import RelaySettings
 from isthmus.relay.server import serve as serve_relay
 from isthmus.relay.speech import Tokens
-from isthmus.wire.client import Client
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
@@ -98,16 +97,11 @@ def join(
         tls=Tls(ca_file=None if ca is None else str(ca)),
     )
     if dry_run:
-        brokers = asyncio.run(_brokers(found))
+        brokers = asyncio.run(reached_brokers(found))
         render([{"side": settings.side, "broker": each} for each in brokers], output, columns=_COLUMNS)
         return
     be_verbose(1)
     asyncio.run(join_relay(found, settings))
-
-
-async def _brokers(cluster: Cluster) -> list[str]:
-    async with Client(cluster) as client:
-        return sorted(await broker_addresses(client))
 
 
 def _address(written: str) -> ListenAddress:

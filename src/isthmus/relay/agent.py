@@ -55,6 +55,15 @@ async def broker_addresses(client: Client) -> frozenset[str]:
     return frozenset(address.lower() for address in (*client.cluster.bootstrap_servers, *advertised))
 
 
+async def reached_brokers(cluster: Cluster) -> tuple[str, ...]:
+    """The addresses that a link would reach if an agent joined here, in order.
+
+    :raises ClusterError: The cluster does not answer.
+    """
+    async with Client(cluster) as client:
+        return tuple(sorted(await broker_addresses(client)))
+
+
 async def join(cluster: Cluster, settings: JoinSettings) -> None:
     """Be the side of this cluster at a relay until cancelled; a relay or cluster that is away is tried again.
 

@@ -13,17 +13,19 @@ from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import controller, promotion
+from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
-from isthmus.control.links.provenance import origins
-from isthmus.errors import GateNotMet
+from isthmus.control.links.provenance import provenance_of
+from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.promotion import Promotion
+from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
 from tests.integration.cluster.hanging import leave_hanging
@@ -83,11 +85,10 @@ def test_a_follower_is_promoted(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not while somebody writes to the source; then at the same offsets and positions, interrupted at any step."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
-    monkeypatch.setattr(promotion, "CALM_S", 1.0)
+    timings = Timings(follow_s=0.2)
+    both = replace(both, timings=Timings(calm_s=1.0))
     only, each = created(both, east, name)
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
     steps: list[str] = []
@@ -104,7 +105,7 @@ def test_a_follower_is_promoted(
         return heard
 
     async def scenario() -> None:
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
             with (
                 trickling(east, f"{name}.a-1", random.Random(1)),
@@ -178,19 +179,18 @@ def test_leader_and_follower_change_places(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not while a consumer is at work at the source; then what is produced at the old target arrives at the old source,
     at the same offsets, and both clusters tell where everything came from.
     """
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
-    monkeypatch.setattr(promotion, "CALM_S", 1.0)
+    timings = Timings(follow_s=0.2)
+    both = replace(both, timings=Timings(calm_s=1.0))
     only, _ = created(both, east, name)
     back = f"{name}-back"
     promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
 
     async def scenario() -> None:
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
             joined = consumers.joined(east, f"{name}.app", f"{name}.a-1")
             with joined, pytest.raises(GateNotMet, match=f"at work at east: {name}.app"):
@@ -200,10 +200,11 @@ def test_leader_and_follower_change_places(
             await promoter.reverse(back)
             assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
             await run.until(lambda: _is_at(east, f"{name}.a-1", 21))
-            there, problems = await origins(both.clusters, f"{name}.x-1")
-            assert not problems
-            assert [(each.cluster, each.offset_end, each.source_cluster) for each in there] == [("west", 20, "east")]
-            (here,), _ = await origins(both.clusters, f"{name}.a-1")
+            there = await provenance_of(both.clusters, f"{name}.x-1")
+            assert not there.away
+            told = [(each.cluster, each.offset_end, each.source_cluster) for each in there.origins]
+            assert told == [("west", 20, "east")]
+            (here,) = (await provenance_of(both.clusters, f"{name}.a-1")).origins
             assert (here.cluster, here.source_cluster, here.link, here.verb) == ("east", "west", back, "follows")
 
     asyncio.run(scenario())
@@ -230,6 +231,37 @@ def test_an_open_transaction_is_in_the_way(
 
     asyncio.run(scenario())
     assert Fabric(both).declarations.describe(name).declaration.maps
+    of_two_links_all_or_none(both, east, name)
+    # Nobody has written to the followers, so it can be taken back.
+    Fabric(both).declarations.reattach(name)
+    assert open_fabric(both, spark=spark, declared=True).run(until="caught-up", link=name).is_caught_up
+
+
+def of_two_links_all_or_none(both: Configuration, east: LocalCluster, name: str) -> None:
+    """One that lags holds the other up too; then what it lacks may stay behind, which is more than a little."""
+    other, links = f"{name}-other", Fabric(both).declarations
+    links.create(other, source="east", target="west", maps=[NamespaceMap.parse(f"{name}.o-:{name}.p-")])
+    topics.produce(east, f"{name}.a-1", records(3))
+    promoter = partial(Promoter, configuration=both, quiet_s=0.5)
+
+    def together(max_lag: int, timeout_s: float) -> list[Promotion | IsthmusError]:
+        each = [promoter(name=one, max_lag=max_lag, timeout_s=timeout_s) for one in (name, other)]
+        found = asyncio.run(promote_together(each))
+        assert list(found) == [name, other]
+        return list(found.values())
+
+    lags, waits = together(4, 2.0)
+    assert isinstance(lags, GateNotMet)
+    assert "has not copied" in lags.message
+    assert isinstance(waits, GateNotMet)
+    assert f"was left as it is: {name} cannot be promoted" in waits.message
+    assert all(links.describe(one).declaration.maps for one in (name, other))
+    # The aborted record and its marker count as well.
+    promoted = together(5, 60.0)
+    assert [(one.is_done, one.missing_records) for one in promoted if isinstance(one, Promotion)] == [
+        (True, 5),
+        (True, 0),
+    ]
 
 
 def test_what_is_open_is_aborted_when_a_reservation_is_lifted(

@@ -10,14 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
-from isthmus.control.clusters.namespaces import Namespaces
-from isthmus.control.groups.links import Groups
+from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declared import Declarations, Declared
-from isthmus.control.links.declaring import DeclaredLinks
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.leaving import is_writing, left_partitions, provenance, source_logs
 from isthmus.control.links.memory import now_ms, recollect
@@ -40,8 +39,6 @@ from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
 LOOK_S: Final = 0.5
-CALM_S: Final = 3.0
-"""Longer than a controller takes to see what was declared: lanes that are gone for so long do not come back."""
 _NAMED_MAX: Final = 3
 _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
 
@@ -50,7 +47,8 @@ _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAIT
 class Promoter:
     """Promotes namespaces of one declared link, those that `maps` name or all.
 
-    `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take.
+    `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take. Of the
+    source's records `max_lag` in all may be left behind by a promotion; by failover any number.
     """
 
     configuration: Configuration
@@ -58,6 +56,7 @@ class Promoter:
     maps: tuple[NamespaceMap, ...] = ()
     quiet_s: float = 5.0
     timeout_s: float = 60.0
+    max_lag: int = 0
     on_step: OnStep = lambda _: None
 
     async def reverse(self, link: str, *, dry_run: bool = False) -> Promotion:
@@ -77,18 +76,16 @@ class Promoter:
         if dry_run:
             return found
         self.on_step(f"creating link {link}")
-        links, known = DeclaredLinks(self.configuration.written), (await self._look())[1]
-        create = partial(
-            links.create,
+        links, known = AsyncDeclaredLinks(self.configuration.written), (await self._look())[1]
+        await links.create(
             link,
             source=known.target.alias,
             target=known.source.alias,
             maps=[each.reversed for each in chosen],
             settings=known.reversed_settings,
         )
-        await asyncio.to_thread(create)
         if not known.is_deleted:
-            await asyncio.to_thread(links.delete, self.name)
+            await links.delete(self.name)
         return found
 
     async def _check_members(self, link: Link) -> None:
@@ -127,7 +124,7 @@ class Promoter:
         await self._detach(chosen)
         await self._ended(link)
         found = await self._result("promote", link, chosen, groups)
-        if found.missing_records:
+        if found.missing_records > self.max_lag:
             raise GateNotMet(
                 f"link {self.name}: {counted(found.missing_records, 'record')} came to the source after it was quiet",
                 hint=f"Stop its producers, isthmus link reattach {self.name}, and promote it again.",
@@ -210,12 +207,17 @@ class Promoter:
                 before = here
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
-                if not behind and time.monotonic() - quiet_from >= self.quiet_s:
+                if self._does(behind) and time.monotonic() - quiet_from >= self.quiet_s:
                     self._check_transactions(link, here)
                     return
                 if time.monotonic() > deadline:
-                    raise self._not_quiet(link, behind, moved)
+                    raise self._not_quiet(link, () if self._does(behind) else behind, moved)
                 await asyncio.sleep(LOOK_S)
+
+    def _does(self, behind: Iterable[LeftPartition]) -> bool:
+        """Whether so little is left to be copied that it may stay behind; what is not known is too much."""
+        missing = [each.missing_records for each in behind]
+        return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
     def _check_transactions(self, link: Link, here: Mapping[PartitionKey, LogRange]) -> None:
         held = [key for key, log in here.items() if log.stable_end < log.end]
@@ -243,12 +245,15 @@ class Promoter:
         if not link.groups.is_configured:
             return {}
         self.on_step("carrying the positions of consumer groups")
-        groups = Groups(lambda _: (link,), self.configuration.ledger)
         deadline = time.monotonic() + self.timeout_s
         while True:
-            (plan,) = await asyncio.to_thread(groups.plan if dry_run else groups.sync)
+            async with ClusterPool() as pool:
+                groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, pool)
+                (plan,) = await (groups.plan() if dry_run else groups.sync())
             standings = {group.group: group.standing for group in plan.groups}
-            unsettled = [name for name, standing in standings.items() if standing in _UNSETTLED]
+            # Positions behind what stays behind cannot be had.
+            waited_for = _UNSETTLED - ({Standing.CATCHING_UP} if self.max_lag else set())
+            unsettled = [name for name, standing in standings.items() if standing in waited_for]
             if plan.problem is None and (dry_run or not unsettled):
                 return {name: str(standing) for name, standing in standings.items()}
             if time.monotonic() > deadline:
@@ -261,7 +266,7 @@ class Promoter:
 
     async def _detach(self, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
         self.on_step("detaching")
-        links = DeclaredLinks(self.configuration.written)
+        links = AsyncDeclaredLinks(self.configuration.written)
         values = dict.fromkeys(map(attachment, chosen), False)
         await links.change(self.name, lambda _: values, spares_source=spares_source)
 
@@ -279,7 +284,7 @@ class Promoter:
                     return
                 else:
                     calm_from = calm_from or time.monotonic()
-                    if time.monotonic() - calm_from >= CALM_S:
+                    if time.monotonic() - calm_from >= self.configuration.timings.calm_s:
                         return
                 if time.monotonic() > deadline:
                     raise GateNotMet(
@@ -319,7 +324,7 @@ class Promoter:
         if found.verb == "detach":
             return replace(found, is_done=True)
         self.on_step("releasing the namespaces")
-        namespaces = Namespaces(link.target, self.configuration.ledger)
+        namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
         aborted = [open_there for each in found.namespaces for open_there in await namespaces.release(each.target)]
         return replace(found, aborted=tuple(aborted), is_done=True)
 

@@ -18,7 +18,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import pauses, rebuilt_topics, recorded_topics
-from isthmus.control.links.record import FAREWELL_S, LinkRecord
+from isthmus.control.links.record import LinkRecord
 from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
@@ -33,22 +33,27 @@ from isthmus.ledger.documents import (
     PauseDocument,
     ProgressDocument,
     RecoveryDocument,
+    TaskPauseDocument,
+    VerificationDocument,
+    kind_of,
 )
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.standing import verify_standing
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
-from isthmus.model.loop import LoopProgress
+from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
+from isthmus.model.timings import Timings
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
-AUDIT_S: Final = 20.0
 _ALL: Final = -1
 """In place of a partition: a topic as a whole."""
+_PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
@@ -77,8 +82,10 @@ class Session:
         has_claimed: asyncio.Event,
         respect: Respect,
         progress: RunProgress,
+        timings: Timings,
     ) -> None:
         self._away: Problem | None = None
+        self._timings = timings
         self._context = context
         self._link = self._written = link
         self._source, self._target = source, target
@@ -98,10 +105,8 @@ class Session:
         self._catch_up = CatchUp(source)
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
-        self._groups = GroupCarrier(link, source, target, ledger)
-        self._loops = LoopRunners(
-            [LoopRunner(make(), link, self._view, ledger, lambda: self.paused.is_whole) for make in LOOPS]
-        )
+        self._groups = GroupCarrier(link, source, target, ledger, timings)
+        self._loops = LoopRunners([LoopRunner(make(), link, self._view, ledger, lambda: self.paused) for make in LOOPS])
         # What an operator has it select is taken over at the first look, when it is known what others write of it.
         self._wanted: Link | None = self._filtered()
         self._respect = respect
@@ -192,10 +197,10 @@ class Session:
             if not follow.done():
                 await self._remember_groups()
                 with contextlib.suppress(IsthmusError, TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(self._timings.farewell_s):
                         await self._write_reports()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(self._timings.farewell_s):
                         await self._record.ended()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
@@ -268,7 +273,7 @@ class Session:
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""
-        return self.paused.is_whole or self._groups.has_carried()
+        return self.paused.stops(GROUPS_TASK) or self._groups.has_carried()
 
     # Lanes
 
@@ -307,15 +312,16 @@ class Session:
     @property
     def loops(self) -> tuple[LoopProgress, ...]:
         """How the data, the topics, the groups and everything else stand that the link keeps alike."""
-        return (*self._standing(), *self._loops.progress)
+        verified = self._ledger.documents.get(f"{VerificationDocument.KIND}/{self._link.name}")
+        return (*self._standing(), *self._loops.progress, verify_standing(verified))
 
     def _standing(self) -> tuple[LoopProgress, ...]:
-        paused, carrier = self.paused.is_whole, self._groups
+        paused, carrier, groups = self.paused, self._groups, self._link.groups
         trouble = None if self._scheduler is None else self._scheduler.problem
         return (
-            data_standing(self.reports().values(), trouble, is_paused=paused),
-            topics_standing(self.plan, self._away, is_paused=paused),
-            groups_standing(carrier.problem, is_configured=self._link.groups.is_configured, is_paused=paused),
+            data_standing(self.reports().values(), trouble, is_paused=paused.stops(DATA_TASK)),
+            topics_standing(self.plan, self._away, is_paused=paused.stops(TOPICS_TASK)),
+            groups_standing(carrier.problem, is_configured=groups.is_configured, is_paused=paused.stops(GROUPS_TASK)),
         )
 
     def _view(self) -> LinkView | None:
@@ -334,7 +340,7 @@ class Session:
 
     async def _remember_groups(self) -> None:
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(self._timings.farewell_s):
                 await self._groups.remember()
 
     # Topics
@@ -344,7 +350,7 @@ class Session:
             try:
                 await self._take_over_settings()
                 self._topics.accept(rebuilt_topics(self._link.name, self._ledger.documents))
-                await self._topics.refresh()
+                await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
                 await self._audit_when_due()
                 await self._write_reports()
                 await self._measure_idle()
@@ -360,7 +366,7 @@ class Session:
 
     async def _audit_when_due(self) -> None:
         self._audit.review(self._topics.lanes, self._told())
-        if time.monotonic() - self._audited_at > AUDIT_S:
+        if time.monotonic() - self._audited_at > self._timings.audit_s:
             self._audited_at = time.monotonic()
             lanes = self._runnable()
             ranges = await log_ranges(self._target, [(lane.target_topic, lane.partition) for lane in lanes])
@@ -380,8 +386,10 @@ class Session:
         await self._record.loops(self._standing())
 
     def _hear(self, key: str, document: Document | None) -> None:
-        if key.startswith(f"{PauseDocument.KIND}/"):
+        if kind_of(key) in _PAUSES:
             self._assign()
+            self._loops.stir()
+            self._stirred.set()
         elif key.startswith(f"{FiltersDocument.KIND}/"):
             self._wanted = self._filtered()
             self._stirred.set()
