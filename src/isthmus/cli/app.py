@@ -17,7 +17,7 @@ from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
 from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
-from isthmus.model.configuration import LogSettings
+from isthmus.model.logsettings import LogSettings
 
 
 class Command(NamedTuple):
@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
+    "relay": Command("isthmus.cli.relay", "Join clusters that are behind NAT, both of them."),
     "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),
     "token": Command("isthmus.cli.token", "Say who may call the REST API."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),
