@@ -57,14 +57,8 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
     settings = _settings(zookeeper, cluster)
     _check_tls(cluster, zookeeper, where)
     was_refused = threading.Event()
-    client = KazooClient(
-        hosts=zookeeper.connect,
-        timeout=SESSION_S,
-        read_only=True,
-        logger=_logger,
-        handler=_threads(was_refused),
-        **settings,
-    )
+    settings |= {"timeout": SESSION_S, "read_only": True, "logger": _logger, "handler": _threads(was_refused)}
+    client = KazooClient(hosts=zookeeper.connect, **settings)
     try:
         with warnings.catch_warnings():
             # A chroot that is not there is told below, when nothing is found in it.
@@ -74,11 +68,7 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
     except AuthFailedError as error:
         raise _refused(cluster, zookeeper, where) from error
     except SessionClosedRequireSaslError as error:
-        raise AuthenticationFailed(
-            f"{where} asks for a login",
-            cluster=cluster.alias,
-            hint=f"Give clusters.{cluster.alias}.zookeeper a username and a password.",
-        ) from error
+        raise _login_missing(cluster, where) from error
     except (KazooTimeoutError, ConnectionLoss, SessionExpiredError) as error:
         if was_refused.is_set():
             raise _refused(cluster, zookeeper, where) from error
@@ -128,6 +118,14 @@ def _threads(was_refused: threading.Event) -> Any:
 
     handler.spawn, handler.create_connection = spawned, created
     return handler
+
+
+def _login_missing(cluster: Cluster, where: str) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        f"{where} asks for a login",
+        cluster=cluster.alias,
+        hint=f"Give clusters.{cluster.alias}.zookeeper a username and a password.",
+    )
 
 
 def _refused(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> AuthenticationFailed:
