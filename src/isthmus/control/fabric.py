@@ -155,9 +155,12 @@ class LinkOperations(Shell[AsyncLinkOperations]):
         quiet_s: float = 5.0,
         timeout_s: float = 60.0,
         on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> Promoting:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
-        chosen = self._operations.promoter(maps, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
+        chosen = self._operations.promoter(
+            maps, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step, on_progress=on_progress
+        )
         return Promoting(lambda _: chosen)
 
     def recoverer(

@@ -37,6 +37,7 @@ class AsyncLinkOperations:
         quiet_s: float = 5.0,
         timeout_s: float = 60.0,
         on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> Promoter:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
         return Promoter(
@@ -46,6 +47,7 @@ class AsyncLinkOperations:
             quiet_s=quiet_s,
             timeout_s=timeout_s,
             on_step=on_step,
+            on_progress=on_progress,
         )
 
     def recoverer(

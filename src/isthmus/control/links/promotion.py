@@ -18,7 +18,7 @@ from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declared import Declarations, Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.leaving import is_writing, left_partitions, provenance, source_logs
+from isthmus.control.links.leaving import left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
@@ -38,6 +38,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
+OnProgress = Callable[[int, int], None]
+"""How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
 _NAMED_MAX: Final = 3
 _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
@@ -56,6 +58,7 @@ class Promoter:
     quiet_s: float = 5.0
     timeout_s: float = 60.0
     on_step: OnStep = lambda _: None
+    on_progress: OnProgress = lambda _, __: None
 
     async def reverse(self, link: str, *, dry_run: bool = False) -> Promotion:
         """Promote all of it, and have the source follow the target from then on, by a new link of the name `link`.
@@ -205,6 +208,7 @@ class Promoter:
                 before = here
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
+                self.on_progress(len(left) - len(behind), len(left))
                 if not behind and time.monotonic() - quiet_from >= self.quiet_s:
                     self._check_transactions(link, here)
                     return
@@ -264,12 +268,15 @@ class Promoter:
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
         self.on_step("waiting for the lanes to end")
-        deadline, calm_from = time.monotonic() + self.timeout_s, None
+        deadline, calm_from, most = time.monotonic() + self.timeout_s, None, 0
         async with Client(link.target) as target:
             while True:
                 known = await recollect(self.name, target)
                 is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
-                if is_writing(known, lambda topic: link.topics.source_of(topic) is not None):
+                writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
+                most = max(most, writing)
+                self.on_progress(most - writing, most)
+                if writing:
                     calm_from = None
                 elif not is_alive:
                     return
@@ -316,7 +323,9 @@ class Promoter:
             return replace(found, is_done=True)
         self.on_step("releasing the namespaces")
         namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
-        aborted = [open_there for each in found.namespaces for open_there in await namespaces.release(each.target)]
+        # Topics last: as long as one is reserved, whoever repeats the verb is told of its partitions again.
+        released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
+        aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
         return replace(found, aborted=tuple(aborted), is_done=True)
 
 
