@@ -22,6 +22,7 @@ from isthmus.control.links.leaving import left_partitions, provenance, source_lo
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.ledger.documents import Document, ProvenanceDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.model.carrying import Standing
@@ -307,7 +308,7 @@ class Promoter:
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
-            changes: list[Change] = [one for one in provenance(found, known) if one.key not in known.documents]
+            changes: list[Change] = [one for one in provenance(found, known) if not _is_written(one, known.documents)]
             if found.verb != "detach":
                 # It is no copy any more: nobody who leads from here is taken for going in a circle.
                 changes += [
@@ -327,6 +328,12 @@ class Promoter:
         released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
         aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
         return replace(found, aborted=tuple(aborted), is_done=True)
+
+
+def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether this was written down before the verb was interrupted; what an earlier one wrote gives way."""
+    held = documents.get(one.key)
+    return isinstance(held, ProvenanceDocument) and held.verb == one.verb
 
 
 def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
