@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Final
 
@@ -15,7 +15,9 @@ from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.several import each_shown
 from isthmus.control.fabric import Fabric
+from isthmus.errors import IsthmusError
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
@@ -23,6 +25,7 @@ from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
+_Names = Annotated[list[str], typer.Argument(metavar="LINK...", help="The declared link, or several.")]
 _Maps = Annotated[
     list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
 ]
@@ -49,7 +52,7 @@ _COLUMNS: Final = (
 
 
 def detach(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -65,23 +68,29 @@ def detach(
 
     `isthmus link reattach` has them follow again.
     """
-    chosen = Fabric(configured(path)).link(name)
-    wanted, timeout_s = maps_of(maps, exact, groups, principals), parse_duration(timeout)
-    if not (yes or dry_run):
-        confirm(name, "have its namespaces follow no more")
-    with _followed() as (begun, progressed):
-        promoter = chosen.promoter(wanted, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
-        found = promoter.detach(dry_run=dry_run)
-    _show(found, output, dry_run=dry_run)
+    fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
+    chosen = maps_of(maps, exact, groups, principals)
+    for one in () if yes or dry_run else name:
+        confirm(one, "have its namespaces follow no more")
+
+    def work(one: str) -> Promotion:
+        with _followed() as (begun, progressed):
+            promoter = fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
+            return promoter.detach(dry_run=dry_run)
+
+    _each(name, work, output, dry_run=dry_run)
 
 
 def promote(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     principals: PrincipalMaps = None,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
+    max_lag: Annotated[
+        int, typer.Option("--max-lag", min=0, help="How many records of the source may stay behind, for good.")
+    ] = 0,
     timeout: _Timeout = "1m",
     yes: YesOption = False,
     dry_run: _DryRun = False,
@@ -93,17 +102,31 @@ def promote(
 
     Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
     consumer groups are carried; else this ends with 5, and nothing was changed. An interrupted promotion goes on when
-    the command is given again.
+    the command is given again. Several links are promoted as one: none is changed unless all could be.
     """
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
-    chosen = Fabric(configured(path)).link(name)
-    wanted, timeout_s = maps_of(maps, exact, groups, principals), max(timeout_s, quiet_s)
-    if not (yes or dry_run):
-        confirm(name, "have its namespaces follow no more, and be written to")
+    names = list(dict.fromkeys(name))
+    for one in () if yes or dry_run else names:
+        confirm(one, "have its namespaces follow no more, and be written to")
     with _followed() as (begun, progressed):
-        promoter = chosen.promoter(wanted, quiet_s=quiet_s, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
-        found = promoter.promote(dry_run=dry_run)
-    _show(found, output, dry_run=dry_run)
+        found = Fabric(configured(path)).promote(
+            names,
+            maps_of(maps, exact, groups, principals),
+            quiet_s=quiet_s,
+            timeout_s=max(timeout_s, quiet_s),
+            max_lag=max_lag,
+            on_step=begun,
+            on_progress=progressed,
+            dry_run=dry_run,
+        )
+
+    def result(one: str) -> Promotion:
+        became = found[one]
+        if isinstance(became, IsthmusError):
+            raise became
+        return became
+
+    _each(names, result, output, dry_run=dry_run)
 
 
 def reverse(
@@ -136,7 +159,7 @@ def reverse(
 
 
 def failover(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -153,15 +176,18 @@ def failover(
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
     """
-    chosen = Fabric(configured(path)).link(name)
-    wanted, timeout_s = maps_of(maps, exact, groups, principals), parse_duration(timeout)
-    if not (yes or dry_run):
-        _tell(_missing(chosen.promoter(wanted, timeout_s=timeout_s, on_step=_tell).failover(dry_run=True)))
-        confirm(name, "give up what is missing")
-    with _followed() as (begun, progressed):
-        promoter = chosen.promoter(wanted, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
-        found = promoter.failover(dry_run=dry_run)
-    _show(found, output, dry_run=dry_run)
+    fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
+    chosen = maps_of(maps, exact, groups, principals)
+
+    def work(one: str, *, dry_run: bool = dry_run) -> Promotion:
+        with _followed() as (begun, progressed):
+            promoter = fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
+            return promoter.failover(dry_run=dry_run)
+
+    for one in () if yes or dry_run else name:
+        _tell(_missing(work(one, dry_run=True)))
+        confirm(one, "give up what is missing")
+    _each(name, work, output, dry_run=dry_run)
 
 
 @contextmanager
@@ -194,6 +220,10 @@ def maps_of(
         *(NamespaceMap.parse(text, "group") for text in groups or ()),
         *(NamespaceMap.parse(text, "principal") for text in principals or ()),
     )
+
+
+def _each(names: Sequence[str], work: Callable[[str], Promotion], output: OutputFormat, *, dry_run: bool) -> None:
+    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), Promotion.as_dict)
 
 
 def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
