@@ -174,6 +174,8 @@ def _tree(settings: TreeSettings) -> Row:
         "topics": list(map(str, settings.topics)),
         "exclude": list(map(str, settings.exclude)),
         "groups": list(map(str, settings.groups)),
+        "margin_s": settings.margin_s,
+        "offset_flags": settings.offset_flags,
         "flags": settings.flags,
         "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
     }

@@ -19,7 +19,7 @@ from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import check_trees, mirrors
+from isthmus.control.links.trees import mirrors
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
@@ -115,7 +115,6 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link of that name, no cluster of that alias, or no link into one.
         """
-        check_trees(self.configuration)
         links = await in_force(self._into(clusters, self.links(link)), self._pool)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.

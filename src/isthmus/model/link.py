@@ -13,6 +13,7 @@ from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming
+from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
 from isthmus.model.transactions import AbortedPolicy
 
@@ -43,12 +44,16 @@ class DistributorRole:
 
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
+    `inbound` are the names and the levels of the distributors that copy to the source; `offset_flags` says where the
+    copy flags of positions are kept at the target.
     """
 
     tree: str
     level: int
     flags: FlagsHeader | None = None
     others: tuple[tuple[Cluster, frozenset[str]], ...] = ()
+    inbound: tuple[tuple[str, int], ...] = ()
+    offset_flags: OffsetFlags = "producer-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

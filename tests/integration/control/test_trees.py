@@ -13,15 +13,23 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+import isthmus
 from isthmus import config
 from isthmus.local import LocalCluster
+from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
+from tests.integration.groups import consumers
+from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
 
@@ -261,3 +269,152 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
     assert seen("west") == {key: [mine, ("f", b"\x01")] for key in copied} | {b"level 2": [mine, ("f", b"\x03")]}
     assert seen("north") == {key: [mine, ("f", b"\x02")] for key in copied}
     assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}
+
+
+def committed(cluster: LocalCluster, group: str, name: str) -> dict[int, tuple[int, str]]:
+    """Where a group stands by partition, and what stands beside it, as librdkafka is told."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(PARTITIONS)])
+    (future,) = admin.list_consumer_group_offsets([asked]).values()
+    found = future.result(TERM_S).topic_partitions
+    return {p.partition: (p.offset, p.metadata or "") for p in found if p.error is None and p.offset >= 0}
+
+
+def to_be_at(source: LocalCluster, target: LocalCluster, group: str, name: str, margin_ms: int) -> dict[int, int]:
+    """The first message at the target that is not older than the one at the source's position, less the margin."""
+    looking = Consumer({"bootstrap.servers": target.bootstrap_servers, "group.id": f"{group}-looking"})
+    try:
+        wanted = {}
+        logs = oracle.records(source.bootstrap_servers, name, partitions=PARTITIONS)
+        for partition, (offset, _) in committed(source, group, name).items():
+            log = [record for record in logs[partition] if record.offset >= offset] or logs[partition][-1:]
+            at = TopicPartition(name, partition, log[0].timestamp[1] - margin_ms)
+            wanted[partition] = looking.offsets_for_times([at], timeout=TERM_S)[0].offset
+        return wanted
+    finally:
+        looking.close()
+
+
+def has_followed(cluster: LocalCluster, group: str, name: str, wanted: Mapping[int, int]) -> bool:
+    """Whether a group stands where it is to be, or further on."""
+    time.sleep(0.2)
+    found = committed(cluster, group, name)
+    return all(partition in found and found[partition][0] >= offset for partition, offset in wanted.items())
+
+
+def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
+    """A real consumer goes from cluster to cluster, round and back, while everybody produces: it misses nothing, and
+    reads again what the margin says and nothing older.
+    """
+    name, wave, margin_ms = topic("round"), 30, 60
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    for cluster in used.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = file_of(used, [["east", "west"], "north"], name)
+    file["trees"][0] |= {"groups": [name], "margin_s": margin_ms / 1000}
+    configuration = config.parse(json.dumps(file))
+    written = dict.fromkeys(used, 0)
+    seen: Counter[tuple[int, str, int]] = Counter()
+
+    def write() -> None:
+        for alias, cluster in used.items():
+            produce(cluster, alias, name, range(written[alias], written[alias] + wave), "lz4")
+            written[alias] += wave
+
+    def consume(alias: str, count: int) -> None:
+        member = consumers.consumer(used[alias], name, auto_offset_reset="error")
+        try:
+            member.subscribe([name])
+            for _ in range(count):
+                message = member.poll(TERM_S)
+                assert message is not None, (alias, count)
+                assert message.error() is None, message.error()
+                seen[message.partition() or 0, (message.key() or b"").decode(), int(message.value() or b"")] += 1
+                member.commit(message=message, asynchronous=False)
+        finally:
+            member.close()
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as run:
+            write()
+            await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
+            consumers.commit(used["east"], {name: {(name, p): 0 for p in range(PARTITIONS)}})
+            ring = ["east", "west", "north", "east", "north", "west", "east"]
+            for here, there in pairwise(ring):
+                write()
+                await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
+                await asyncio.to_thread(consume, here, 150)
+                wanted = await asyncio.to_thread(to_be_at, used[here], used[there], name, name, margin_ms)
+                assert any(wanted.values()), "the margin is not all there is"
+                await run.until(partial(asyncio.to_thread, has_followed, used[there], name, name, wanted))
+            left = sum(map(len, read(used["east"], name).values())) - sum(
+                offset for offset, _ in committed(used["east"], name, name).values()
+            )
+            await asyncio.to_thread(consume, "east", left)
+            for alias in ("west", "north"):
+                wanted = await asyncio.to_thread(to_be_at, used["east"], used[alias], name, name, margin_ms)
+                await run.until(partial(asyncio.to_thread, has_followed, used[alias], name, name, wanted))
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    check(used, name, written)
+    everything = {(p, alias, n) for p in range(PARTITIONS) for alias in used for n in range(written[alias])}
+    assert seen.keys() == everything
+    assert any(count > 1 for count in seen.values()), "each switch reads the margin again"
+    plans = {plan.link: plan for plan in isthmus.open(configuration, spark=spark).groups.plan()}
+    assert sorted(plans) == [f"{name}.{tail}" for tail in ("east.1", "east.2", "north.2", "west.1", "west.2")]
+    standings = {link: plan.groups[0].standing for link, plan in plans.items()}
+    assert not any(plan.has_changes for plan in plans.values()), standings
+    assert {standings[f"{name}.east.1"], standings[f"{name}.east.2"]} == {Standing.IN_STEP}
+    assert standings[f"{name}.west.1"] is Standing.BY_OTHERS, "it came from where it would go"
+
+
+def test_a_group_behind_a_deleted_beginning_goes_through_a_tree(
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """Of 35 messages 24 are gone and the group has read all: on new clusters it goes on a minute before, what its
+    consumer wrote beside the position stays, and what another program puts into the map is committed as well.
+    """
+    name, stranger = topic("behind"), topic("stranger")
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    messages = [Given(None, b"%d" % n, [], topics.SEPTEMBER + n * 60_000) for n in range(1, 41)]
+    topics.create(used["east"], name)
+    topics.produce(used["east"], name, messages[:35])
+    topics.delete_records(used["east"], name, 24)
+    admin = AdminClient({"bootstrap.servers": used["east"].bootstrap_servers})
+    at = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 35, metadata="mine")])
+    consumers.commit(used["east"], {name: {(name, 0): 35}})
+    for future in admin.alter_consumer_group_offsets([at]).values():
+        future.result(TERM_S)
+    file = file_of(used, [["east", "west"], "north"], name)
+    file["trees"][0] |= {"groups": [name, stranger], "offset_flags": "metadata"}
+
+    def stands(alias: str, group: str, value: bytes) -> tuple[int, str] | None:
+        """What stands beside a position before this message."""
+        (log,) = oracle.records(used[alias].bootstrap_servers, name)
+        found = committed(used[alias], group, name).get(0)
+        (offset,) = [record.offset for record in log if record.value == value] or [-1]
+        time.sleep(0.2)
+        return found if found is not None and found[0] == offset else None
+
+    async def scenario() -> None:
+        async with running(config.parse(json.dumps(file)), spark) as run:
+            for alias in ("west", "north"):
+                # The group stands at the end: by the last message.
+                await run.until(partial(asyncio.to_thread, lambda alias: stands(alias, name, b"34") is not None, alias))
+            topics.produce(used["east"], name, messages[35:])
+            for alias, beside in (("west", "copy-flags=01;mine"), ("north", "copy-flags=02;mine")):
+                await run.until(partial(asyncio.to_thread, lambda alias: stands(alias, name, b"35") is not None, alias))
+                assert (stands(alias, name, b"35") or (0, ""))[1] == beside
+            writing = Producer({"bootstrap.servers": used["east"].bootstrap_servers})
+            entry = {"timestamp_ms": topics.SEPTEMBER + 30 * 60_000, "flags": 2}
+            writing.produce("__isthmus.positions", json.dumps(entry), json.dumps([stranger, name, 0]), partition=0)
+            assert writing.flush(TERM_S) == 0
+            for alias in ("east", "west"):
+                await run.until(
+                    partial(asyncio.to_thread, lambda alias: stands(alias, stranger, b"30") is not None, alias)
+                )
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    assert going_on(used["north"], name, name, 6) == [b"%d" % n for n in range(35, 41)]

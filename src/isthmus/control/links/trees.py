@@ -5,22 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isthmus.errors import PlanRefused
-from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-
-
-def check_trees(configuration: Configuration) -> None:
-    """Whether all trees of the file can be run.
-
-    :raises PlanRefused: One has groups.
-    """
-    for settings in configuration.trees:
-        name = settings.tree.name
-        if settings.groups:
-            raise PlanRefused(
-                f"tree {name} has groups, and their positions are not distributed yet",
-                hint="Leave groups out of the tree.",
-            )
 
 
 def mirrors(links: Sequence[Link]) -> Sequence[Link]:

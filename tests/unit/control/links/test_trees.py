@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 
 from isthmus import config
-from isthmus.control.links.trees import check_trees, mirrors
+from isthmus.control.links.trees import mirrors
 from isthmus.errors import PlanRefused
 
 CLUSTERS = "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}}\n"
-
-
-def test_groups_of_a_tree_are_refused() -> None:
-    """Their positions would stay where they are, and nobody would notice."""
-    check_trees(config.parse(f"{CLUSTERS}trees: [{{name: t, clusters: [a, b], flags: header}}]\n"))
-    with pytest.raises(PlanRefused, match="tree t has groups"):
-        check_trees(config.parse(f"{CLUSTERS}trees: [{{name: t, clusters: [a, b], groups: [g]}}]\n"))
 
 
 def test_distributors_are_not_compared() -> None:
