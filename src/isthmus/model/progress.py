@@ -27,8 +27,9 @@ class PartitionProgress:
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
     then the target ends there.
 
-    `records` and `size_bytes` are what the present run has copied. `gaps` are offsets the source deleted before they
-    were copied. The ages (s) are how long ago the state and the ends were seen.
+    `records` and `size_bytes` are what the present run has copied, `flags_replaced` the records whose header of copy
+    flags was ever replaced because it said nothing. `gaps` are offsets the source deleted before they were copied. The
+    ages (s) are how long ago the state and the ends were seen.
     """
 
     topic: TargetTopic
@@ -40,6 +41,7 @@ class PartitionProgress:
     copied_end: int | None = None
     records: int = 0
     size_bytes: int = 0
+    flags_replaced: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
@@ -83,6 +85,7 @@ class PartitionProgress:
             "target_end": _known(self.target_end),
             "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
             **({} if self.copied_end is None else {"copied_end": _known(self.copied_end)}),
+            **({} if self.copied_end is None else {"copy_flags_replaced": self.flags_replaced}),
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
@@ -130,6 +133,11 @@ class TopicProgress:
     def size_bytes(self) -> int:
         """Bytes of record batches copied by the present run."""
         return sum(partition.size_bytes for partition in self.partitions)
+
+    @property
+    def flags_replaced(self) -> int:
+        """Records whose header of copy flags was ever replaced because it said nothing."""
+        return sum(partition.flags_replaced for partition in self.partitions)
 
     @property
     def is_unfinished(self) -> bool:
