@@ -9,13 +9,19 @@ from bench.pouring import Pour
 
 Far = Literal["", "source", "target"]
 COPYING: Final = ("isthmus", "isthmus-mapped", "mm2-tuned", "mm2-default", "ceiling")
+OWN: Final = ("isthmus-prefix", "isthmus-mm2", "isthmus-16-links")
+"""Isthmus in other ways, each in a case of its own that has plain Isthmus beside it."""
+LINKS: Final = 16
 STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
 _SLOW: Final = "mm2-default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyCase:
-    """Records that are all there are copied as fast as it goes; one side may be `far` from the copier."""
+    """Records that are all there are copied as fast as it goes; one side may be `far` from the copier.
+
+    `partitions` are those of each topic, `records` those of all topics together.
+    """
 
     name: str
     description: str
@@ -26,18 +32,23 @@ class CopyCase:
     records_quick: int
     far: Far = ""
     contenders: tuple[str, ...] = COPYING
+    topics: int = 1
 
     def quick(self) -> CopyCase:
         return replace(self, records=self.records_quick, contenders=_quick(self.contenders))
 
-    def filling(self, bootstrap_servers: str) -> Pour:
-        return Pour(
-            bootstrap_servers=bootstrap_servers,
-            topic=f"bench-{self.name}",
-            partitions=self.partitions,
-            batches=max(self.records // self.partitions // self.batch_records, 1),
-            codec=self.codec,
-            batch_records=self.batch_records,
+    def fillings(self, bootstrap_servers: str) -> tuple[Pour, ...]:
+        """What the source holds, a value for each topic."""
+        return tuple(
+            Pour(
+                bootstrap_servers=bootstrap_servers,
+                topic=f"bench-{self.name}{f'-{number:02d}' if self.topics > 1 else ''}",
+                partitions=self.partitions,
+                batches=max(self.records // self.topics // self.partitions // self.batch_records, 1),
+                codec=self.codec,
+                batch_records=self.batch_records,
+            )
+            for number in range(self.topics)
         )
 
 
@@ -155,6 +166,37 @@ CASES: Final[tuple[Case, ...]] = (
         records_quick=100_000,
         far="source",
         contenders=STEADY,
+    ),
+    CopyCase(
+        name="naming",
+        description="16 KiB batches (61 records), uncompressed, 4 partitions: the same name, and another prefix",
+        partitions=4,
+        codec="none",
+        batch_records=61,
+        records=8_000_000,
+        records_quick=500_000,
+        contenders=("isthmus", "isthmus-prefix"),
+    ),
+    CopyCase(
+        name="mm2-topics",
+        description="16 KiB batches (61 records), uncompressed, 4 partitions: with MirrorMaker 2's topics and without",
+        partitions=4,
+        codec="none",
+        batch_records=61,
+        records=8_000_000,
+        records_quick=500_000,
+        contenders=("isthmus", "isthmus-mm2"),
+    ),
+    CopyCase(
+        name="links-16",
+        description="16 KiB batches (61 records), uncompressed, 16 topics of 4 partitions, in one link and in one each",
+        partitions=4,
+        codec="none",
+        batch_records=61,
+        records=8_000_000,
+        records_quick=500_000,
+        contenders=("isthmus", "isthmus-16-links"),
+        topics=LINKS,
     ),
     LatencyCase(name="latency", description="1,000 records of 256 bytes a second into 4 partitions"),
     IdleCase(name="idle", description="1,000 partitions, everything copied, nothing new"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from bench.cases import CASES, COPYING
+from bench.cases import CASES, COPYING, OWN
 from bench.copying import CopyFailed
 from bench.report import as_json, document, print_table
 from bench.session import measure
@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--case", action="append", choices=[case.name for case in CASES], help="only this case (may be repeated)"
     )
-    parser.add_argument("--contender", action="append", choices=COPYING, help="only this one (may be repeated)")
+    parser.add_argument(
+        "--contender", action="append", choices=(*COPYING, *OWN), help="only this one (may be repeated)"
+    )
     parser.add_argument("--repeat", type=int, metavar="N", help=f"how often (default {_REPETITIONS}, with --quick 1)")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     return parser

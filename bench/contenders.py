@@ -8,33 +8,50 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from bench.mirrormaker import TUNED, properties
 from bench.pouring import Pour
 from isthmus.local.jvm import jvm_for
 
+_PREFIX: Final = "bench-"
 _ROOT: Final = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """One copy to be made: what `filling` put into the source goes to the target. `label` is unique to this copy."""
+    """One copy to be made: what `fillings` put into the source goes to the target, each a topic. `label` is unique to
+    this copy.
+    """
 
-    filling: Pour
+    fillings: tuple[Pour, ...]
     source_servers: str
     target_servers: str
     label: str
     folder: Path
 
+    @property
+    def filling(self) -> Pour:
+        """The only one, or the first."""
+        return self.fillings[0]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(filling.topic for filling in self.fillings)
+
+    @property
+    def records(self) -> int:
+        return sum(filling.records for filling in self.fillings)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A process to start, and the topic its records arrive in."""
+    """A process to start, and the topics its records arrive in."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    target_topic: str
+    target_topics: tuple[str, ...]
 
 
 class Contender(Protocol):
@@ -52,16 +69,32 @@ def python_command(module: str, task: object) -> tuple[list[str], dict[str, str]
 
 
 class Isthmus:
-    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all. `offsets` are the target's."""
+    """`isthmus run`, as anybody would start it: an embedded Spark, leases and all.
+
+    `topics` is more of the section of that name, `more` of that of the link; `prefix` stands for `bench-` at
+    the target. With `is_split` each topic has a link of its own.
+    """
 
     creates_topic = False
 
-    def __init__(self, name: str = "isthmus", *, offsets: str = "same") -> None:
+    def __init__(
+        self,
+        name: str = "isthmus",
+        *,
+        prefix: str = _PREFIX,
+        topics: Mapping[str, object] = MappingProxyType({}),
+        more: Mapping[str, object] = MappingProxyType({}),
+        is_split: bool = False,
+    ) -> None:
         self.name = name
-        self._offsets = offsets
+        self._prefix, self._topics, self._more, self._is_split = prefix, topics, more, is_split
 
     def command(self, copy: Copy) -> Command:
-        link = f"bench-{copy.label}"
+        name = f"bench-{copy.label}"
+        topics = copy.topics
+        links = (
+            {f"{name}-{number}": [topic] for number, topic in enumerate(topics)} if self._is_split else {name: topics}
+        )
         configuration = {
             "clusters": {
                 "source": {"bootstrap_servers": copy.source_servers},
@@ -72,16 +105,19 @@ class Isthmus:
                     "name": link,
                     "source": "source",
                     "target": "target",
-                    "topics": {"include": [copy.filling.topic], "offsets": self._offsets},
+                    "topics": {"include": list(included), **self._topics},
+                    **self._more,
                 }
+                for link, included in links.items()
             ],
         }
-        file = copy.folder / f"{link}.yaml"
+        file = copy.folder / f"{name}.yaml"
         # JSON is YAML too.
         file.write_text(json.dumps(configuration))
         arguments = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
         environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
-        return Command(arguments=arguments, environment=environment, target_topic=copy.filling.topic)
+        arrive_in = tuple(self._prefix + topic.removeprefix(_PREFIX) for topic in topics)
+        return Command(arguments=arguments, environment=environment, target_topics=arrive_in)
 
 
 class Ceiling:
@@ -93,7 +129,7 @@ class Ceiling:
     def command(self, copy: Copy) -> Command:
         task = json.loads(copy.filling.to_json()) | {"bootstrap_servers": copy.target_servers}
         arguments, environment = python_command("bench.pouring", task)
-        return Command(arguments=arguments, environment=environment, target_topic=copy.filling.topic)
+        return Command(arguments=arguments, environment=environment, target_topics=copy.topics)
 
 
 class MirrorMaker:
@@ -115,4 +151,5 @@ class MirrorMaker:
         arguments = jvm.command(
             "org.apache.kafka.connect.mirror.MirrorMaker", str(file), heap_mb=2048, fast_start=False
         )
-        return Command(arguments=arguments, environment=jvm.environment, target_topic=f"{source}.{copy.filling.topic}")
+        arrive_in = (f"{source}.{copy.filling.topic}",)
+        return Command(arguments=arguments, environment=jvm.environment, target_topics=arrive_in)

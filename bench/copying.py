@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.contenders import Contender, Copy
 from bench.processes import cpu_s, python_worker_peak_mb
-from bench.rig import Rig
+from bench.rig import Rig, Side
 from isthmus.local.process import Process, ProcessGuard
 
 _POLL_S: Final = 0.02
@@ -32,8 +32,13 @@ class Running:
     """A contender at work, begun at `began_s` of the monotonic clock."""
 
     process: Process
-    target_topic: str
+    target_topics: tuple[str, ...]
     began_s: float
+
+    @property
+    def target_topic(self) -> str:
+        """The only one, or the first."""
+        return self.target_topics[0]
 
     @property
     def pid(self) -> int:
@@ -73,13 +78,14 @@ def running(rig: Rig, contender: Contender, copy: Copy) -> Iterator[Running]:
     command = contender.command(copy)
     before = set(rig.target.topics())
     if not contender.creates_topic:
-        rig.target.create(command.target_topic, copy.filling.partitions)
+        for topic in command.target_topics:
+            rig.target.create(topic, copy.filling.partitions)
     log = copy.folder / f"{contender.name}-{copy.label}.log"
     guard = ProcessGuard()
     try:
         began_s = time.monotonic()
         process = guard.spawn(command.arguments, environment=command.environment, log=log)
-        yield Running(process, command.target_topic, began_s)
+        yield Running(process, command.target_topics, began_s)
         process.send(signal.SIGTERM)
         process.wait_stopped(_END_S)
     except CopyFailed as error:
@@ -94,17 +100,20 @@ def copy_once(rig: Rig, contender: Contender, copy: Copy) -> dict[str, float]:
 
     :raises CopyFailed: It did not deliver as many records to every partition as the source has.
     """
-    filling = copy.filling
     _settle()
     with running(rig, contender, copy) as run:
         first, last = _watch(rig, run, copy)
         worker_peak_mb = python_worker_peak_mb(run.pid)
         # Offsets are equal too where a topic keeps them: it begins with nothing, at 0.
-        expected = rig.source.ends(filling.topic, filling.partitions)
-        arrived = rig.target.ends(run.target_topic, filling.partitions)
+        expected = _ends(rig.source, copy.topics, copy)
+        arrived = _ends(rig.target, run.target_topics, copy)
         if arrived != expected:
             raise CopyFailed(f"delivered {arrived} where the source ends at {expected}")
     return asdict(_result(first, last, run.began_s, worker_peak_mb))
+
+
+def _ends(side: Side, topics: Sequence[str], copy: Copy) -> list[int]:
+    return [end for topic in topics for end in side.ends(topic, copy.filling.partitions)]
 
 
 def _settle() -> None:
@@ -117,18 +126,18 @@ def _watch(rig: Rig, run: Running, copy: Copy) -> tuple[Sample, Sample]:
     """When the first records are seen at the target, and the last. In between it is looked at as little as will do."""
     first: Sample | None = None
     seen, moved_at = 0, time.monotonic()
-    while seen < copy.filling.records:
+    while seen < copy.records:
         if run.has_ended:
-            raise CopyFailed(f"ended at {seen} of {copy.filling.records} records")
+            raise CopyFailed(f"ended at {seen} of {copy.records} records")
         time.sleep(_POLL_S)
-        records = sum(rig.target.ends(run.target_topic, copy.filling.partitions))
+        records = sum(_ends(rig.target, run.target_topics, copy))
         now = time.monotonic()
         if records > seen:
             # Processor time is counted twice only: going through a tree of processes takes some itself.
             first = first or Sample(now, records, cpu_s(run.pid))
             seen, moved_at = records, now
         elif now - moved_at > _STALL_S:
-            raise CopyFailed(f"stood still at {seen} of {copy.filling.records} records")
+            raise CopyFailed(f"stood still at {seen} of {copy.records} records")
     last = Sample(moved_at, seen, cpu_s(run.pid))
     return first or last, last
 

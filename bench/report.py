@@ -84,7 +84,7 @@ def print_table(result: dict[str, Any]) -> None:
 
 def _table(title: str, case: dict[str, Any]) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("contender")
+    table.add_column("contender", min_width=16, no_wrap=True)
     names = list(next(iter(case["medians"].values())))
     for name in names:
         table.add_column(FIGURES[name].title, justify="right")

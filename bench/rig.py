@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from bench.cases import Far
@@ -56,6 +56,18 @@ class Side:
         self._wait(lambda: self._has(topic), f"{topic} was not created")
         # Metadata is ahead of the leaders, which refuse for a moment yet.
         self._wait(lambda: self._offsets(topic, partitions) is not None, f"{topic} has no leaders")
+
+    def commit(self, group: str, topic: str, partitions: int) -> None:
+        """Have a group stand in the middle of every partition.
+
+        :raises KafkaException: The broker refused.
+        """
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group})
+        middles = [TopicPartition(topic, number, end // 2) for number, end in enumerate(self.ends(topic, partitions))]
+        try:
+            consumer.commit(offsets=middles, asynchronous=False)
+        finally:
+            consumer.close()
 
     def drop(self, topics: Sequence[str]) -> None:
         """Delete the topics that exist among these."""
@@ -118,10 +130,10 @@ class Rig:
         ):
             yield cls(Side(*a), Side(*b))
 
-    def copy(self, filling: Pour, *, label: str, folder: Path, far: Far = "") -> Copy:
+    def copy(self, *fillings: Pour, label: str, folder: Path, far: Far = "") -> Copy:
         """A copy to be made from the source to the target, one of which may be far away."""
         return Copy(
-            filling=filling,
+            fillings=fillings,
             source_servers=self.source.servers(is_far=far == "source"),
             target_servers=self.target.servers(is_far=far == "target"),
             label=label,

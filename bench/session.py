@@ -23,9 +23,25 @@ from isthmus.model.cluster import Cluster
 from isthmus.wire.client import Client
 from isthmus.wire.fetch import FetchSession, Want
 
+GROUP: Final = "bench-readers"
+"""It has committed the middle of every partition where checkpoints are written."""
 CONTENDERS: Mapping[str, Contender] = {
     "isthmus": Isthmus(),
-    "isthmus-mapped": Isthmus("isthmus-mapped", offsets="mapped"),
+    "isthmus-mapped": Isthmus("isthmus-mapped", topics={"offsets": "mapped"}),
+    "isthmus-prefix": Isthmus(
+        "isthmus-prefix",
+        prefix="copy-of-",
+        topics={"naming": {"source_prefix": "bench-", "target_prefix": "copy-of-"}},
+    ),
+    # Positions that are told again and again, of a group that is there.
+    "isthmus-mm2": Isthmus(
+        "isthmus-mm2",
+        more={
+            "groups": {"include": [GROUP]},
+            "mm2": {"heartbeats": True, "checkpoints": True, "checkpoints_interval_s": 1.0, "offset_syncs": "target"},
+        },
+    ),
+    "isthmus-16-links": Isthmus("isthmus-16-links", is_split=True),
     "mm2-tuned": MirrorMaker(tuned=True),
     "mm2-default": MirrorMaker(tuned=False),
     "ceiling": Ceiling(),
@@ -103,27 +119,29 @@ async def _fetch_often(filling: Pour) -> None:
 
 def _measure(rig: Rig, case: Case, repetitions: int, folder: Path, note: Note) -> Outcome:
     outcome = Outcome(case)
-    filling = _filling(rig, case)
-    if filling is not None:
+    fillings = _fillings(rig, case)
+    for filling in fillings:
         rig.source.fill(filling)
+    if "isthmus-mm2" in case.contenders:
+        for filling in fillings:
+            rig.source.commit(GROUP, filling.topic, filling.partitions)
     for repetition in range(repetitions):
         # Everybody is once first, once last: what warms up or fills up on the way hits all alike.
         turn = repetition % len(case.contenders)
         for name in case.contenders[turn:] + case.contenders[:turn]:
             note(f"{case.name}: {name} ({repetition + 1} of {repetitions})")
             label = f"{case.name.replace('-', '')}{repetition}"
-            outcome.add(name, _run(rig, name, case, filling, folder, label))
-    if filling is not None:
-        rig.source.drop([filling.topic])
+            outcome.add(name, _run(rig, name, case, fillings, folder, label))
+    rig.source.drop([filling.topic for filling in fillings])
     return outcome
 
 
-def _filling(rig: Rig, case: Case) -> Pour | None:
+def _fillings(rig: Rig, case: Case) -> tuple[Pour, ...]:
     match case:
         case CopyCase():
-            return case.filling(rig.source.bootstrap_servers)
+            return case.fillings(rig.source.bootstrap_servers)
         case IdleCase():
-            return Pour(
+            filling = Pour(
                 bootstrap_servers=rig.source.bootstrap_servers,
                 topic=f"bench-{case.name}",
                 partitions=case.partitions,
@@ -131,18 +149,19 @@ def _filling(rig: Rig, case: Case) -> Pour | None:
                 codec="none",
                 batch_records=1,
             )
+            return (filling,)
         case LatencyCase():
-            return None
+            return ()
 
 
-def _run(rig: Rig, name: str, case: Case, filling: Pour | None, folder: Path, label: str) -> Figures:
+def _run(rig: Rig, name: str, case: Case, fillings: tuple[Pour, ...], folder: Path, label: str) -> Figures:
     label = f"{label}{name.replace('-', '')}"
     if isinstance(case, LatencyCase):
         return latency_of(rig, CONTENDERS.get(name), case, folder, label)
     contender = CONTENDERS[name]
-    if filling is None:
+    if not fillings:
         raise InvariantError(f"case {case.name} has nothing to copy")
     if isinstance(case, IdleCase):
-        return idle_cost_of(rig, contender, case, filling, folder, label)
-    copy = rig.copy(filling, label=label, folder=folder, far=case.far)
+        return idle_cost_of(rig, contender, case, fillings[0], folder, label)
+    copy = rig.copy(*fillings, label=label, folder=folder, far=case.far)
     return copy_once(rig, contender, copy)

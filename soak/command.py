@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from soak import results
 from soak.conditions import Conditions
 from soak.faults import FAULTS
 from soak.faults.catalogue import MIRRORS, Fault
+from soak.naming import TARGET_PREFIXES
 from soak.report import print_outcome, print_rows, print_shortest
 from soak.schedule import Schedule, drawn, read_schedule
 from soak.session import Outcome, Run, perform
@@ -67,7 +69,7 @@ def _one(given: argparse.Namespace, seed: int, shown: Shown) -> Outcome:
         minutes=given.minutes,
         contender=given.contender,
         schedule=_schedule(given, seed),
-        conditions=Conditions.of(seed),
+        conditions=_conditions(given, seed),
         folder=folder,
         is_whole=given.schedule is not None,
     )
@@ -78,6 +80,14 @@ def _one(given: argparse.Namespace, seed: int, shown: Shown) -> Outcome:
     if not outcome.violations and not given.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
+
+
+def _conditions(given: argparse.Namespace, seed: int) -> Conditions:
+    """Those of the seed, as far as they are not given, and the contender can be made to do them."""
+    conditions = Conditions.of(seed)
+    if given.contender != "isthmus":
+        return replace(conditions, offsets="same", naming="identity")
+    return replace(conditions, offsets=given.offsets or conditions.offsets, naming=given.naming or conditions.naming)
 
 
 def _schedule(given: argparse.Namespace, seed: int) -> Schedule:
@@ -103,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contender", choices=sorted(MIRRORS), default="isthmus", help="who copies")
     parser.add_argument("--rows", default="", help="only faults of these rows of docs/reliability.md: 1,5,16")
     parser.add_argument("--faults", default="", help="only these faults: driver-killed,target-cut-off")
+    parser.add_argument(
+        "--offsets", choices=["same", "mapped"], help="of the link (default: what follows from the seed)"
+    )
+    parser.add_argument(
+        "--naming", choices=list(TARGET_PREFIXES), help="of topics (default: what follows from the seed)"
+    )
     parser.add_argument("--list", action="store_true", help="show all faults, and the rows that cannot be done")
     parser.add_argument("--schedule", type=Path, metavar="FILE", help="do this schedule, whole, instead of drawing one")
     parser.add_argument("--shrink", type=Path, metavar="HISTORY", help="find the shortest schedule that still violates")

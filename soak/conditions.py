@@ -6,13 +6,16 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
+from soak.naming import TARGET_PREFIXES, Names, Naming
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """Settings of brokers and of the mirror that a run is made under.
 
     `fetch_slots` is how many fetch sessions a source broker keeps, `target_verifies` whether brokers of the target ask
-    a coordinator about transactions, `relogin_s` how long a login lasts (0: for ever).
+    a coordinator about transactions, `relogin_s` how long a login lasts (0: for ever). `offsets` and `naming` are those
+    of the link; where offsets are mapped others write to the target's topics too, before and meanwhile.
     """
 
     fetch_slots: int = 1000
@@ -22,6 +25,8 @@ class Conditions:
     relogin_s: int = 0
     on_data_gap: Literal["stop", "continue"] = "stop"
     lease_term_s: int = 20
+    offsets: Literal["same", "mapped"] = "same"
+    naming: Naming = "identity"
 
     @classmethod
     def of(cls, seed: int) -> Self:
@@ -35,7 +40,18 @@ class Conditions:
             relogin_s=chance.choice((0, 0, 20)),
             on_data_gap=chance.choice(("stop", "continue")),
             lease_term_s=chance.choice((10, 20, 60)),
+            offsets=chance.choice(("same", "mapped")),
+            naming=chance.choice(("identity", "prefix", "mm2")),
         )
+
+    @property
+    def is_mapped(self) -> bool:
+        return self.offsets == "mapped"
+
+    @property
+    def names(self) -> Names:
+        """How topics are called at the target."""
+        return Names(TARGET_PREFIXES[self.naming])
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

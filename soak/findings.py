@@ -41,12 +41,13 @@ def tracebacks(folder: Path, history: History) -> None:
             history.tell("traceback", file=file.name, said=lines[0][:200] if lines else "")
 
 
-def replicas_of(side: Side, prefix: str) -> dict[int, Replica]:
+def replicas_of(side: Side) -> dict[int, Replica]:
     """What Kafka's own tool reads off the disk of every broker."""
     found = {}
     for broker in side.cluster.brokers:
-        files = sorted((broker.folder / "data").glob(f"{prefix}*/*.log"))
+        files = sorted((broker.folder / "data").glob(f"{side.names.prefix}*/*.log"))
         if files:
             said = kafka_tool(TOOL, "--files", ",".join(map(str, files)), timeout_s=_TOOL_S)
-            found[broker.node_id] = batches(said.stdout)
+            held = batches(said.stdout).items()
+            found[broker.node_id] = {(side.names.at_source(topic), number): each for (topic, number), each in held}
     return found

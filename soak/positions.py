@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from soak.judge.evidence import PartitionKey
+from soak.side import Side
 
 Positions = dict[str, dict[PartitionKey, int]]
 
@@ -18,21 +19,25 @@ class Surveyor:
     segmentation fault where a coordinator is not there.
     """
 
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
+    def __init__(self, side: Side) -> None:
+        self._servers, self._names = side.servers, side.names
         self._consumers: dict[str, Consumer] = {}
 
     def positions(self, groups: Iterable[str], keys: Collection[PartitionKey], *, term_s: float = 10.0) -> Positions:
         """The committed offsets of groups in some partitions; groups of which nobody can tell now are left out."""
         found: Positions = {}
-        asked = [TopicPartition(*key) for key in sorted(keys)]
+        asked = [TopicPartition(self._names.called(topic), number) for topic, number in sorted(keys)]
         for group in groups:
             try:
                 told = self._consumer(group).committed(asked, timeout=term_s)
             except KafkaException:
                 continue
             if not any(each.error for each in told):
-                found[group] = {(each.topic, each.partition): each.offset for each in told if each.offset >= 0}
+                found[group] = {
+                    (self._names.at_source(each.topic), each.partition): each.offset
+                    for each in told
+                    if each.offset >= 0
+                }
         return found
 
     def close(self) -> None:

@@ -39,4 +39,7 @@ def row(outcome: Outcome) -> str:
         name = violation.invariant.split()[0]
         broken[name] = broken.get(name, 0) + 1
     violations = ", ".join(f"{name}\u00d7{count}" for name, count in sorted(broken.items())) or "none"
-    return f"| {run.seed} | {run.minutes:g} | {run.contender} | {faults} | {outcome.records:,} | {violations} |"
+    conditions = run.conditions
+    kind = [run.contender, *(["mapped"] if conditions.is_mapped else [])]
+    kind += [] if conditions.naming == "identity" else [f"named by {conditions.naming}"]
+    return f"| {run.seed} | {run.minutes:g} | {', '.join(kind)} | {faults} | {outcome.records:,} | {violations} |"

@@ -97,17 +97,19 @@ class Scene:
 def create_topic(
     side: Side, name: str, *, partitions: int, replicas: list[list[int]] | None = None, **configs: Any
 ) -> None:
-    """Create a topic and wait for leaders of all its partitions; dots of a config's name are written as underscores.
+    """Create a topic and wait for leaders of all its partitions; it goes by its name at the source. Dots of a config's
+    name are written as underscores.
 
     :raises KafkaException: The cluster refused, or did not answer in time.
     """
     settings = {"retention.ms": "-1", **{key.replace("_", "."): str(value) for key, value in configs.items()}}
+    called = side.names.called(name)
     if replicas is None:
-        new = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2", **settings})
+        new = NewTopic(called, partitions, 3, config={"min.insync.replicas": "2", **settings})
     else:
-        new = NewTopic(name, len(replicas), replica_assignment=replicas, config=settings)
+        new = NewTopic(called, len(replicas), replica_assignment=replicas, config=settings)
     client = side.admin
-    client.create_topics([new])[name].result(TERM_S)
+    client.create_topics([new])[called].result(TERM_S)
     deadline = time.monotonic() + TERM_S
     while time.monotonic() < deadline:
         if all(leader(side, (name, partition)) > 0 for partition in range(partitions)):
@@ -117,9 +119,10 @@ def create_topic(
 
 
 def leader(side: Side, key: PartitionKey) -> int:
-    """The broker that leads a partition now, -1 if none does."""
+    """The broker that leads a partition now, -1 if none does; the topic goes by its name at the source."""
+    called = side.names.called(key[0])
     try:
-        found = side.admin.list_topics(key[0], timeout=TERM_S).topics.get(key[0])
+        found = side.admin.list_topics(called, timeout=TERM_S).topics.get(called)
     except KafkaException:
         return -1
     partition = None if found is None else found.partitions.get(key[1])

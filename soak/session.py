@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +25,8 @@ from soak.schedule import Schedule
 from soak.side import Side, sides
 from soak.spies import GroupSpy, StatusSpy
 from soak.victims import Victims
-from soak.watch import Stillness, Watch
-from soak.workloads.load import PREFIX, Load
+from soak.watch import Stillness, Watch, highs
+from soak.workloads.load import Load
 
 _BEGIN_S: Final = 600.0
 _RECOVER_S: Final = 240.0
@@ -127,7 +127,8 @@ def perform(run: Run, note: Note) -> Outcome:
         )
         note("starting two clusters of three brokers")
         properties = {"source": run.conditions.source_properties(), "target": run.conditions.target_properties()}
-        stage = _stage(run, history, *stack.enter_context(sides(run.folder, properties, seed=run.seed)), note)
+        clusters = sides(run.folder, properties, seed=run.seed, target_names=run.conditions.names)
+        stage = _stage(run, history, *stack.enter_context(clusters), note)
         acting = Acting(stage.scene)
         with _at_work(stage):
             with stage.load.flowing(), stage.scene.victims.writing():
@@ -152,14 +153,20 @@ def perform(run: Run, note: Note) -> Outcome:
 
 
 def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -> _Stage:
-    watch = Watch(source.servers, target.servers, history, (PREFIX,))
-    load = Load(source, history, run.seed, lambda: {key: e.high for key, e in watch.newest["source"].items()})
+    watch = Watch(source, target, history)
+    load = Load(
+        source,
+        history,
+        run.seed,
+        lambda: {key: e.high for key, e in watch.newest["source"].items()},
+        shared_with=target if run.conditions.is_mapped else None,
+    )
     load.prepare()
     mirror: Mirror
     if run.contender == "isthmus":
-        mirror = Isthmus(run.folder, source, target, run.conditions, PREFIX)
+        mirror = Isthmus(run.folder, source, target, run.conditions)
     else:
-        mirror = MirrorMaker(run.folder, source, target, PREFIX, is_exactly_once=run.contender == "mm2-eos")
+        mirror = MirrorMaker(run.folder, source, target, is_exactly_once=run.contender == "mm2-eos")
     scene = Scene(
         source=source,
         target=target,
@@ -167,16 +174,16 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
         history=history,
         watch=watch,
         conditions=run.conditions,
-        victims=Victims(source.servers, history, PREFIX),
+        victims=Victims(source, history),
         topics=load.topics,
     )
     return _Stage(
         run=run,
         scene=scene,
         load=load,
-        tee=Tee(target.servers, (PREFIX,)),
-        group_spy=GroupSpy(load.groups, load.read, source.servers, target.servers, history),
-        status_spy=StatusSpy(mirror, history) if isinstance(mirror, Isthmus) else None,
+        tee=Tee(target.servers, target.names),
+        group_spy=GroupSpy(load.groups, load.read, source, target, history),
+        status_spy=StatusSpy(mirror, history, target.names) if isinstance(mirror, Isthmus) else None,
         note=note,
     )
 
@@ -255,26 +262,46 @@ def _quieten(stage: _Stage) -> None:
         if not wanted:
             return False
         if not scene.supervisor.mirror.keeps_offsets:
-            return all(ends.stable == ends.high for ends in wanted.values()) and stillness.lasts(there)
+            is_still = all(ends.stable == ends.high for ends in wanted.values()) and stillness.lasts(highs(there))
+            return is_still and _says_so(stage, wanted)
         left = sum(max(ends.high - (there[key].high if key in there else 0), 0) for key, ends in wanted.items())
         stage.note(f"everything ends: {left} records left to copy")
         return left == 0 and all(ends.stable == ends.high for ends in wanted.values())
 
-    moving = Stillness(_QUIET_S)
+    moving, carried = Stillness(_QUIET_S), Stillness(_STILL_S)
 
     def is_over() -> bool:
         # On a busy machine it takes as long as it takes: what matters is that it goes on.
-        return is_quiet() or moving.lasts(scene.watch.newest["target"])
+        return is_quiet() or moving.lasts(highs(scene.watch.newest["target"]))
 
     try:
         scene.until(is_over, "everything is copied", term_s=_ENDED_S)
         scene.history.tell("phase", name="quiet" if is_quiet() else "restless")
-        scene.until(lambda: stage.group_spy.look(final=True), "the groups are carried", term_s=_CARRIED_S)
+        scene.until(lambda: _are_carried(stage, carried), "the groups are carried", term_s=_CARRIED_S)
     except TimeoutError as error:
         scene.history.tell("phase", name="restless", problem=str(error))
     if stage.status_spy is not None:
         with suppress(TimeoutError):
             scene.until(stage.status_spy.look, "the status is shown", term_s=_SHOWN_S)
+
+
+def _says_so(stage: _Stage, wanted: Iterable[PartitionKey]) -> bool:
+    """Whether a mirror that says what is left says that nothing is: when to judge, not by what."""
+    if stage.status_spy is None:
+        return True
+    told = stage.status_spy.look()
+    left = {(row["topic"], row["partition"]): row["lag"] for row in told["partitions"]} if told else {}
+    return all(left.get(key) == 0 for key in wanted)
+
+
+def _are_carried(stage: _Stage, stillness: Stillness) -> bool:
+    """Whether groups stand where they do at the source, or move no more where offsets tell nothing."""
+    here, there = stage.group_spy.look(final=True)
+    if not stage.scene.supervisor.mirror.keeps_offsets:
+        return stillness.lasts(there)
+    return here.keys() == there.keys() and all(
+        there[group].get(key) == offset for group, each in here.items() for key, offset in each.items()
+    )
 
 
 def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
@@ -283,15 +310,16 @@ def _judge(stage: _Stage) -> tuple[tuple[Lane, ...], tuple[Violation, ...]]:
     lanes = collect(
         scene.source.servers,
         scene.target.servers,
-        (PREFIX,),
+        scene.target.names,
         read_history(run.history),
         keeps_offsets=mirror.keeps_offsets,
-        may_lack_aborted=scene.conditions.target_verifies,
+        is_mapped=mirror.is_mapped,
+        may_lack_aborted=scene.conditions.target_verifies or mirror.is_mapped,
         compacted=stage.load.compacted,
     )
     for lane in lanes:
         rereads(stage.tee, lane, scene.history)
     leaks(run.folder, [*scene.source.secrets, *scene.target.secrets], scene.history)
     tracebacks(run.folder, scene.history)
-    replicas = replicas_of(scene.target, PREFIX)
+    replicas = replicas_of(scene.target)
     return lanes, judged(read_history(run.history), lanes, replicas)

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from isthmus.local import LocalBroker, LocalCluster
 from isthmus.local.ports import choose_ports, free_ports, is_free
+from soak.naming import AS_AT_SOURCE, Names
 from soak.network import Network
 from tests.faults.proxy import HOST
 
@@ -45,11 +46,12 @@ _PROPERTIES: Final = {
 class Side:
     """A cluster whose brokers the mirror reaches through `networks`, one for each; everybody else goes straight.
 
-    `admin` may do everything.
+    `admin` may do everything. `names` is how topics are called here.
     """
 
-    def __init__(self, name: str, cluster: LocalCluster, networks: list[Network]) -> None:
+    def __init__(self, name: str, cluster: LocalCluster, networks: list[Network], names: Names = AS_AT_SOURCE) -> None:
         self.name = name
+        self.names = names
         self.cluster = cluster
         self.networks = networks
         self.servers = cluster.admin_bootstrap_servers
@@ -133,7 +135,9 @@ def _behind(client: AdminClient) -> set[str]:
 
 
 @contextmanager
-def sides(folder: Path, properties: Mapping[str, Mapping[str, str]], *, seed: int) -> Iterator[tuple[Side, Side]]:
+def sides(
+    folder: Path, properties: Mapping[str, Mapping[str, str]], *, seed: int, target_names: Names = AS_AT_SOURCE
+) -> Iterator[tuple[Side, Side]]:
     """The source and the target, both ready. `properties` are for the brokers, by the name of the side."""
     with ExitStack() as stack:
         # Both start at once; a machine with two processors has enough to do with that.
@@ -141,6 +145,7 @@ def sides(folder: Path, properties: Mapping[str, Mapping[str, str]], *, seed: in
         for side in begun:
             side.cluster.wait_until_ready(term_s=_READY_S)
         source, target = begun
+        target.names = target_names
         yield source, target
 
 

@@ -14,7 +14,9 @@ from soak.history import History
 from soak.judge.evidence import PartitionKey
 from soak.judge.reading import Ruler
 from soak.mirrors.isthmus import Isthmus
+from soak.naming import Names
 from soak.positions import Positions, Surveyor
+from soak.side import Side
 
 _STATUS_S: Final = 15.0
 _GROUPS_S: Final = 4.0
@@ -40,9 +42,10 @@ def repeated(work: Callable[[], object], every_s: float, name: str) -> Iterator[
 
 
 class StatusSpy:
-    """Calls `isthmus status -o json`, and writes down what it showed."""
+    """Calls `isthmus status -o json`, and writes down what it showed. `names` are those of the target."""
 
-    def __init__(self, mirror: Isthmus, history: History) -> None:
+    def __init__(self, mirror: Isthmus, history: History, names: Names) -> None:
+        self._names = names
         self._mirror = mirror
         self._history = history
 
@@ -52,15 +55,16 @@ class StatusSpy:
         with repeated(self.look, _STATUS_S, "status"):
             yield
 
-    def look(self) -> bool:
-        """Look once; whether something was shown."""
+    def look(self) -> dict[str, Any] | None:
+        """Look once, at what was shown, if anything was."""
         begun = self._history.now()
         with suppress(subprocess.TimeoutExpired):
             shown = self._mirror.status()
             if shown:
-                self._history.tell("status", begun=round(begun, 3), **_shortened(shown[0]))
-                return True
-        return False
+                told = _shortened(shown[0], self._names)
+                self._history.tell("status", begun=round(begun, 3), **told)
+                return told
+        return None
 
 
 class GroupSpy:
@@ -70,13 +74,13 @@ class GroupSpy:
         self,
         groups: list[str],
         keys: list[PartitionKey],
-        source_servers: str,
-        target_servers: str,
+        source: Side,
+        target: Side,
         history: History,
     ) -> None:
         self._groups, self._keys = groups, keys
-        self._source, self._target = Surveyor(source_servers), Surveyor(target_servers)
-        self._ruler = Ruler(target_servers)
+        self._source, self._target = Surveyor(source), Surveyor(target)
+        self._ruler = Ruler(target.servers, target.names)
         self._history = history
 
     @contextmanager
@@ -89,8 +93,8 @@ class GroupSpy:
             self._source.close()
             self._target.close()
 
-    def look(self, *, final: bool = False) -> bool:
-        """Look once; the last time at the source too. Whether both agreed then."""
+    def look(self, *, final: bool = False) -> tuple[Positions, Positions]:
+        """Look once; the last time at the source too. What was seen there, and at the target."""
         there = self._target.positions(self._groups, self._keys)
         here = self._source.positions(self._groups, self._keys) if final else {}
         try:
@@ -104,20 +108,18 @@ class GroupSpy:
             source=_named(here),
             target_ends={f"{topic}:{partition}": end.high for (topic, partition), end in ends.items()},
         )
-        return here.keys() == there.keys() and all(
-            there[group].get(key) == offset for group, each in here.items() for key, offset in each.items()
-        )
+        return here, there
 
 
 def _named(positions: Positions) -> dict[str, dict[str, int]]:
     return {group: {f"{t}:{p}": offset for (t, p), offset in each.items()} for group, each in positions.items()}
 
 
-def _shortened(link: dict[str, Any]) -> dict[str, Any]:
+def _shortened(link: dict[str, Any], names: Names) -> dict[str, Any]:
     """What the judge needs of what is shown of a link."""
     partitions = [
         {
-            "topic": each["topic"],
+            "topic": names.at_source(each["topic"]),
             "partition": each["partition"],
             "state": each["state"],
             "state_age": each["state_age_seconds"],
@@ -125,6 +127,7 @@ def _shortened(link: dict[str, Any]) -> dict[str, Any]:
             "source_age": each["source_end_age_seconds"],
             "target_end": each["target_end"],
             "target_age": each["target_end_age_seconds"],
+            "copied_end": each.get("copied_end"),
             "lag": each["lag_records"],
             "gaps": [[gap["offset_begin"], gap["offset_end"]] for gap in each["gaps"]],
             "problem": _said(each["problem"]),
@@ -133,7 +136,12 @@ def _shortened(link: dict[str, Any]) -> dict[str, Any]:
         for each in topic["partitions"]
     ]
     topics = [
-        {"topic": each["topic"], "state": each["state"], "problem": _said(each["problem"])} for each in link["topics"]
+        {
+            "topic": names.at_source(each["topic"]),
+            "state": each["state"],
+            "problem": _said(each["problem"]),
+        }
+        for each in link["topics"]
     ]
     groups = [{"group": each["group"], "standing": each["standing"]} for each in link["groups"]]
     return {

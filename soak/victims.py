@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from soak.content import Style
 from soak.history import History
+from soak.naming import PREFIX
+from soak.side import Side
 from soak.workloads.plain import Pen, PlainWriter
 
 _RECORDS_PER_S: Final = 40.0
@@ -31,8 +33,8 @@ class Victim:
 class Victims:
     """All of a run. Their writers end with it."""
 
-    def __init__(self, servers: str, history: History, prefix: str) -> None:
-        self._servers, self._history, self._prefix = servers, history, prefix
+    def __init__(self, source: Side, history: History) -> None:
+        self._source, self._history = source, history
         self._writers: list[PlainWriter] = []
         self._lock = threading.Lock()
         self._is_over = False
@@ -57,12 +59,31 @@ class Victims:
 
     def name(self, label: str, chance: random.Random) -> str:
         """A name for a topic: the same for the same fault of the same schedule."""
-        return f"{self._prefix}{label}-{chance.randrange(1 << 20):05x}"
+        return f"{PREFIX}{label}-{chance.randrange(1 << 20):05x}"
+
+    @contextmanager
+    def joined_by_others(self, topic: str, target: Side) -> Iterator[None]:
+        """While the block lasts others write to a topic of the target."""
+        pen = Pen(
+            name=f"stranger-{topic.removeprefix(PREFIX)}",
+            topic=topic,
+            partitions=1,
+            codec="none",
+            linger_ms=5,
+            records_per_s=_RECORDS_PER_S,
+        )
+        writer = PlainWriter(pen, target, self._history)
+        writer.begin()
+        try:
+            yield
+        finally:
+            writer.end()
+            writer.wait()
 
     def begin(self, topic: str, *, partitions: int = 1, suffix: str = "", **style: Any) -> Victim:
         """Begin to write a topic that is there."""
         pen = Pen(
-            name=topic.removeprefix(self._prefix) + suffix,
+            name=topic.removeprefix(PREFIX) + suffix,
             topic=topic,
             partitions=partitions,
             codec="lz4",
@@ -70,7 +91,7 @@ class Victims:
             records_per_s=_RECORDS_PER_S,
             style=Style(value_bytes=150, **style),
         )
-        writer = PlainWriter(pen, self._servers, self._history)
+        writer = PlainWriter(pen, self._source, self._history)
         with self._lock:
             self._writers.append(writer)
             if not self._is_over:

@@ -14,19 +14,24 @@ from confluent_kafka import KafkaException
 from soak.history import History
 from soak.judge.evidence import PartitionKey
 from soak.judge.reading import Ends, Ruler
+from soak.side import Side
 
 _EVERY_S: Final = 1.0
 _TERM_S: Final = 5.0
 Look = dict[PartitionKey, Ends]
 
 
+def highs(look: Look) -> dict[PartitionKey, int]:
+    """Where everything ended."""
+    return {key: ends.high for key, ends in look.items()}
+
+
 class Watch:
     """Measures both sides about once a second: the target first, so that it is never ahead of the source."""
 
-    def __init__(self, source_servers: str, target_servers: str, history: History, prefixes: tuple[str, ...]) -> None:
-        self._rulers = {"target": Ruler(target_servers), "source": Ruler(source_servers)}
+    def __init__(self, source: Side, target: Side, history: History) -> None:
+        self._rulers = {side.name: Ruler(side.servers, side.names) for side in (target, source)}
         self._history = history
-        self._prefixes = prefixes
         self._over = threading.Event()
         self._told: dict[str, Look] = {"target": {}, "source": {}}
         self.newest: dict[str, Look] = {"target": {}, "source": {}}
@@ -52,7 +57,7 @@ class Watch:
     def _look(self, side: str) -> None:
         ruler, begun = self._rulers[side], self._history.now()
         try:
-            found = ruler.ends(ruler.partitions(self._prefixes, term_s=_TERM_S), term_s=_TERM_S)
+            found = ruler.ends(ruler.partitions(term_s=_TERM_S), term_s=_TERM_S)
         except KafkaException:
             found = {}
         self.newest[side] = found
@@ -66,16 +71,15 @@ class Watch:
 
 
 class Stillness:
-    """Whether a side has not changed for a while."""
+    """Whether what is seen has not changed for a while."""
 
     def __init__(self, term_s: float) -> None:
         self._term_s = term_s
-        self._seen: dict[PartitionKey, int] = {}
+        self._seen: object = None
         self._since = time.monotonic()
 
-    def lasts(self, look: Look) -> bool:
-        """Whether this look shows what all did for so long."""
-        seen = {key: ends.high for key, ends in look.items()}
+    def lasts(self, seen: object) -> bool:
+        """Whether this is what was seen all the time for so long."""
         if seen != self._seen:
             self._seen, self._since = seen, time.monotonic()
         return time.monotonic() - self._since > self._term_s

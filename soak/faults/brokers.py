@@ -177,6 +177,7 @@ def _leaders_moved(scene: Scene, side: Side, chance: random.Random) -> Iterator[
 
     def move() -> None:
         topic, partition = some_partition(scene, chance)
+        topic = side.names.called(topic)
         found = client.list_topics(topic, timeout=TERM_S).topics[topic].partitions[partition]
         if len(found.replicas) != BROKERS:
             raise NotNow("it is on fewer brokers")

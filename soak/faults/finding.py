@@ -82,7 +82,7 @@ def configure(side: Side, kind: ResourceType, name: str, **configs: object) -> N
 
     :raises KafkaException: The cluster refused.
     """
-    resource = ConfigResource(kind, name)
+    resource = ConfigResource(kind, side.names.called(name))
     for key, value in configs.items():
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         text = "" if value is None else str(value)

@@ -63,8 +63,10 @@ def group_used_at_target(scene: Scene, chance: random.Random) -> Iterator[Told]:
         raise NotNow("there is too little at the target")
     expected = chance.randint(2, end)
     with _member(scene.target, group, place[0], chance.choice(("classic", "consumer"))) as member:
-        member.commit(offsets=[TopicPartition(*place, expected)], asynchronous=False)
-        _commit(scene.source, group, place, chance.randint(2, end))
+        member.commit(offsets=[_place(scene.target, place, expected)], asynchronous=False)
+        _commit(
+            scene.source, group, place, chance.randint(2, max(2, min(end, scene.watch.newest["source"][place].high)))
+        )
         yield {"group": group, "committed": expected}
         found = _position(scene.target, group, place)
         if found is not None:
@@ -79,11 +81,21 @@ def _carried(scene: Scene, group: str, offset: int) -> None:
     """A group that stands at both sides."""
     place = (scene.topics[0], 0)
     _commit(scene.source, group, place, offset)
-    scene.until(lambda: _position(scene.target, group, place) == offset, f"{group} is carried", term_s=_CARRIED_S)
+
+    def is_carried() -> bool:
+        found = _position(scene.target, group, place)
+        # Where offsets are mapped it has some other one there.
+        return found is not None if scene.conditions.is_mapped else found == offset
+
+    scene.until(is_carried, f"{group} is carried", term_s=_CARRIED_S)
+
+
+def _place(side: Side, place: tuple[str, int], offset: int) -> TopicPartition:
+    return TopicPartition(side.names.called(place[0]), place[1], offset)
 
 
 def _position(side: Side, group: str, place: tuple[str, int]) -> int | None:
-    surveyor = Surveyor(side.servers)
+    surveyor = Surveyor(side)
     try:
         return surveyor.positions([group], [place]).get(group, {}).get(place)
     finally:
@@ -93,7 +105,7 @@ def _position(side: Side, group: str, place: tuple[str, int]) -> int | None:
 def _commit(side: Side, group: str, place: tuple[str, int], offset: int) -> None:
     consumer = _consumer(side, group)
     try:
-        consumer.commit(offsets=[TopicPartition(*place, offset)], asynchronous=False)
+        consumer.commit(offsets=[_place(side, place, offset)], asynchronous=False)
     finally:
         consumer.close()
 
@@ -103,7 +115,7 @@ def _member(side: Side, group: str, topic: str, protocol: str) -> Iterator[Consu
     """A consumer that has its partitions."""
     consumer = _consumer(side, group, protocol)
     try:
-        consumer.subscribe([topic])
+        consumer.subscribe([side.names.called(topic)])
         deadline = time.monotonic() + _JOINED_S
         while not consumer.assignment():
             consumer.poll(0.1)

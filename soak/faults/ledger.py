@@ -20,6 +20,7 @@ _LEDGER: Final = "__isthmus.ledger"
 def ledger_deleted(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """The topic in which Isthmus remembers is deleted."""
     _partitions(scene)
+    _is_expendable(scene)
     scene.target.admin.delete_topics([_LEDGER])[_LEDGER].result(TERM_S)
     yield {}
 
@@ -27,6 +28,7 @@ def ledger_deleted(scene: Scene, _chance: random.Random) -> Iterator[Told]:
 @fault(28, "ledger", lasts_s=(5.0, 15.0), mirrors=ISTHMUS)
 def ledger_emptied(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """All records are deleted from the topic in which Isthmus remembers."""
+    _is_expendable(scene)
     everything = [TopicPartition(_LEDGER, partition, -1) for partition in range(_partitions(scene))]
     # Of what is only compacted brokers let nobody delete.
     configure(scene.target, ResourceType.TOPIC, _LEDGER, cleanup_policy="compact,delete", retention_ms=-1)
@@ -50,6 +52,12 @@ def ledger_forged(scene: Scene, chance: random.Random) -> Iterator[Told]:
     if producer.flush(TERM_S):
         raise NotNow("the ledger took no record")
     yield {"records": 20}
+
+
+def _is_expendable(scene: Scene) -> None:
+    """Where offsets are mapped it holds the places of all lanes: they are lost with it if nobody runs just then."""
+    if scene.conditions.is_mapped:
+        raise NotNow("the ledger holds the places of mapped lanes")
 
 
 def _partitions(scene: Scene) -> int:

@@ -68,7 +68,7 @@ def target_right_taken(scene: Scene, chance: random.Random) -> Iterator[Told]:
     topic, _ = some_partition(scene, chance)
     which = chance.choice(
         (
-            (ResourceType.TOPIC, topic, AclOperation.WRITE),
+            (ResourceType.TOPIC, scene.target.names.called(topic), AclOperation.WRITE),
             (ResourceType.TRANSACTIONAL_ID, "*", AclOperation.WRITE),
             (ResourceType.BROKER, "kafka-cluster", AclOperation.ALTER),
         )

@@ -100,7 +100,8 @@ def partitions_added(scene: Scene, chance: random.Random) -> Iterator[Told]:
     count = chance.randint(2, 4)
     is_ahead = chance.random() < 0.4
     for side in (scene.target, scene.source) if is_ahead else (scene.source,):
-        side.admin.create_partitions([NewPartitions(victim.topic, count)])[victim.topic].result(TERM_S)
+        called = side.names.called(victim.topic)
+        side.admin.create_partitions([NewPartitions(called, count)])[called].result(TERM_S)
     keys = [(victim.topic, partition) for partition in range(count)]
     scene.until(lambda: all(leader(scene.source, key) > 0 for key in keys), "the new partitions have leaders")
     victim.writer.partitions = count
@@ -139,13 +140,14 @@ def _held(scene: Scene, topic: str) -> Iterator[None]:
     """Have the mirror not copy a topic: by its own command if it has one, else by standing still."""
     mirror = scene.supervisor.mirror
     if isinstance(mirror, Isthmus):
-        paused = mirror.call("pause", LINK, "--topic", topic)
+        called = scene.target.names.called(topic)
+        paused = mirror.call("pause", LINK, "--topic", called)
         if paused.returncode:
             raise NotNow(f"isthmus pause: {paused.stderr.strip()}")
         try:
             yield
         finally:
-            resumed = mirror.call("resume", LINK, "--topic", topic)
+            resumed = mirror.call("resume", LINK, "--topic", called)
             scene.history.tell("command", command="resume", topic=topic, code=resumed.returncode)
         return
     frozen = scene.supervisor.signal_all(signal.SIGSTOP)
@@ -167,10 +169,11 @@ def _high(scene: Scene, side: str, key: tuple[str, int]) -> int:
 
 
 def _delete_records(side: Side, key: tuple[str, int], to: int) -> None:
-    for future in side.admin.delete_records([TopicPartition(*key, to)]).values():
+    for future in side.admin.delete_records([TopicPartition(side.names.called(key[0]), key[1], to)]).values():
         future.result(TERM_S)
 
 
 def _delete_topic(scene: Scene, side: Side, name: str) -> None:
-    side.admin.delete_topics([name])[name].result(TERM_S)
-    scene.until(lambda: name not in side.admin.list_topics(timeout=TERM_S).topics, f"{name} is deleted")
+    called = side.names.called(name)
+    side.admin.delete_topics([called])[called].result(TERM_S)
+    scene.until(lambda: called not in side.admin.list_topics(timeout=TERM_S).topics, f"{called} is deleted")

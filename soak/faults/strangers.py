@@ -19,11 +19,15 @@ _ENDS_S: Final = 180.0
 
 @fault(45, lasts_s=(5.0, 15.0))
 def foreign_write(scene: Scene, chance: random.Random) -> Iterator[Told]:
-    """Somebody else writes a record to a topic of the target."""
+    """Somebody else writes a record to a topic of the target, or many where they may."""
     victim = scene.victim("foreign", chance)
+    if scene.conditions.is_mapped:
+        with scene.victims.joined_by_others(victim.topic, scene.target):
+            yield {"topic": victim.topic}
+        return
     scene.suffers(victim.topic, "foreign write")
     producer = Producer({"bootstrap.servers": scene.target.servers, "log_level": 0})
-    producer.produce(victim.topic, partition=0, value=b"not from the source")
+    producer.produce(scene.target.names.called(victim.topic), partition=0, value=b"not from the source")
     if producer.flush(TERM_S):
         raise NotNow("the target took no record")
     yield {"topic": victim.topic}
@@ -32,6 +36,8 @@ def foreign_write(scene: Scene, chance: random.Random) -> Iterator[Told]:
 @fault(45, lasts_s=(15.0, 30.0), mirrors=ISTHMUS)
 def two_links_one_topic(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Another link, of another file, mirrors a topic into the same one: it is refused, or one of them stops."""
+    if scene.conditions.is_mapped:
+        raise NotNow("links that map their offsets may share a topic")
     victim = scene.victim("shared", chance)
     scene.suffers(victim.topic, "foreign write")
     mirror = _isthmus(scene)
@@ -43,6 +49,8 @@ def two_links_one_topic(scene: Scene, chance: random.Random) -> Iterator[Told]:
 @fault(45, lasts_s=(15.0, 30.0), mirrors=ISTHMUS)
 def links_in_a_circle(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Another link, of another file, mirrors a topic back to where it came from: nothing goes round."""
+    if scene.conditions.naming != "identity":
+        raise NotNow("what goes back has another name there")
     victim = scene.victim("circle", chance)
     scene.suffers(victim.topic, "circle")
     mirror = _isthmus(scene)

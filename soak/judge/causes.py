@@ -19,7 +19,7 @@ def i16_gap_honesty(case: Case, sufferings: Sufferings) -> Iterator[Violation]:
     states = _final_states(case)
     for lane in case.lanes:
         what, state = sufferings.of(lane.topic), states.get((lane.topic, lane.partition), "nothing")
-        held = {record.offset for record in lane.target.records}
+        held = lane.held
         for begin, end in lane.gaps:
             if not any(begin <= offset < end and offset not in held for offset in lane.acked):
                 yield _told(lane, f"a gap [{begin}, {end}) was told in which nothing is missing")
@@ -92,17 +92,18 @@ def _final_states(case: Case) -> dict[tuple[str, int], str]:
 
 def _unreachable(lane: Lane) -> list[int]:
     """Offsets the source had acknowledged and holds no more, before what the target could still copy."""
-    end = max(lane.target.high, lane.source.start)
-    return sorted(offset for offset in lane.acked if lane.target.start <= offset < end and offset < lane.source.start)
+    end = max(lane.end, lane.source.start)
+    return sorted(offset for offset in lane.acked if lane.begin <= offset < end and offset < lane.source.start)
 
 
 def _diverging(lane: Lane) -> list[int]:
-    """Offsets of the target at which the source has another record, or none behind its end."""
+    """Offsets of what is at the target where the source has another record, or none behind its end."""
     here = {record.offset: record.id for record in lane.source.records}
+    copied = [(record.offset, record.id) for record in lane.target.records]
+    if lane.pairing is not None:
+        copied = [(offset, each) for _, offset, each in lane.pairing.pairs]
     return [
-        record.offset
-        for record in lane.target.records
-        if record.offset >= lane.source.high or (record.offset in here and here[record.offset] != record.id)
+        offset for offset, each in copied if offset >= lane.source.high or (offset in here and here[offset] != each)
     ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from soak.history import Event
+from soak.judge.mapping import Pairing, Standing
 
 PartitionKey = tuple[str, int]
 
@@ -43,8 +44,9 @@ NO_LOG = Log(start=0, stable=0, high=0, records=(), visible=frozenset())
 class Lane:
     """A partition on both sides.
 
-    `keeps_offsets`: whether who copied it claims the same offsets at the target. `may_lack_aborted`: whether it says
-    that it leaves aborted records out. `gaps` are half-open ranges of offsets
+    `keeps_offsets`: whether who copied it claims the same offsets at the target. `pairing`: where he claims every
+    record once at other ones, which are which. `may_lack_aborted`: whether he says
+    that he leaves aborted records out. `gaps` are half-open ranges of offsets
     that were reported as lost at the source. `suffered` names the faults that were done to the partition itself,
     `acked` the ids the producers were told stand at an offset, which is what is left of a source that was cut, and
     `issued` all ids that were ever sent.
@@ -61,10 +63,47 @@ class Lane:
     suffered: frozenset[str] = frozenset()
     acked: Mapping[int, str] = field(default_factory=dict)
     issued: frozenset[str] = frozenset()
+    pairing: Pairing | None = None
 
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def is_told(self) -> bool:
+        """Whether an offset of the target tells how much of the source is there."""
+        return self.keeps_offsets or self.pairing is not None
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The offsets of the source whose records are at the target, by what is claimed of offsets."""
+        if self.pairing is not None:
+            return self.pairing.offsets
+        return frozenset(record.offset for record in self.target.records)
+
+    @property
+    def begin(self) -> int:
+        """Where the target begins, as an offset of the source."""
+        return self.target.start if self.pairing is None or self.target.start == 0 else self.pairing.first
+
+    @property
+    def end(self) -> int:
+        """Where the target ends, as an offset of the source."""
+        return self.source_end(self.target.high)
+
+    def source_end(self, target_end: int) -> int:
+        """How far at the source a target is that ends there."""
+        return target_end if self.pairing is None else self.pairing.source_end(target_end)
+
+    def copied_before(self, end: int) -> int:
+        """Up to where before this offset of the source something is at the target."""
+        return end if self.pairing is None else self.pairing.copied_before(end)
+
+
+def paired(source: Log, target: Log, acked: Mapping[int, str]) -> Pairing:
+    """What is which in two logs whose offsets differ."""
+    here, there = ((Standing(each.offset, each.id) for each in log.records) for log in (source, target))
+    return Pairing(here, there, visible=source.visible, acked=acked, end=source.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +130,11 @@ class Case:
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds, in order."""
         return [event for event in self.events if event["kind"] in kinds]
+
+    @property
+    def are_told(self) -> bool:
+        """Whether offsets of the target tell how much of the source is there."""
+        return all(lane.is_told for lane in self.lanes)
 
 
 def fingerprint(*fields: object) -> bytes:

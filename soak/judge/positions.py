@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from soak.history import Event
-from soak.judge.evidence import Case, PartitionKey, Violation
+from soak.judge.evidence import Case, Lane, PartitionKey, Violation
 
 _Place = tuple[str, PartitionKey]
 _SHOWN: Final = 5
@@ -15,17 +15,20 @@ _SHOWN: Final = 5
 
 def i14_no_overshoot(case: Case) -> Iterator[Violation]:
     """A group is never further at the target than any commit at the source has put it."""
-    if not all(lane.keeps_offsets for lane in case.lanes):
+    if not case.are_told:
         yield from _skipped(case)
         return
+    lanes = _lanes(case)
     furthest: dict[_Place, int] = {}
     reported: set[_Place] = set()
     for event in case.of("commit", "positions"):
         if event["kind"] == "commit":
             place = (event["group"], (event["topic"], event["partition"]))
-            furthest[place] = max(furthest.get(place, 0), event["offset"])
+            offset = _at_source(lanes, place, event["offset"])
+            furthest[place] = max(furthest.get(place, 0), offset)
             continue
-        for place, offset in _told(event["target"]).items():
+        for place, told in _told(event["target"]).items():
+            offset = _at_target(lanes, place, told)
             if offset > furthest.get(place, 0) and place not in reported and place[0] not in _touched(case):
                 reported.add(place)
                 message = (
@@ -42,20 +45,43 @@ def i15_no_undershoot(case: Case) -> Iterator[Violation]:
     yield from _beyond(case)
     final = _final(case)
     # Without equal offsets a position may be behind: how far is nobody's promise.
-    if final is None or not all(lane.keeps_offsets for lane in case.lanes):
+    if final is None or not case.are_told:
         return
+    lanes = _lanes(case)
     here, there = _told(final["source"]), _told(final["target"])
-    mirrored = {(lane.topic, lane.partition) for lane in case.lanes if lane.target.high >= lane.source.stable}
+    mirrored = {key for key, lane in lanes.items() if lane.end >= lane.source.stable}
     differing = [
         f"{_named(place)} {offset} there, {there.get(place)} here"
         for place, offset in here.items()
-        if place[1] in mirrored and place[0] not in _touched(case) and there.get(place) != offset
+        if place[1] in mirrored
+        and place[0] not in _touched(case)
+        and not _is_same(lanes, place, offset, there.get(place))
     ]
     if differing:
         message = f"{len(differing)} positions differ when all was quiet (at the source, at the target)"
         yield Violation(
             invariant="I15 group undershoot", where="groups", message=message, witnesses=tuple(differing[:_SHOWN])
         )
+
+
+def _lanes(case: Case) -> dict[PartitionKey, Lane]:
+    return {(lane.topic, lane.partition): lane for lane in case.lanes}
+
+
+def _at_source(lanes: Mapping[PartitionKey, Lane], place: _Place, offset: int) -> int:
+    """A position at the source; where offsets differ, the first record of those copied that is behind it."""
+    pairing = lanes[place[1]].pairing if place[1] in lanes else None
+    return offset if pairing is None else pairing.next_of_source(offset)
+
+
+def _at_target(lanes: Mapping[PartitionKey, Lane], place: _Place, offset: int) -> int:
+    """The same for a position at the target."""
+    pairing = lanes[place[1]].pairing if place[1] in lanes else None
+    return offset if pairing is None else pairing.next_of_target(offset)
+
+
+def _is_same(lanes: Mapping[PartitionKey, Lane], place: _Place, here: int, there: int | None) -> bool:
+    return there is not None and _at_source(lanes, place, here) == _at_target(lanes, place, there)
 
 
 def _skipped(case: Case) -> Iterator[Violation]:

@@ -14,15 +14,18 @@ RESUMED_WITHIN_S: Final = 60.0
 
 def i7_no_early_read(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
     """Nothing is at the target before it is stable at the source, not even for a moment."""
-    if not all(lane.keeps_offsets for lane in case.lanes):
+    if not case.are_told:
         return
+    lanes = {(lane.topic, lane.partition): lane for lane in case.lanes}
     for key in sorted(timeline.keys("target")):
         if sufferings.may_stop(key[0]):
             continue
+        lane = lanes.get(key)
         for look in timeline.looks("target", key):
             source = timeline.after("source", key, look.ended)
-            if source is not None and look.high > source.stable:
-                ends = f"at {look.ended:.1f} s the target ended at {look.high}, later the source at {source.stable}"
+            high = look.high if lane is None else lane.copied_before(look.high)
+            if source is not None and high > source.stable:
+                ends = f"at {look.ended:.1f} s the target ended at {high}, later the source at {source.stable}"
                 yield Violation(invariant="I7 early read", where=_named(key), message=ends)
                 break
 
@@ -69,7 +72,7 @@ def i10_prefix_stability(case: Case, timeline: Timeline, sufferings: Sufferings)
 
 def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iterator[Violation]:
     """Within a minute after everything is whole again every partition goes on that lags; a busy machine has longer."""
-    keeps_offsets = all(lane.keeps_offsets for lane in case.lanes)
+    is_told = case.are_told
     machine = Machine(case.events)
     for event in case.of("bout"):
         if event["phase"] != "healed":
@@ -77,7 +80,7 @@ def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iter
         for key in sorted(timeline.keys("source")):
             if sufferings.may_stop(key[0]):
                 continue
-            begun, resumed = resumption(timeline, key, event["at"], keeps_offsets=keeps_offsets)
+            begun, resumed = resumption(timeline, key, event["at"], is_told=is_told)
             looks = timeline.looks("source", key)
             until = looks[-1].ended if resumed is None else resumed
             bound_s = RESUMED_WITHIN_S * machine.stretch(event["at"], until)
@@ -91,12 +94,12 @@ def i21_liveness(case: Case, timeline: Timeline, sufferings: Sufferings) -> Iter
 
 
 def resumption(
-    timeline: Timeline, key: PartitionKey, healed: float, *, keeps_offsets: bool
+    timeline: Timeline, key: PartitionKey, healed: float, *, is_told: bool
 ) -> tuple[float | None, float | None]:
     """From when on both clusters could be looked at (s), `None` if the partition was not behind then; and when it was
     seen to have gone on, `None` if it never was.
 
-    Without equal offsets nobody can tell what it lacks: then it is behind if its source went on growing.
+    Where the target's end says nothing nobody can tell what it lacks: then it is behind if its source went on growing.
     """
     source = timeline.after("source", key, healed)
     if source is None:
@@ -104,7 +107,7 @@ def resumption(
     target = timeline.after("target", key, source.begun)
     before = 0 if target is None else target.high
     looks = timeline.looks("source", key)
-    if (before >= source.stable) if keeps_offsets else (looks[-1].stable <= source.stable):
+    if (before >= source.stable) if is_told else (looks[-1].stable <= source.stable):
         return None, None
     later = (look for look in timeline.looks("target", key) if look.begun > source.ended and look.high > before)
     resumed = next(later, None)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from soak.content import identity_of, is_sound
 from soak.judge.evidence import NO_LOG, Log, PartitionKey, Seen, fingerprint
+from soak.naming import AS_AT_SOURCE, Names
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 _AT_ONCE: Final = 5_000
@@ -28,21 +29,22 @@ class Ends(NamedTuple):
 
 
 class Ruler:
-    """Measures where partitions of one cluster begin and end, again and again."""
+    """Measures where partitions of one cluster begin and end, again and again. All go by their names at the source."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, names: Names = AS_AT_SOURCE) -> None:
+        self._names = names
         self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
-    def partitions(self, prefixes: tuple[str, ...], *, term_s: float = _ADMIN_S) -> list[PartitionKey]:
-        """All partitions of topics whose names begin so.
+    def partitions(self, *, term_s: float = _ADMIN_S) -> list[PartitionKey]:
+        """All partitions of the topics of a run.
 
         :raises KafkaException: The cluster does not answer.
         """
         topics = self._admin.list_topics(timeout=term_s).topics
         return sorted(
-            (name, partition)
+            (self._names.at_source(name), partition)
             for name, topic in topics.items()
-            if name.startswith(prefixes) and topic.error is None
+            if name.startswith(self._names.prefix) and topic.error is None
             for partition in topic.partitions
         )
 
@@ -51,7 +53,7 @@ class Ruler:
 
         The high watermark is asked for first: a stable end is never older than it.
         """
-        where = {TopicPartition(*key): key for key in keys}
+        where = {TopicPartition(self._names.called(topic), number): (topic, number) for topic, number in keys}
         highs = self._ask(where, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED, term_s)
         stables = self._ask(where, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED, term_s)
         starts = self._ask(where, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED, term_s)
@@ -78,15 +80,15 @@ class Ruler:
         return found
 
 
-def read_logs(servers: str, keys: Iterable[PartitionKey]) -> dict[PartitionKey, Log]:
+def read_logs(servers: str, keys: Iterable[PartitionKey], names: Names = AS_AT_SOURCE) -> dict[PartitionKey, Log]:
     """The logs of partitions, whole, as consumers of both isolation levels see them.
 
     :raises KafkaException: The cluster refused, or said nothing for a minute.
     """
     wanted = list(keys)
-    ends = _ends_of_all(servers, wanted)
-    records = _read(servers, wanted, "read_uncommitted")
-    visible = _read(servers, wanted, "read_committed")
+    ends = _ends_of_all(Ruler(servers, names), wanted)
+    records = _read(servers, wanted, names, "read_uncommitted")
+    visible = _read(servers, wanted, names, "read_committed")
     return {
         key: Log(
             start=ends[key].start,
@@ -101,15 +103,15 @@ def read_logs(servers: str, keys: Iterable[PartitionKey]) -> dict[PartitionKey, 
     }
 
 
-def _ends_of_all(servers: str, keys: list[PartitionKey]) -> dict[PartitionKey, Ends]:
-    ruler, deadline = Ruler(servers), time.monotonic() + _SILENT_S
+def _ends_of_all(ruler: Ruler, keys: list[PartitionKey]) -> dict[PartitionKey, Ends]:
+    deadline = time.monotonic() + _SILENT_S
     found: dict[PartitionKey, Ends] = {}
     while len(found) < len(keys) and time.monotonic() < deadline:
         found |= ruler.ends([key for key in keys if key not in found])
     return found
 
 
-def _read(servers: str, keys: list[PartitionKey], isolation: Isolation) -> dict[PartitionKey, list[Seen]]:
+def _read(servers: str, keys: list[PartitionKey], names: Names, isolation: Isolation) -> dict[PartitionKey, list[Seen]]:
     found: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
     if not keys:
         return found
@@ -128,7 +130,7 @@ def _read(servers: str, keys: list[PartitionKey], isolation: Isolation) -> dict[
     )
     unfinished, heard_at = set(keys), time.monotonic()
     try:
-        consumer.assign([TopicPartition(*key, 0) for key in keys])
+        consumer.assign([TopicPartition(names.called(topic), number, 0) for topic, number in keys])
         while unfinished:
             messages = consumer.consume(_AT_ONCE, timeout=_LOOK_S)
             if messages:
@@ -136,7 +138,7 @@ def _read(servers: str, keys: list[PartitionKey], isolation: Isolation) -> dict[
             elif time.monotonic() - heard_at > _SILENT_S:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{sorted(unfinished)} fell silent"))
             for message in messages:
-                key = (message.topic() or "", message.partition() or 0)
+                key = (names.at_source(message.topic() or ""), message.partition() or 0)
                 if _is_record(message):
                     found[key].append(seen(message))
                 else:

@@ -13,12 +13,11 @@ _SHOWN: Final = 5
 
 def i1_no_loss(lane: Lane) -> Iterator[Violation]:
     """Every record of the source that is claimed to be copied is at the target."""
-    cleaned = _cleaned(lane)
+    cleaned, held = _cleaned(lane), lane.held
     missing = [r for r in _claimed(lane) if r.offset not in cleaned and not _is_in_gap(lane, r.offset)]
     there = Counter(record.id for record in lane.target.records)
-    if lane.keeps_offsets:
-        offsets = {record.offset for record in lane.target.records}
-        lost = [record for record in missing if record.offset not in offsets]
+    if lane.is_told:
+        lost = [record for record in missing if record.offset not in held]
     else:
         wanted = Counter(record.id for record in missing)
         short = {each for each, count in wanted.items() if there[each] < count}
@@ -40,7 +39,8 @@ def i3_no_duplicate(lane: Lane) -> Iterator[Violation]:
     """No record is at the target more often than it stands in the source."""
     here, held = Counter(record.id for record in lane.source.records), {r.offset for r in lane.source.records}
     # What the source's cleaner took cannot be counted there any more.
-    counted = [record for record in lane.target.records if not lane.is_compacted or record.offset in held]
+    is_countable = lane.pairing is not None or not lane.is_compacted
+    counted = [record for record in lane.target.records if is_countable or record.offset in held]
     there = Counter(record.id for record in counted)
     doubled = {each for each, count in there.items() if count > max(here[each], 1)}
     if doubled:
@@ -146,13 +146,13 @@ RECORD_INVARIANTS: Final = (
 
 
 def _claimed(lane: Lane) -> list[Seen]:
-    """What the source holds of what the target claims to have: all before its end, or everything without offsets."""
-    if not lane.keeps_offsets:
+    """What the source holds of what the target claims to have: all before its end, or everything where none is told."""
+    if not lane.is_told:
         return list(lane.source.records)
     return [
         record
         for record in lane.source.records
-        if lane.target.start <= record.offset < lane.target.high
+        if lane.begin <= record.offset < lane.end
         and (record.offset in lane.source.visible or not lane.may_lack_aborted)
     ]
 

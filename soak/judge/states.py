@@ -22,8 +22,12 @@ def i22_monitoring_truth(case: Case, timeline: Timeline, sufferings: Sufferings)
     """Ends, lags and states are as the judge sees them himself; no state that lasts is told without its cause."""
     found: dict[str, Violation] = {}
     absences, machine = _absences(case), Machine(case.events)
+    lanes = {(lane.topic, lane.partition): lane for lane in case.lanes}
     for event in case.of("status"):
         for row in event["partitions"]:
+            lane = lanes.get((row["topic"], row["partition"]))
+            if lane is not None and row["target_end"] is not None:
+                row = {**row, "target_end": lane.source_end(row["target_end"])}
             for violation in _judged(event, row, timeline, sufferings, absences, machine):
                 # The first of a kind for each partition tells enough.
                 found.setdefault(violation.where + violation.message.partition(":")[0], violation)
@@ -79,6 +83,12 @@ def _ends(event: Event, row: dict[str, Any], key: PartitionKey, where: str, time
             )
             yield Violation(invariant=_NAME, where=where, message=message)
     ends = (row["source_end"], row["target_end"])
+    if row.get("copied_end") is not None:
+        ends = (ends[0], row["copied_end"])
+        there = timeline.after("target", key, event["at"])
+        if there is not None and row["copied_end"] > there.high:
+            message = f"copied end: {row['copied_end']} was told at {event['begun']:.1f} s, later it was {there.high}"
+            yield Violation(invariant=_NAME, where=where, message=message)
     if None not in ends and row["lag"] is not None:
         # What the source deleted since cannot be copied any more.
         start = max((look.start for look in timeline.looks("source", key)), default=0)

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from soak.judge.evidence import Lane, PartitionKey
 from soak.judge.reading import Ruler, seen
+from soak.naming import Names
 
 _LOOK_S: Final = 0.5
 _NEW_S: Final = 4.0
@@ -20,11 +21,11 @@ _AT_ONCE: Final = 2_000
 
 
 class Tee:
-    """Reads all partitions of topics with some prefixes, as uncommitted data, and keeps a digest of each record."""
+    """Reads all partitions of the topics of a run, as uncommitted data, and keeps a digest of each record."""
 
-    def __init__(self, servers: str, prefixes: tuple[str, ...]) -> None:
+    def __init__(self, servers: str, names: Names) -> None:
         self._servers = servers
-        self._prefixes = prefixes
+        self._names = names
         self._read: dict[PartitionKey, dict[int, bytes]] = defaultdict(dict)
         self._over = threading.Event()
 
@@ -64,16 +65,17 @@ class Tee:
                 "log_level": 0,
             }
         )
-        ruler, known, looked_at = Ruler(self._servers), set[PartitionKey](), 0.0
+        ruler, known, looked_at = Ruler(self._servers, self._names), set[PartitionKey](), 0.0
         while not self._over.is_set():
             if time.monotonic() - looked_at > _NEW_S:
                 looked_at = time.monotonic()
                 with suppress(KafkaException):
-                    new = set(ruler.partitions(self._prefixes, term_s=_NEW_S)) - known
-                    consumer.incremental_assign([TopicPartition(*key, 0) for key in new])
+                    new = set(ruler.partitions(term_s=_NEW_S)) - known
+                    consumer.incremental_assign([TopicPartition(self._names.called(t), n, 0) for t, n in new])
                     known |= new
             for message in consumer.consume(_AT_ONCE, timeout=_LOOK_S):
                 if message.error() is None:
                     record = seen(message)
-                    self._read[message.topic() or "", message.partition() or 0][record.offset] = record.content
+                    key = (self._names.at_source(message.topic() or ""), message.partition() or 0)
+                    self._read[key][record.offset] = record.content
         consumer.close()

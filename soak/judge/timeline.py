@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from soak.history import Event
-from soak.judge.evidence import PartitionKey
+from soak.judge.evidence import Lane, PartitionKey
 
 _LOAD_S: Final = 60.0
 
@@ -24,9 +24,10 @@ class Look(NamedTuple):
 
 
 class Timeline:
-    """The looks of a run at both sides."""
+    """The looks of a run at both sides. Where offsets differ the target's ends are told as the source's."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[Event], lanes: Iterable[Lane] = ()) -> None:
+        pairings = {(lane.topic, lane.partition): lane for lane in lanes if lane.pairing is not None}
         self._looks: dict[str, dict[PartitionKey, list[Look]]] = {
             "source": defaultdict(list),
             "target": defaultdict(list),
@@ -41,8 +42,10 @@ class Timeline:
             for (each, name), (start, high, stable) in newest.items():
                 if each == side and name not in unseen:
                     topic, _, partition = name.rpartition(":")
-                    look = Look(event["begun"], event["at"], start, high, stable)
-                    self._looks[side][topic, int(partition)].append(look)
+                    key = (topic, int(partition))
+                    if side == "target" and key in pairings:
+                        high, stable = (pairings[key].source_end(end) for end in (high, stable))
+                    self._looks[side][key].append(Look(event["begun"], event["at"], start, high, stable))
 
     def keys(self, side: str) -> set[PartitionKey]:
         return set(self._looks[side])
@@ -91,6 +94,7 @@ _TERMINAL_BY: Final = {
     "target recreated": {"TOPIC_RECREATED"},
     "target trimmed": {"FOREIGN_WRITE", "DIVERGED", "TOPIC_RECREATED"},
     "target truncated": set(),
+    "copies lost": {"DIVERGED"},
     "foreign write": {"FOREIGN_WRITE", "DIVERGED", "FAILED"},
     "circle": {"FOREIGN_WRITE", "REFUSED", "FAILED"},
 }

@@ -10,7 +10,7 @@ from soak.content import record_id
 from soak.history import Event
 from soak.judge.causes import i16_gap_honesty, i17_incarnation
 from soak.judge.dump import Replica, i10_replicas_agree
-from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation
+from soak.judge.evidence import NO_LOG, Case, Lane, PartitionKey, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
 from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
@@ -18,6 +18,7 @@ from soak.judge.reading import Ruler, read_logs
 from soak.judge.records import RECORD_INVARIANTS
 from soak.judge.states import i22_monitoring_truth
 from soak.judge.timeline import Sufferings, Timeline
+from soak.naming import Names
 
 NOT_APPLIED: Final = {
     "I11": "what a mirror has read is not to be seen from outside; what it skips or reads twice breaks I1, I3 and I9",
@@ -32,19 +33,20 @@ NOT_APPLIED: Final = {
 def collect(
     source_servers: str,
     target_servers: str,
-    prefixes: tuple[str, ...],
+    target_names: Names,
     events: Sequence[Event],
     *,
     keeps_offsets: bool,
+    is_mapped: bool,
     may_lack_aborted: bool,
     compacted: frozenset[str],
 ) -> tuple[Lane, ...]:
-    """Read both sides, whole.
+    """Read both sides, whole. `is_mapped`: every record is claimed to be at the target once, in order.
 
     :raises KafkaException: A cluster does not answer.
     """
-    keys = {"source": Ruler(source_servers).partitions(prefixes), "target": Ruler(target_servers).partitions(prefixes)}
-    source, target = read_logs(source_servers, keys["source"]), read_logs(target_servers, keys["target"])
+    source = read_logs(source_servers, Ruler(source_servers).partitions())
+    target = read_logs(target_servers, Ruler(target_servers, target_names).partitions(), target_names)
     acked, gaps, sufferings = _acked(events), _gaps(events), Sufferings(events)
     issued = _issued(events)
     return tuple(
@@ -60,6 +62,7 @@ def collect(
             suffered=sufferings.of(key[0]),
             acked=acked[key],
             issued=frozenset(issued[key]),
+            pairing=paired(source.get(key, NO_LOG), target.get(key, NO_LOG), acked[key]) if is_mapped else None,
         )
         for key in sorted(source.keys() | target.keys())
     )
@@ -79,7 +82,7 @@ def noted(events: Iterable[Event], lanes: Sequence[Lane]) -> tuple[str, ...]:
 
 
 def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violation]:
-    timeline, sufferings = Timeline(case.events), Sufferings(case.events)
+    timeline, sufferings = Timeline(case.events, case.lanes), Sufferings(case.events)
     for lane in case.lanes:
         for invariant in RECORD_INVARIANTS:
             yield from invariant(lane)
@@ -100,8 +103,8 @@ def _violations(case: Case, replicas: Mapping[int, Replica]) -> Iterator[Violati
 
 def _complete(lane: Lane) -> Iterator[Violation]:
     """When nobody writes any more the target ends where the source does."""
-    if lane.keeps_offsets and lane.target.high < lane.source.stable:
-        ends = f"the target ends at {lane.target.high}, the source at {lane.source.stable}, when all was quiet"
+    if lane.is_told and lane.end < lane.source.stable:
+        ends = f"the target ends at {lane.end}, the source at {lane.source.stable}, when all was quiet"
         yield Violation(invariant="I21 liveness", where=lane.name, message=ends)
 
 
@@ -119,10 +122,10 @@ def _acked(events: Iterable[Event]) -> dict[PartitionKey, dict[int, str]]:
 
 
 def _issued(events: Iterable[Event]) -> dict[PartitionKey, set[str]]:
-    """The ids of all records that were sent, as far as anybody heard of them again."""
+    """The ids of all records that were sent, to either side, as far as anybody heard of them again."""
     found: dict[PartitionKey, set[str]] = defaultdict(set)
     for event in events:
-        if event["kind"] == "sent":
+        if event["kind"] in ("sent", "stranger"):
             for partition, number, _, count in event["acked"]:
                 ids = (record_id(event["writer"], partition, number + step) for step in range(count))
                 found[event["topic"], partition].update(ids)

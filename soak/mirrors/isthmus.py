@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 from soak.conditions import Conditions
+from soak.naming import PREFIX
 from soak.side import Side
 from tests.faults.driver import COMMAND, ROOT, Driver, launch
 
@@ -25,13 +26,14 @@ class Isthmus:
     """`isthmus run` of one link."""
 
     name = "isthmus"
-    keeps_offsets = True
     internal: Sequence[str] = ("__isthmus",)
 
-    def __init__(self, folder: Path, source: Side, target: Side, conditions: Conditions, topics: str) -> None:
+    def __init__(self, folder: Path, source: Side, target: Side, conditions: Conditions) -> None:
         self._folder = folder
+        self.is_mapped = conditions.is_mapped
+        self.keeps_offsets = not conditions.is_mapped
         self.configuration = folder / "isthmus.yaml"
-        self._document = _document(source, target, conditions, topics)
+        self._document = _document(source, target, conditions)
         self.configuration.write_text(yaml.safe_dump(self._document))
         self._drivers: list[Driver] = []
 
@@ -94,13 +96,13 @@ class Isthmus:
             return None
 
 
-def _document(source: Side, target: Side, conditions: Conditions, topics: str) -> dict[str, Any]:
+def _document(source: Side, target: Side, conditions: Conditions) -> dict[str, Any]:
     link = {
         "name": LINK,
         "source": "source",
         "target": "target",
-        "topics": {"include": [f"{topics}*"]},
-        "groups": {"include": [f"{topics}*"]},
+        "topics": {"include": [f"{PREFIX}*"], "offsets": conditions.offsets, **_naming(conditions)},
+        "groups": {"include": [f"{PREFIX}*"], "way": "mapped" if conditions.is_mapped else "identity"},
         "on_data_gap": conditions.on_data_gap,
         "topics_interval_s": 2.0,
     }
@@ -110,3 +112,13 @@ def _document(source: Side, target: Side, conditions: Conditions, topics: str) -
         "spark": {"master": "local[2]", "lease_term_s": conditions.lease_term_s},
         "ledger": {"replication_factor": 3},
     }
+
+
+def _naming(conditions: Conditions) -> dict[str, Any]:
+    match conditions.naming:
+        case "identity":
+            return {}
+        case "mm2":
+            return {"naming": "mm2"}
+        case "prefix":
+            return {"naming": {"source_prefix": PREFIX, "target_prefix": conditions.names.prefix}}

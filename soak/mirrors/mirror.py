@@ -18,11 +18,13 @@ _AGAIN_S: Final = 1.0
 class Mirror(Protocol):
     """A mirror as its users run it: processes with a configuration.
 
-    `keeps_offsets` is what it claims. `internal` are prefixes of topics of its own.
+    `keeps_offsets` is what it claims; `is_mapped`, if that is not, whether it claims every record to be there once,
+    and groups to be in the same place among them. `internal` are prefixes of topics of its own.
     """
 
     name: str
     keeps_offsets: bool
+    is_mapped: bool
     internal: Sequence[str]
 
     def start(self, environment: Mapping[str, str]) -> None:

@@ -10,9 +10,11 @@ from typing import Final
 
 from isthmus.local.jvm import jvm_for
 from isthmus.local.properties import as_text
+from soak.naming import PREFIX
 from soak.side import Side
 
 _HEAP_MB: Final = 512
+_CHOSEN: Final = PREFIX.replace(".", "\\.") + ".*"
 _MAIN: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 _EXACTLY_ONCE: Final = {
     "target.exactly.once.source.support": "enabled",
@@ -26,13 +28,13 @@ class MirrorMaker:
     """Topics keep their names; offsets are not kept, nor claimed to be. `is_exactly_once` turns its transactions on."""
 
     keeps_offsets = False
+    is_mapped = False
     internal: Sequence[str] = ("mm2-", "heartbeats", "source.")
 
-    def __init__(self, folder: Path, source: Side, target: Side, topics: str, *, is_exactly_once: bool) -> None:
+    def __init__(self, folder: Path, source: Side, target: Side, *, is_exactly_once: bool) -> None:
         self.name = "mm2-eos" if is_exactly_once else "mm2"
         self._folder = folder
         self._sides = (source, target)
-        self._topics = topics
         self._settings = _EXACTLY_ONCE if is_exactly_once else {}
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -80,8 +82,8 @@ class MirrorMaker:
         text = {
             "clusters": "source,target",
             "source->target.enabled": "true",
-            "source->target.topics": self._topics.replace(".", "\\.") + ".*",
-            "source->target.groups": self._topics.replace(".", "\\.") + ".*",
+            "source->target.topics": _CHOSEN,
+            "source->target.groups": _CHOSEN,
             "target->source.enabled": "false",
             "target->source.emit.heartbeats.enabled": "false",
             "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",

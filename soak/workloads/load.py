@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
@@ -14,14 +15,19 @@ from confluent_kafka.admin import NewPartitions
 from soak.content import Style
 from soak.history import History
 from soak.judge.evidence import PartitionKey
+from soak.naming import PREFIX
 from soak.scene import TERM_S, create_topic
 from soak.side import Side
 from soak.workloads.groups import Groups
 from soak.workloads.plain import CODECS, Acks, Pen, PlainWriter
 from soak.workloads.transactional import TransactionalWriter
 
-PREFIX: Final = "soak."
 _READ: Final = (f"{PREFIX}plain", f"{PREFIX}transactions")
+_SHARED: Final = (f"{PREFIX}plain", f"{PREFIX}mixed", f"{PREFIX}transactions")
+"""Those that others write to at the target, where they may."""
+_FIRST: Final = 12
+"""So many records they have there before the mirror begins."""
+_POLL_S: Final = 0.1
 _DAY_MS: Final = 86_400_000
 _PARTITIONS: Final = 3
 _RECORDS_PER_S: Final = 12.0
@@ -49,10 +55,19 @@ class Load:
     """Topics of the source, who writes them, and who consumes them.
 
     `topics` are those every fault may choose from, `compacted` those that are cleaned, `groups` read the partitions
-    `read`. `ends` tells where partitions of the source end.
+    `read`. `ends` tells where partitions of the source end. `shared_with` is a target to some of whose topics others
+    write as well, before the mirror does and meanwhile.
     """
 
-    def __init__(self, source: Side, history: History, seed: int, ends: Callable[[], dict[PartitionKey, int]]) -> None:
+    def __init__(
+        self,
+        source: Side,
+        history: History,
+        seed: int,
+        ends: Callable[[], dict[PartitionKey, int]],
+        *,
+        shared_with: Side | None = None,
+    ) -> None:
         chance = random.Random(f"load {seed}")
         names = ("plain", "mixed", "old", "transactions", "compacted", "growing")
         self.topics = [f"{PREFIX}{name}" for name in names]
@@ -60,9 +75,7 @@ class Load:
         self.groups = [f"{PREFIX}group-{number}" for number in range(_GROUPS)]
         self.read = [(topic, partition) for topic in _READ for partition in range(_PARTITIONS)]
         self._source, self._history = source, history
-        writers: list[PlainWriter | TransactionalWriter] = [
-            PlainWriter(pen, source.servers, history) for pen in _pens(chance)
-        ]
+        writers: list[PlainWriter | TransactionalWriter] = [PlainWriter(pen, source, history) for pen in _pens(chance)]
         writers += [
             TransactionalWriter(f"t{number}", f"{PREFIX}transactions", _PARTITIONS, source.servers, history, seed)
             for number in range(2)
@@ -71,6 +84,10 @@ class Load:
         self._newcomers = Newcomers(source, history, self._acks)
         groups = Groups(self.groups, source.servers, history, lambda: _chosen(ends()), seed)
         self._workers: list[Worker] = [*writers, self._newcomers, groups]
+        self._shared_with = shared_with
+        self._strangers = (
+            [] if shared_with is None else [PlainWriter(_stranger(topic), shared_with, history) for topic in _SHARED]
+        )
 
     @property
     def records(self) -> int:
@@ -80,12 +97,23 @@ class Load:
     def prepare(self) -> None:
         """Create the topics.
 
-        :raises KafkaException: The source refused.
+        :raises KafkaException: A cluster refused.
+        :raises TimeoutError: The target takes no records of others.
         """
         for topic in self.topics:
             configs: dict[str, Any] = _COMPACTED if topic in self.compacted else {}
             partitions = 1 if topic.endswith("growing") else _PARTITIONS
             create_topic(self._source, topic, partitions=partitions, **configs)
+        if self._shared_with is not None:
+            for topic in _SHARED:
+                create_topic(self._shared_with, topic, partitions=_PARTITIONS)
+        for stranger in self._strangers:
+            stranger.begin()
+        deadline = time.monotonic() + TERM_S
+        while any(stranger.acks.count < _FIRST for stranger in self._strangers):
+            if time.monotonic() > deadline:
+                raise TimeoutError("the target took no records")
+            time.sleep(_POLL_S)
 
     @contextmanager
     def flowing(self) -> Iterator[None]:
@@ -95,9 +123,9 @@ class Load:
         try:
             yield
         finally:
-            for worker in self._workers:
+            for worker in (*self._workers, *self._strangers):
                 worker.end()
-            for worker in self._workers:
+            for worker in (*self._workers, *self._strangers):
                 worker.wait()
 
 
@@ -153,7 +181,7 @@ class Newcomers:
             linger_ms=10,
             records_per_s=_RECORDS_PER_S / 2,
         )
-        writer = PlainWriter(pen, self._source.servers, self._history)
+        writer = PlainWriter(pen, self._source, self._history)
         self._writers.append(writer)
         self._acks.append(writer.acks)
         writer.begin()
@@ -162,6 +190,19 @@ class Newcomers:
 def _chosen(ends: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
     """The partitions that groups read: those of two topics that nobody deletes."""
     return {key: end for key, end in ends.items() if key[0] in _READ}
+
+
+def _stranger(topic: str) -> Pen:
+    """Who writes to a topic of the target besides the mirror."""
+    return Pen(
+        name=f"stranger-{topic.removeprefix(PREFIX)}",
+        topic=topic,
+        partitions=_PARTITIONS,
+        codec="none",
+        linger_ms=20,
+        records_per_s=_RECORDS_PER_S / 4,
+        style=Style(value_bytes=100),
+    )
 
 
 def _pens(chance: random.Random) -> Iterator[Pen]:

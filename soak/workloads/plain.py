@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 
 from soak.content import Style, made, record_id
 from soak.history import History
+from soak.side import Side
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _TICK_S: Final = 0.05
@@ -30,7 +31,7 @@ PATIENT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pen:
-    """How a writer writes. `linger_ms` makes batches small or large."""
+    """How a writer writes; the topic goes by its name at the source. `linger_ms` makes batches small or large."""
 
     name: str
     topic: str
@@ -42,10 +43,13 @@ class Pen:
 
 
 class Acks:
-    """What became of records: offsets by partition, told to the history as runs of consecutive ones."""
+    """What became of records: offsets by partition, told to the history as runs of consecutive ones, as events of a
+    `kind`: "sent" to the source, or "stranger" for what others than the mirror send to the target.
+    """
 
-    def __init__(self, history: History, writer: str, topic: str) -> None:
+    def __init__(self, history: History, writer: str, topic: str, kind: str = "sent") -> None:
         self._history = history
+        self._kind = kind
         self._writer, self._topic = writer, topic
         # Without a lock: librdkafka calls back from wherever it is, also while an older producer is being freed.
         self._acked: deque[tuple[int, int, int]] = deque()
@@ -72,17 +76,17 @@ class Acks:
         failed = [self._failed.popleft() for _ in range(len(self._failed))]
         if acked or failed:
             self._history.tell(
-                "sent", writer=self._writer, topic=self._topic, acked=_runs(acked), failed=[list(f) for f in failed]
+                self._kind, writer=self._writer, topic=self._topic, acked=_runs(acked), failed=[list(f) for f in failed]
             )
 
 
 class PlainWriter:
     """Writes at a steady pace until it is told to end, to as many partitions as it is told to."""
 
-    def __init__(self, pen: Pen, servers: str, history: History) -> None:
+    def __init__(self, pen: Pen, side: Side, history: History) -> None:
         self.pen = pen
-        self.acks = Acks(history, pen.name, pen.topic)
-        self._servers = servers
+        self.acks = Acks(history, pen.name, pen.topic, "sent" if side.name == "source" else "stranger")
+        self._servers, self._called = side.servers, side.names.called(pen.topic)
         self._history = history
         self._sent: dict[int, int] = defaultdict(int)
         self._over = threading.Event()
@@ -131,7 +135,7 @@ class PlainWriter:
             self.acks.heard(partition, number, message.offset(), error)
 
         producer.produce(
-            pen.topic,
+            self._called,
             partition=partition,
             key=record.key,
             value=record.value,

@@ -10,7 +10,7 @@ import pytest
 from soak.history import Event
 from soak.judge.causes import i16_gap_honesty, i17_incarnation
 from soak.judge.dump import batches, i10_replicas_agree
-from soak.judge.evidence import NO_LOG, Case, Lane, Log, Seen, Violation
+from soak.judge.evidence import NO_LOG, Case, Lane, Log, Seen, Violation, paired
 from soak.judge.health import i20_no_secret_leak, i21_no_bug
 from soak.judge.positions import i14_no_overshoot, i15_no_undershoot
 from soak.judge.progress import i7_no_early_read, i8_torn_views, i10_prefix_stability, i21_liveness
@@ -212,6 +212,58 @@ def test_groups_stand_where_commits_put_them() -> None:
     assert groups(touched, commit(1, 9), positions(2, 12), positions(9, 4, here=9)) == set()
     kept = {"kind": "kept", "at": 3.0, "group": "g", "expected": 4, "found": 7}
     assert groups(kept) == {"I15"}
+
+
+def test_groups_of_mapped_lanes_stand_before_the_same_record() -> None:
+    """Positions are the same if the same records are behind them, whatever strangers or aborted records lie between."""
+    lane = mapped_lane()
+
+    def found(*events: Event) -> set[str]:
+        told = case(*events, lane=lane)
+        return {each.invariant.split()[0] for rule in (i14_no_overshoot, i15_no_undershoot) for each in rule(told)}
+
+    # The record at 4 of the source is at 14 of the target, the next one at 16.
+    assert found(commit(1, 4), positions(2, 14), positions(9, 14, here=4)) == set()
+    assert found(commit(1, 4), positions(9, 13, here=4)) == set(), "only a stranger's record lies between"
+    assert found(commit(1, 4), positions(2, 15)) == {"I14"}
+    assert found(commit(1, 4), positions(9, 12, here=4)) == {"I15"}
+    assert found(commit(1, 10), positions(9, 26, here=10)) == set(), "both have read everything"
+    assert found(commit(1, 4), positions(2, 14, end=13)) == {"I15"}, "behind the end of the log"
+
+
+def test_a_mapped_target_is_followed_in_offsets_of_its_source() -> None:
+    """What a look saw of the target tells how far it was, in which nothing may be early, and what was shown is held
+    against.
+    """
+    lane = mapped_lane()
+
+    def early(stable: int, high: int) -> list[Violation]:
+        told = case(ends(1, "target", high), ends(2, "source", 10, stable=stable), lane=lane)
+        return list(i7_no_early_read(told, Timeline(told.events, told.lanes), Sufferings(told.events)))
+
+    assert [early(5, 15), early(5, 16)] == [[], []]
+    assert len(early(5, 17)) == 1, "the record at 5, which is not stable"
+    looks = [ends(1, "target", 15), ends(2, "source", 10), ends(20, "target", 15)]
+    for copied_end, expected in ((5, []), (6, ["copied end"])):
+        told = case(*looks, status(10, source_end=10, copied_end=copied_end, lag=10 - copied_end), lane=lane)
+        shown = i22_monitoring_truth(told, Timeline(told.events, told.lanes), Sufferings(told.events))
+        assert [violation.message.partition(":")[0] for violation in shown] == expected
+
+
+def mapped_lane() -> Lane:
+    """Ten records that are at the target from 6 on, a stranger's behind each."""
+    source = held(range(10))
+    records = [
+        each
+        for record in source.records
+        for each in (
+            record._replace(offset=6 + 2 * record.offset),
+            record._replace(offset=7 + 2 * record.offset, id="x"),
+        )
+    ]
+    target = replace(held(range(6, 26)), records=tuple(records))
+    found = replace(LANE, source=source, target=target, keeps_offsets=False)
+    return replace(found, pairing=paired(source, target, {}))
 
 
 def held(offsets: range, suffix: str = "") -> Log:

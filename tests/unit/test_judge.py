@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.judge.evidence import Lane, Log, Seen, fingerprint
+from soak.judge.evidence import Lane, Log, Seen, fingerprint, paired
 from soak.judge.records import RECORD_INVARIANTS
 
 RECORDS = 200
@@ -128,6 +128,42 @@ def test_a_mirror_without_offsets_is_judged_by_ids() -> None:
         assert expected in broken(lane(records, keeps_offsets=False)), expected
 
 
+def mapped(records: list[Seen]) -> Lane:
+    """The records of a source at a target where a stranger's stand between them, and where nothing is aborted."""
+    stranger = record(0)._replace(id="stranger.0.0")
+    placed = [each for one in records for each in (one, stranger._replace(id=f"stranger.{one.id}"))]
+    there = [each._replace(offset=offset) for offset, each in enumerate(placed)]
+    target = replace(log(there, high=len(there)), visible=frozenset(range(len(there))))
+    strangers = frozenset(each.id for each in there if each.id and each.id.startswith("stranger"))
+    found = replace(lane([]), target=target, keeps_offsets=False, may_lack_aborted=True, issued=strangers)
+    return replace(found, pairing=paired(found.source, target, {}))
+
+
+@pytest.mark.parametrize(
+    ("defect", "expected"),
+    [
+        (dropped, {"I1"}),
+        (doubled, {"I1", "I3", "I5"}),
+        (swapped, {"I4"}),
+        (altered, {"I5"}),
+        (unsound, {"I5"}),
+        (strange, {"I1", "I2"}),
+    ],
+)
+def test_a_mapped_lane_is_judged_through_the_judges_own_map(
+    defect: Callable[[list[Seen]], None], expected: set[str]
+) -> None:
+    """Committed records have to be there once and in order among those of strangers; an aborted one may not be."""
+    records = [record(offset) for offset in range(RECORDS)]
+    committed = [each for each in records if each.offset % 10]
+    assert broken(mapped(committed)) == set()
+    defect(records)
+    found = broken(mapped([each for each in records if each.offset % 10]))
+    assert found & expected, found
+    assert found <= expected, found
+    assert broken(mapped(whole())) == {"I6"}
+
+
 def test_aborted_records_that_show_are_found() -> None:
     """A record that is aborted at the source and visible at the target is a leak; the other way round it is hidden."""
     records = whole()
@@ -200,4 +236,6 @@ def test_the_judge_shares_no_code_with_the_product() -> None:
             for name in names:
                 assert not name.startswith(("isthmus", "tests")), f"{file.name} imports {name}"
                 if name.startswith("soak"):
-                    assert name.startswith(("soak.judge", "soak.content", "soak.history")), f"{file.name}: {name}"
+                    assert name.startswith(("soak.judge", "soak.content", "soak.history", "soak.naming")), (
+                        f"{file.name}: {name}"
+                    )

@@ -109,7 +109,8 @@ def file_of(path: Path | None) -> Path | None:
 
 
 def linked(path: Path | None, link: str | None = None) -> Configuration:
-    """The configuration with the links that are declared on its clusters. They are not asked for a `link` of the file.
+    """The configuration with what is declared on its clusters: links, and targets of distributors. They are not asked
+    for a mirror of the file.
 
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
@@ -117,7 +118,7 @@ def linked(path: Path | None, link: str | None = None) -> Configuration:
     from isthmus.control.links.declared import with_declared
 
     configuration = configured(path)
-    if any(each.name == link for each in configuration.links):
+    if any(each.name == link and not each.tree for each in configuration.links):
         return configuration
     configuration = asyncio.run(with_declared(configuration))
     if not configuration.links:

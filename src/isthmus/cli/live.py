@@ -38,7 +38,7 @@ _COLUMNS: Final = (
     Column("records/s", Cells.NUMBER),
 )
 _NOTHING: Final = {name: Text("") for name in ("state", "copied", "lag", "records/s")}
-_CALM: Final = (LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.STOPPED)
+_CALM: Final = (LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
 _MIB: Final = 1 << 20
 
 

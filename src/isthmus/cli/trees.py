@@ -10,16 +10,18 @@ import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
-from isthmus.cli.config import configured
+from isthmus.cli.config import configured, linked
 from isthmus.cli.groups import are_troubled, show_groups
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
 from isthmus.cli.plan import show_plan
 from isthmus.control.fabric import Fabric
+from isthmus.control.links.switching import DistributorTarget
+from isthmus.control.links.trees import trees_named
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.drawing import svg_of
-from isthmus.model.tree import Tree, TreeNode, TreeSettings
+from isthmus.model.tree import Tree, TreeNode
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
@@ -30,6 +32,14 @@ _COLUMNS: Final = (
     Column("mask"),
     Column("target", Cells.NAME),
     Column("subtree", Cells.PROSE),
+)
+
+_TARGET_COLUMNS: Final = (
+    Column("distributor", Cells.NAME),
+    Column("target", Cells.NAME),
+    Column("goes over to", Cells.NAME),
+    Column("by itself", Cells.NAME, gives_way=2),
+    Column("subtree", Cells.PROSE, gives_way=1),
 )
 
 
@@ -47,7 +57,7 @@ def show(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Draw trees, with the levels above each cluster and what runs there. No cluster is contacted."""
-    found = _chosen(configured(path).trees, name)
+    found = trees_named(configured(path).trees, name)
     if svg is not None:
         if len(found) != 1:
             raise ConfigError("one tree is drawn at a time", hint="Name it: isthmus tree show TREE --svg FILE.")
@@ -74,8 +84,8 @@ def plan(
 
     Exits with 1 when a distributor cannot be run, or some topics, partitions or groups cannot be distributed.
     """
-    configuration = configured(path)
-    names = {each.tree.name for each in _chosen(configuration.trees, name)}
+    configuration = linked(path)
+    names = {each.tree.name for each in trees_named(configuration.trees, name)}
     links = tuple(link for link in configuration.links if link.tree in names)
     fabric = Fabric(replace(configuration, links=links))
     found = fabric.plan()
@@ -91,15 +101,57 @@ def plan(
         raise typer.Exit(found.exit_code or 1)
 
 
-def _chosen(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[TreeSettings, ...]:
-    found = tuple(each for each in trees if name in (None, each.tree.name))
-    if not found:
-        names = ", ".join(each.tree.name for each in trees)
-        raise ConfigError(
-            f"the file has no tree {name}" if name else "the file has no trees",
-            hint=f"It has {names}." if names else "Write them as trees: docs/trees.md.",
-        )
-    return found
+@app.command()
+def targets(
+    name: Annotated[str | None, typer.Argument(metavar="[TREE]", help="The tree; all of them without it.")] = None,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Show to which leaf each distributor copies that has a choice, and which of them go over to another one."""
+    _show(Fabric(configured(path)).targets(name), output)
+
+
+@app.command()
+def switch(
+    name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster whose distributor goes over.")],
+    level: Annotated[int, typer.Argument(metavar="LEVEL", help="The level of the distributor.")],
+    to: Annotated[str, typer.Option("--to", metavar="LEAF", help="The leaf of the subtree to copy to.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of it.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Have the distributor of a cluster copy to another leaf of its subtree, while the tree runs.
+
+    It is written into the ledger of that cluster. Whoever runs the distributor stops it, waits until every leaf of the
+    subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice, and each
+    producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
+    """
+    found = Fabric(configured(path)).switch(name, cluster, level, to, dry_run=dry_run)
+    _show((found,), output)
+    if output.is_table:
+        told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
+        suffix = "; nothing was changed" if dry_run else ""
+        console.print(Text(printable(f"{found.distributor.name} {told}{suffix}")))
+
+
+def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
+    if not output.is_table:
+        render([each.as_dict() for each in found], output, names=[each.distributor.name for each in found])
+        return
+    rows = [
+        {
+            "distributor": each.distributor.name,
+            "target": each.target,
+            "goes over to": each.wanted if each.is_under_way else "",
+            "by itself": each.by_itself,
+            "subtree": ", ".join(each.distributor.leaves),
+        }
+        for each in found
+    ]
+    render(rows, output, columns=_TARGET_COLUMNS)
 
 
 def _draw(tree: Tree) -> None:

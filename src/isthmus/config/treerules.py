@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
+from types import MappingProxyType
+from typing import Final
 
 from isthmus.config.document import Path
 from isthmus.config.problems import Mistake
@@ -17,7 +19,10 @@ from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
 from isthmus.model.selection import TopicPattern, TopicSettings
-from isthmus.model.tree import Tree, TreeSettings, node_of
+from isthmus.model.switching import GoingOver, Onward, TargetChoice
+from isthmus.model.tree import Distributor, Tree, TreeSettings, node_of
+
+NO_CHOICES: Final[Mapping[str, TargetChoice]] = MappingProxyType({})
 
 
 def tree_rules(trees: tuple[TreeSection, ...], aliases: frozenset[str]) -> Iterator[Mistake]:
@@ -86,18 +91,41 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
     )
 
 
-def tree_links(trees: tuple[TreeSettings, ...], clusters: tuple[Cluster, ...]) -> Iterator[Link]:
-    """A link for each distributor of each tree, from the lowest level of the first cluster on."""
+def switched(settings: TreeSettings, choices: Mapping[str, TargetChoice]) -> TreeSettings:
+    """The tree with the leaves that were chosen, by distributor; what was chosen for other subtrees does not count."""
+    targets = {
+        (each.cluster, each.level, each.leaves): choice.target
+        for each in settings.tree.distributors
+        if (choice := choices.get(each.name)) is not None and _is_of(choice, each)
+    }
+    return replace(settings, tree=replace(settings.tree, switched=targets))
+
+
+def _is_of(choice: TargetChoice | None, each: Distributor) -> bool:
+    return choice is not None and choice.leaves == each.leaves
+
+
+def tree_links(
+    trees: tuple[TreeSettings, ...],
+    clusters: tuple[Cluster, ...],
+    choices: Mapping[str, TargetChoice] = NO_CHOICES,
+) -> Iterator[Link]:
+    """A link for each distributor of each tree, from the lowest level of the first cluster on; `choices` are the leaves
+    that were chosen, of trees that have them.
+    """
     by_alias = {cluster.alias: cluster for cluster in clusters}
     for settings in trees:
         beside = settings.tree.distributors
+        valid = {each.name: choices[each.name] for each in beside if _is_of(choices.get(each.name), each)}
+        got = {each.name: {each.target, *(valid[each.name].former if each.name in valid else ())} for each in beside}
         for each in beside:
             client_id = f"{CLIENT_ID}-{each.name}"
             others = tuple(
-                (by_alias[leaf], frozenset(d.name for d in beside if (d.cluster, d.target) == (each.cluster, leaf)))
+                (by_alias[leaf], frozenset(d.name for d in beside if d.cluster == each.cluster and leaf in got[d.name]))
                 for leaf in settings.tree.clusters
                 if leaf != each.cluster
             )
+            choice = valid.get(each.name)
             yield Link(
                 name=each.name,
                 source=replace(by_alias[each.cluster], client_id=client_id),
@@ -111,10 +139,26 @@ def tree_links(trees: tuple[TreeSettings, ...], clusters: tuple[Cluster, ...]) -
                     level=each.level,
                     flags=settings.tree.header if settings.flags == "header" else None,
                     others=others,
-                    inbound=tuple((d.name, d.level) for d in beside if d.target == each.cluster),
+                    inbound=tuple((d.name, d.level) for d in beside if each.cluster in d.leaves),
                     offset_flags=settings.offset_flags,
+                    leaves=each.leaves,
+                    begins=() if choice is None else choice.begins,
+                    going=_going(settings.tree, each, choice, by_alias),
                 ),
             )
+
+
+def _going(
+    tree: Tree, each: Distributor, choice: TargetChoice | None, clusters: Mapping[str, Cluster]
+) -> GoingOver | None:
+    if choice is None or not choice.is_under_way:
+        return None
+    onward = tree.onward(each.target, each.level)
+    return GoingOver(
+        to=choice.wanted,
+        serial=choice.serial,
+        onward=tuple(Onward(one.name, clusters[one.cluster], clusters[one.target]) for one in onward),
+    )
 
 
 def taken_names(trees: tuple[TreeSettings, ...], links: tuple[Link, ...]) -> Iterator[Mistake]:

@@ -19,7 +19,7 @@ from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import mirrors
+from isthmus.control.links.trees import Trees, mirrors
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
@@ -107,6 +107,11 @@ class AsyncFabric:
         """
         return self.configuration.links if name is None else (self.configuration.link(name),)
 
+    @property
+    def trees(self) -> Trees:
+        """The distribution trees, and where their distributors copy to."""
+        return Trees(self.configuration, self._pool)
+
     async def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
@@ -192,7 +197,8 @@ class AsyncFabric:
         :raises PortBusy: Something listens already where metrics are to be told.
         """
         is_declared = self.configuration.declared is not None
-        written = self.configuration.written if is_declared and link is None else None
+        is_whole = link is None or bool(self.configuration.link(link).tree)
+        written = self.configuration.written if is_declared and is_whole else None
         following = Following(reread, is_constant=follow_config, written=written)
         links, chosen = self._into(clusters, self.links(link)), frozenset(clusters)
 

@@ -17,6 +17,7 @@ from isthmus.control.links.filtering import Filters
 from isthmus.control.links.following import Reread
 from isthmus.control.links.forgetting import Forgotten
 from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.topics.plan import Plan
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.link import Link
@@ -90,6 +91,14 @@ class Fabric:
     def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons; see `AsyncFabric.plan`."""
         return self._done(lambda core: core.plan(link=link, clusters=clusters))
+
+    def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
+        """Where the distributors of trees copy to; see `Trees.targets`."""
+        return self._done(lambda core: core.trees.targets(tree))
+
+    def switch(self, tree: str, cluster: str, level: int, to: str, *, dry_run: bool = False) -> DistributorTarget:
+        """Have a distributor copy to another leaf of its subtree; see `Trees.switch`."""
+        return self._done(lambda core: core.trees.switch(tree, cluster, level, to, dry_run=dry_run))
 
     def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says; see `AsyncFabric.filters`."""

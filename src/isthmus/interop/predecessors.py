@@ -7,10 +7,13 @@ from typing import Final
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Flow, MirrorConnector
 from isthmus.interop.properties import FORM as DEDICATED
+from isthmus.interop.strimzi import FORM as STRIMZI
 from isthmus.model.predecessor import Predecessor
 
 _OFFSETS_TOPIC: Final = "offset.storage.topic"
 _WORKER_GROUP: Final = "group.id"
+_OF_STRIMZI: Final = ("mirrormaker2-cluster-offsets", "mirrormaker2-cluster")
+"""What Strimzi's operator configures where the resource says nothing else (KafkaMirrorMaker2Cluster)."""
 
 
 def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None = None) -> Predecessor:
@@ -24,12 +27,13 @@ def predecessor_of(deployment: Deployment, flow: Flow, offsets_topic: str | None
     if deployment.form == DEDICATED:
         # As MirrorMakerConfig.workerConfig has it.
         topic, group = topic or f"mm2-offsets.{flow.source}.internal", group or f"{flow.source}-mm2"
+    if deployment.form == STRIMZI:
+        topic, group = topic or _OF_STRIMZI[0], group or _OF_STRIMZI[1]
     if not topic:
         raise ConfigError(
             f"{deployment.name} does not say in which topic the workers keep the positions of {flow.name}",
             field=_OFFSETS_TOPIC,
-            hint="Name it by --offsets-topic: it is offset.storage.topic of the workers, "
-            "mirrormaker2-cluster-offsets where Strimzi chose it.",
+            hint="Name it by --offsets-topic: it is offset.storage.topic of the workers.",
         )
     return Predecessor(source_alias=flow.source, offsets_topic=topic, worker_group=group)
 

@@ -38,10 +38,14 @@ _SASL: Final = {
 }
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _MIRROR_KEYS: Final = {*_CONNECTORS, *_PATTERNS, "source", "sourceCluster", "targetCluster"}
-_CLUSTER_KEYS: Final = {
-    "alias", "bootstrapServers", "tls", "authentication", "config",
-    "groupId", "configStorageTopic", "statusStorageTopic", "offsetStorageTopic",
-}  # fmt: skip
+_WORKERS: Final = {
+    "groupId": "group.id",
+    "offsetStorageTopic": "offset.storage.topic",
+    "configStorageTopic": "config.storage.topic",
+    "statusStorageTopic": "status.storage.topic",
+}
+"""What the later version of the resource has beside the cluster of the workers, the earlier one in its config."""
+_CLUSTER_KEYS: Final = {"alias", "bootstrapServers", "tls", "authentication", "config", *_WORKERS}
 _SPEC_KEYS: Final = {"clusters", "connectCluster", "target", "mirrors"}
 
 
@@ -156,6 +160,9 @@ class _Resource:
             "bootstrapServers",
         )
         settings.update(self._config((*path, "config"), cluster.get("config")))
+        for key, name in _WORKERS.items():
+            if cluster.get(key) is not None:
+                put(name, self._text((*path, key), cluster[key]), key)
         tls, login = cluster.get("tls"), cluster.get("authentication")
         has_login = False
         if isinstance(login, Mapping):

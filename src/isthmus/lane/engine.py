@@ -274,6 +274,9 @@ class Engine:
         position = run.writer.position
         run.phase = run.phase.placed()
         self._detour.forget(run)
+        if run.lane.is_held:
+            run.hold()
+            return
         if run.state in (LaneState.STARTING, LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE):
             run.heal()
         if run.written and run.transit is None:

@@ -232,6 +232,11 @@ class LaneRun:
             self.state = state
             self.problem = Problem(message, hint)
 
+    def hold(self) -> None:
+        """Where the lane stands is known, and it goes on nowhere."""
+        if not self.is_over:
+            self.state, self.problem = LaneState.HELD, None
+
     def heal(self) -> None:
         """The reason for a passing state has gone. A lane with fillers to write or to delete is not active yet."""
         if self.state in HEALING_STATES and self.prefix is None:

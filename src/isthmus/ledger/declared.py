@@ -1,4 +1,4 @@
-"""What operators say, beside the configuration file: links and namespaces (KIP-986), filters and pauses.
+"""What operators say, beside the configuration file: links and namespaces (KIP-986), filters, pauses and targets.
 
 A link is declared on both its clusters, a namespace on its own one. Whoever writes to a cluster's ledger merges what is
 there with what is known from the other side, so that a key ends in the id of the cluster whose knowledge it is.
@@ -14,6 +14,7 @@ from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import PausedPart
 from isthmus.model.registers import Register
+from isthmus.model.switching import TargetChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +84,15 @@ class PauseDocument(DocumentOfLink):
     def _path(self) -> tuple[str, ...]:
         # The star of a namespace is in no topic's name.
         return () if self.part is None else (str(self.part),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchDocument(DocumentOfLink):
+    """To which leaf of its subtree a distributor copies, where an operator chose one; in the ledger of its source, as
+    the targets may be gone. `choice` may be that of another subtree, where the tree has become another one.
+    """
+
+    KIND: ClassVar[str] = "switch"
+
+    choice: TargetChoice
+    since_ms: int

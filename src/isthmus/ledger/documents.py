@@ -10,6 +10,7 @@
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
     known/@ID                     another cluster, as it was seen last
     filters/east-west             what an operator has the link select, in place of the file
+    switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
@@ -34,10 +35,12 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from isthmus.errors import PlanRefused
 from isthmus.ledger.access import AccessDocument
+from isthmus.ledger.controller import ControllerDocument as ControllerDocument
 from isthmus.ledger.declared import DeclarationDocument as DeclarationDocument
 from isthmus.ledger.declared import FiltersDocument as FiltersDocument
 from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
 from isthmus.ledger.declared import PauseDocument as PauseDocument
+from isthmus.ledger.declared import SwitchDocument as SwitchDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
@@ -47,14 +50,12 @@ from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
-from isthmus.model.instant import written_instant
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.receipt import Receipt
 from isthmus.model.translation import MappedRange
-from isthmus.model.whereabouts import UNKNOWN, Whereabouts
 
 SCHEMA_VERSION: Final = 1
 _NO_ID: Final = uuid.UUID(int=0)
@@ -157,37 +158,6 @@ class LoopDocument(DocumentOfLink):
 
     def _path(self) -> tuple[str, ...]:
         return (self.loop,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerDocument(DocumentOfLink):
-    """The controller of a link, written every few seconds with another `beat`.
-
-    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for people,
-    `version` that of its Isthmus. The others are as in `Whereabouts`; the first releases did not write them.
-    """
-
-    KIND: ClassVar[str] = "controller"
-
-    generation: int
-    beat: int
-    started_ms: int
-    host: str = ""
-    host_id: str = ""
-    pid: int = 0
-    process_start: int = UNKNOWN
-    version: str = ""
-
-    @property
-    def whereabouts(self) -> Whereabouts:
-        """Which process it is."""
-        return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
-
-    @property
-    def described(self) -> str:
-        """It in words: where it runs, and since when."""
-        where = f"on {self.host}, pid {self.pid}" if self.host else "of an older Isthmus"
-        return f"the controller {where}, started {written_instant(self.started_ms)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +292,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         ReplayDocument,
         FiltersDocument,
         PauseDocument,
+        SwitchDocument,
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
@@ -380,6 +351,7 @@ _OTHERS = (
     ReplayDocument,
     FiltersDocument,
     PauseDocument,
+    SwitchDocument,
     TaskDocument,
     ReceiptDocument,
     MapDocument,

@@ -37,6 +37,8 @@ class LaneState(enum.StrEnum):
     BLOCKED = "BLOCKED"
     """Something outside has to change first (a limit, a corrupt batch); tried again every few seconds."""
     PAUSED = "PAUSED"
+    HELD = "HELD"
+    """Copies nothing more, and where it stopped is known: its distributor goes over to another leaf."""
     STOPPED = "STOPPED"
     """Ended because it was asked to."""
     REFUSED = "REFUSED"
@@ -113,7 +115,8 @@ class Lane:
     `start`: `EARLIEST`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's offsets.
 
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
-    one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there.
+    one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before
+    `begin_offset` another leaf got (-1 for nothing), and one that `is_held` only finds out where it stands.
     """
 
     source_topic: SourceTopic
@@ -132,6 +135,8 @@ class Lane:
     start: int = EARLIEST
     level: int = 0
     flags: FlagsHeader | None = None
+    begin_offset: int = -1
+    is_held: bool = False
 
     @property
     def key(self) -> LaneKey:

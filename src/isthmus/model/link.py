@@ -15,6 +15,7 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import MirrorMakerNaming
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
+from isthmus.model.switching import GoingOver, LaneBegin
 from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
@@ -44,8 +45,10 @@ class DistributorRole:
 
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
-    `inbound` are the names and the levels of the distributors that copy to the source; `offset_flags` says where the
-    copy flags of positions are kept at the target.
+    Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
+    leaf got it before; while the distributor goes over to another one `going` says to which.
+    `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` says where
+    the copy flags of positions are kept at the target.
     """
 
     tree: str
@@ -54,6 +57,9 @@ class DistributorRole:
     others: tuple[tuple[Cluster, frozenset[str]], ...] = ()
     inbound: tuple[tuple[str, int], ...] = ()
     offset_flags: OffsetFlags = "producer-id"
+    leaves: tuple[str, ...] = ()
+    begins: tuple[LaneBegin, ...] = ()
+    going: GoingOver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypeVar, assert_never
 
 from isthmus.errors import ConfigError
+from isthmus.model.expression import Unbounded, matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class NamePattern:
             case "prefix":
                 return name.startswith(self.value)
             case "regex":
-                return re.fullmatch(self.value, name) is not None
+                return matcher(self.value)(name)
             case _:
                 assert_never(self.kind)
 
@@ -67,9 +68,14 @@ def _check_regex(expression: str) -> None:
     if not expression:
         raise ConfigError("// is an empty regular expression", hint="Write * for every name.")
     try:
-        re.compile(expression)
+        matcher(expression)
     except re.error as error:
         raise ConfigError(
             f"/{expression}/ is not a regular expression: {error}",
             hint="It is read as Python's re module reads it and has to match the whole name.",
+        ) from error
+    except Unbounded as error:
+        raise ConfigError(
+            f"/{expression}/ could take for ever: it repeats what has several ways to match, and {error}",
+            hint="Take one of the two out: write (a|b)+ as [ab]+, or several expressions in the place of one.",
         ) from error

@@ -17,7 +17,7 @@ from isthmus.model.receipt import LeaseTotals
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.transactions import AbortedPolicy
 
-_CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.STARTING, LaneState.STOPPED)
+_CALM = (LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STARTING, LaneState.STOPPED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

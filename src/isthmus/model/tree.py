@@ -179,6 +179,38 @@ class Tree:
                     pending.append((each.target, flags | each.bit))
         return ways
 
+    def onward(self, target: str, level: int) -> tuple[Distributor, ...]:
+        """The distributors that copy further what comes to a cluster by one of this level, in the order of hops."""
+        found: list[Distributor] = []
+        pending = [(target, bit(level))]
+        while pending:
+            cluster, flags = pending.pop(0)
+            for each in self.distributors:
+                if each.cluster == cluster and not flags & each.mask:
+                    found.append(each)
+                    pending.append((each.target, flags | each.bit))
+        return tuple(found)
+
+    def distributor(self, cluster: str, level: int, leaf: str) -> Distributor:
+        """The distributor of a cluster for a level whose subtree has this leaf.
+
+        :raises ConfigError: There is none.
+        """
+        if cluster not in self.clusters:
+            raise ConfigError(f"tree {self.name} has no cluster {cluster}", hint=f"It has {', '.join(self.clusters)}.")
+        own = [each for each in self.distributors if each.cluster == cluster]
+        at_level = [each for each in own if each.level == level]
+        if not at_level:
+            levels = ", ".join(str(number) for number in sorted({each.level for each in own}))
+            raise ConfigError(f"{cluster} distributes at no level {level}", hint=f"Its levels are {levels}.")
+        for each in at_level:
+            if leaf in each.leaves:
+                return each
+        subtrees = " or ".join(", ".join(each.leaves) for each in at_level)
+        raise ConfigError(
+            f"{leaf} is no leaf that {cluster} can copy to at level {level}", hint=f"Choose one of {subtrees}."
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {

@@ -48,6 +48,12 @@ class FiltersBody(Body):
         )
 
 
+class TargetBody(Body):
+    """The leaf that a distributor is to copy to."""
+
+    to: Text
+
+
 def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(given)
 

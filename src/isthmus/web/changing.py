@@ -1,4 +1,4 @@
-"""The routes that pause and resume links, and have them select something else."""
+"""The routes that pause and resume links, have them select something else, and distributors copy somewhere else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isthmus.control.links import pausing
 from isthmus.control.links.filtering import Filters
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import FiltersBody
+from isthmus.web.bodies import FiltersBody, TargetBody
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.guard import Caller
@@ -28,6 +28,7 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     router = APIRouter(prefix="/v1")
     _pausing_routes(router, desk)
     _filter_routes(router, desk)
+    _tree_routes(router, desk)
     return router
 
 
@@ -149,3 +150,21 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         found, response.headers["ETag"] = changed(link, Filters(), if_match, caller, dry_run=dry_run)
         return found
+
+
+def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/trees/{tree}/targets", tags=["trees"], summary="To which leaves the distributors of a tree copy")
+    def read_targets(tree: str, _: Viewer) -> list[Json]:
+        return [each.as_dict() for each in found(lambda: desk.fabric().targets(tree))]
+
+    @router.put(
+        "/trees/{tree}/targets/{cluster}/{level}",
+        tags=["trees"],
+        summary="Have a distributor copy to another leaf of its subtree, in good order, while it runs",
+    )
+    def switch_target(
+        tree: str, cluster: str, level: int, body: TargetBody, caller: Operator, dry_run: DryRun = False
+    ) -> Json:
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}") as difference:
+            difference.update(to=body.to, dry_run=dry_run)
+            return found(lambda: desk.fabric().switch(tree, cluster, level, body.to, dry_run=dry_run)).as_dict()

@@ -37,8 +37,8 @@ class FabricDesk:
         return Fabric(self.configuration).declarations
 
     def fabric(self, link: str | None = None) -> Fabric:
-        """The fabric; its clusters are asked for declared links unless the file has the `link`."""
-        if any(each.name == link for each in self.configuration.links):
+        """The fabric; its clusters are asked for what is declared unless the `link` is a mirror of the file."""
+        if any(each.name == link and not each.tree for each in self.configuration.links):
             return Fabric(self.configuration)
         return open_fabric(self.configuration, declared=True)
 

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.integration
 
 TERM_S: Final = 180.0
 PARTITIONS: Final = 2
+ISTHMUS: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
 Clusters = Mapping[str, LocalCluster]
 
 
@@ -164,7 +165,7 @@ def test_a_killed_process_loses_and_doubles_nothing(
             time.sleep(0.1)
 
     def run() -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
+        command = [*ISTHMUS, "run", "-c", str(file)]
         # A process group of its own: what it has started is killed with it.
         return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
 
@@ -174,7 +175,7 @@ def test_a_killed_process_loses_and_doubles_nothing(
             assert time.monotonic() < deadline
             time.sleep(0.3)
 
-    command = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "tree", "plan", name, "-c", str(file)]
+    command = [*ISTHMUS, "tree", "plan", name, "-c", str(file)]
     planned = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=TERM_S, check=True)
     assert len(json.loads(planned.stdout)["links"]) == 6, "each copies to both others"
     writers = [threading.Thread(target=write, args=[alias], daemon=True) for alias in used]
@@ -196,6 +197,102 @@ def test_a_killed_process_loses_and_doubles_nothing(
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
     check(used, name, written)
+
+
+class Load:
+    """Producers on all clusters of a tree that `isthmus` runs as a program; `written` counts what they wrote."""
+
+    def __init__(self, clusters: Clusters, name: str, file: Path) -> None:
+        self.clusters, self.name, self.file = clusters, name, file
+        self.written = dict.fromkeys(clusters, 0)
+        self._is_over = threading.Event()
+        self._writers = [threading.Thread(target=self._write, args=[alias], daemon=True) for alias in clusters]
+        for writer in self._writers:
+            writer.start()
+
+    def _write(self, alias: str) -> None:
+        while not self._is_over.is_set():
+            begin = self.written[alias]
+            produce(self.clusters[alias], alias, self.name, range(begin, begin + 20), "lz4")
+            self.written[alias] += 20
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        self._is_over.set()
+        for writer in self._writers:
+            writer.join(TERM_S)
+
+    def call(self, *words: str) -> Any:
+        command = [*ISTHMUS, *words, "-c", str(self.file), "-o", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def run(self) -> subprocess.Popen[bytes]:
+        command = [*ISTHMUS, "run", "-c", str(self.file)]
+        # A process group of its own: what it has started is killed with it.
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def switch(self, cluster: str, to: str, *more: str) -> None:
+        (found,) = self.call("tree", "switch", self.name, cluster, "2", "--to", to, *more)
+        assert found["wanted"] == to
+
+    def targets(self) -> dict[str, str]:
+        found = self.call("tree", "targets", self.name)
+        return {each["cluster"]: each["target"] for each in found if each["level"] == 2}
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TERM_S
+        while not condition():
+            assert time.monotonic() < deadline, self.call("status")
+            time.sleep(0.3)
+
+    def wait_until_everywhere(self, count: int) -> None:
+        """Until so many records are on every cluster."""
+        self.wait_for(lambda: all(sum(map(len, read(c, self.name).values())) >= count for c in self.clusters.values()))
+
+
+def test_distributors_go_over_to_other_leaves_under_load(
+    four: Clusters, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """While everybody produces, there and back, two at a time, and with a kill in the middle: every message is once on
+    every cluster, and each producer's order is kept.
+    """
+    name = topic("switched")
+    for cluster in four.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = tmp_path / "isthmus.yaml"
+    tree = [["east", "west"], ["north", "south"]]
+    file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
+    load = Load(four, name, file)
+    first = load.run()
+    try:
+        load.wait_until_everywhere(400)
+        load.switch("east", "south", "--dry-run")
+        assert load.targets() == {"east": "north", "west": "south", "north": "east", "south": "west"}
+        load.switch("east", "south")
+        time.sleep(1.5)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait(TERM_S)
+    second = load.run()
+    try:
+        load.wait_for(lambda: load.targets()["east"] == "south")
+        (link,) = (each for each in load.call("status") if each["link"] == f"{name}.east.2")
+        assert link["target"] == "south"
+        load.wait_until_everywhere(sum(load.written.values()))
+        # Back again, and another one the other way, at the same time.
+        load.switch("east", "north")
+        load.switch("west", "north")
+        load.wait_for(lambda: (load.targets()["east"], load.targets()["west"]) == ("north", "north"))
+        load.wait_until_everywhere(sum(load.written.values()))
+        load.end()
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+    finally:
+        load.end()
+        second.send_signal(signal.SIGINT)
+        second.wait(TERM_S)
+    check(four, name, load.written)
 
 
 def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:

@@ -150,6 +150,21 @@ spec:
     groupsPattern: ".*"
 """
 
+# The version of the resource in which clusters stand where they are used.
+TARGETED = """\
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaMirrorMaker2
+spec:
+  target:
+    alias: b
+    bootstrapServers: b:1
+    groupId: mirror
+    configStorageTopic: mm2-configs
+  mirrors:
+  - source: {alias: a, bootstrapServers: "a:1"}
+    sourceConnector: {}
+"""
+
 
 @dataclass(slots=True)
 class Bench:

@@ -10,7 +10,7 @@ from isthmus.errors import ConfigError
 from isthmus.interop.predecessors import copying_flows, predecessor_of
 from isthmus.interop.reading import read_deployment
 from isthmus.model.predecessor import Predecessor
-from tests.unit.interop.samples import pair
+from tests.unit.interop.samples import STRIMZI, TARGETED, pair
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,30 @@ def test_a_process_of_its_own(lines: tuple[str, ...], topic: str, group: str) ->
     deployment = read_deployment(pair(*lines).encode(), "mm2.properties")
     (flow,) = copying_flows(deployment)
     assert predecessor_of(deployment, flow) == Predecessor(source_alias="a", offsets_topic=topic, worker_group=group)
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "group"),
+    [
+        (STRIMZI, "mirrormaker2-cluster-offsets", "mirrormaker2-cluster"),
+        (
+            STRIMZI.replace("    config:\n", "    config:\n      offset.storage.topic: kept\n", 1),
+            "kept",
+            "mirrormaker2-cluster",
+        ),
+        (
+            TARGETED.replace("    groupId: mirror\n", "    groupId: mirror\n    offsetStorageTopic: mm2-offsets\n"),
+            "mm2-offsets",
+            "mirror",
+        ),
+    ],
+)
+def test_strimzis_workers_share_a_group(text: str, topic: str, group: str) -> None:
+    """All flows of a resource have one topic: the one it names, in either version, or the one its operator chooses."""
+    deployment = read_deployment(text.encode(), "mm2.yaml")
+    (flow,) = copying_flows(deployment)
+    found = predecessor_of(deployment, flow)
+    assert (found.source_alias, found.offsets_topic, found.worker_group) == (flow.source, topic, group)
 
 
 def test_connectors_do_not_say_it() -> None:

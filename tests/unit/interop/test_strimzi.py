@@ -11,22 +11,7 @@ import yaml
 
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Impact
-from tests.unit.interop.samples import STRIMZI, about, configured, imported, keys, read
-
-# The version of the resource in which clusters stand where they are used.
-TARGETED = """\
-apiVersion: kafka.strimzi.io/v1
-kind: KafkaMirrorMaker2
-spec:
-  target:
-    alias: b
-    bootstrapServers: b:1
-    groupId: mirror
-    configStorageTopic: mm2-configs
-  mirrors:
-  - source: {alias: a, bootstrapServers: "a:1"}
-    sourceConnector: {}
-"""
+from tests.unit.interop.samples import STRIMZI, TARGETED, about, configured, imported, keys, read
 
 
 def secret(name: str, **data: bytes) -> str:

@@ -159,7 +159,7 @@ def test_nobody_to_ask_is_an_alert() -> None:
 
 def test_every_state_is_calm_or_has_an_alert() -> None:
     """A state that comes anew has to be one or the other, at once or after a while as it lasts or heals."""
-    calm = {LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.STOPPED}
+    calm = {LaneState.STARTING, LaneState.ACTIVE, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED}
     alerted = {
         name: set(re.findall(r"[A-Z_]{3,}", ALERTS[name]["expr"]))
         for name in ("IsthmusTopicInError", "IsthmusTopicHeldUp")

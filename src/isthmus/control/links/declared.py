@@ -14,8 +14,16 @@ from typing import Any, Final, Self
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.config.declared import declared_link
+from isthmus.config.treerules import switched, tree_links
 from isthmus.errors import ClusterError, ConfigError, Fenced, PlanRefused, Unreachable
-from isthmus.ledger.documents import DeclarationDocument, Document, NamespaceDocument, decoded, kind_of
+from isthmus.ledger.documents import (
+    DeclarationDocument,
+    Document,
+    NamespaceDocument,
+    SwitchDocument,
+    decoded,
+    kind_of,
+)
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.topic import on_topic
@@ -26,11 +34,12 @@ from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem, problem_dict, problem_of
 from isthmus.model.registers import Register, Registers
+from isthmus.model.switching import TargetChoice
 from isthmus.wire.client import Client
 
 PATIENCE_S: Final = 5.0
 """How long a cluster may take to tell what it knows; a run asks it again later."""
-_KINDS: Final = (DeclarationDocument.KIND, NamespaceDocument.KIND)
+_KINDS: Final = (DeclarationDocument.KIND, NamespaceDocument.KIND, SwitchDocument.KIND)
 _Made = Callable[[], Change]
 _ROLE: Final = "declaration"
 _TRIES: Final = 3
@@ -44,7 +53,7 @@ class Declared:
     `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons.
     `links` are merged over all clusters,
     with those that were deleted; `versions` is what each cluster knows of them, by alias and link. `namespaces` are
-    those of each cluster, by alias.
+    those of each cluster, by alias. `choices` are the leaves chosen for distributors, by the source's alias and link.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +61,7 @@ class Declared:
     links: Mapping[str, Declaration] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
     namespaces: Mapping[str, tuple[NamespaceDocument, ...]] = field(default_factory=dict)
+    choices: Mapping[tuple[str, str], TargetChoice] = field(default_factory=dict)
 
     def alias_of(self, end: End) -> str | None:
         """What the configuration calls a cluster; `None` where it has no such cluster, as far as can be told."""
@@ -80,10 +90,10 @@ class Declared:
         )
 
     def over(self, configuration: Configuration) -> Configuration:
-        """What the file says, with the links that were declared behind its own. A link of the file wins over a declared
-        one of its name.
+        """What the file says, with the links that were declared behind its own, and distributors that copy to the
+        leaves chosen for them. A link of the file wins over a declared one of its name.
         """
-        configuration = configuration.written
+        configuration = self._switched(configuration.written)
         written = {link.name for link in configuration.links}
         for each in self.living:
             if each.name in written:
@@ -94,6 +104,24 @@ class Declared:
             links=(*configuration.links, *links),
             declared=frozenset(link.name for link in links),
         )
+
+    def _switched(self, configuration: Configuration) -> Configuration:
+        """The configuration with the leaves that were chosen for distributors. What was chosen for another subtree than
+        that of the file does not count.
+        """
+        if not configuration.trees:
+            return configuration
+        known: dict[str, TargetChoice] = {}
+        for each in (one for settings in configuration.trees for one in settings.tree.distributors):
+            choice = self.choices.get((each.cluster, each.name))
+            if choice is not None and choice.leaves == each.leaves:
+                known[each.name] = choice
+            elif choice is not None:
+                _told(f"{each.name} copies to {each.target}: {choice.target} was chosen in {', '.join(choice.leaves)}")
+        trees = tuple(switched(settings, known) for settings in configuration.trees)
+        others = (link for link in configuration.links if not link.tree)
+        links = (*others, *tree_links(trees, configuration.clusters, known))
+        return replace(configuration, trees=trees, links=links)
 
     def link(self, declaration: Declaration, configuration: Configuration) -> Link | None:
         """A declared link between clusters of the configuration; `None` where it has not both, or cannot be used."""
@@ -187,6 +215,12 @@ class Declarations:
             links={name: each for name, each in links.items() if each.is_whole},
             versions=versions,
             namespaces={place.alias: place.namespaces for place in self._places},
+            choices={
+                (place.alias, each.link): each.choice
+                for place in self._places
+                for each in place.documents.values()
+                if isinstance(each, SwitchDocument)
+            },
         )
 
     async def heal(self, declared: Declared) -> None:

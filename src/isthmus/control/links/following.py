@@ -23,6 +23,7 @@ _OWN: Final = (
     "compaction_holes_max",
     "topics_interval_s",
     "mm2",
+    "distributor",
 )
 _FIXED: Final = (("topics", "naming"), ("topics", "offsets"), ("groups", "naming"), ("groups", "way"))
 
@@ -61,7 +62,8 @@ def change_of(running: Link, written: Link) -> LinkChange:
         *(f"groups.{name}" for name in _GROUPS if getattr(running.groups, name) != groups[name]),
         *(name for name in _OWN if getattr(running, name) != own[name]),
     ]
-    waiting = [".".join(path) for path in _FIXED if _setting(running, path) != _setting(written, path)]
+    waiting = [name for name in ("level", "tree") if getattr(running, name) != getattr(written, name)]
+    waiting += [".".join(path) for path in _FIXED if _setting(running, path) != _setting(written, path)]
     # Passwords and certificates are read again by themselves.
     ends = [side for side in ("source", "target") if _address(running, side) != _address(written, side)]
     # A start so long ago is another at each reading, and counts for topics alone that are yet to begin.

@@ -21,6 +21,7 @@ from isthmus.control.links.memory import LedgerMemory, now_ms
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
+from isthmus.control.links.switching import check_choice
 from isthmus.control.links.workers import Workers
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
@@ -157,6 +158,8 @@ class LinkRun:
             )
             try:
                 await self._open(ledger)
+                # Nobody else has the link by now, so nobody else lets it go over.
+                await check_choice(link, source)
                 producer = await producer_identity(ledger, target, link, source_id=source_id, target_id=target_id)
                 context = LinkContext(
                     link=link.name,

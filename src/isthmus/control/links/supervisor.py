@@ -112,6 +112,9 @@ class Supervisor:
             if link is None:
                 _log.warning("link %s is gone from the configuration, and ends", run.link.name)
                 await self._end(run)
+            elif link.target.alias != run.link.target.alias and not self._takes(link):
+                _log.warning("link %s goes into %s now, and ends here", link.name, link.target.alias)
+                await self._end(run)
             else:
                 await self._follow(run, link)
         for link in filter(self._takes, written.values()):

@@ -1,11 +1,97 @@
-"""What of distribution trees is not distributed yet: refused, rather than left out."""
+"""The trees of a configuration: where their distributors copy to, and what is refused rather than left out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from isthmus.errors import PlanRefused
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.filtering import filters_of
+from isthmus.control.links.memory import recollect
+from isthmus.control.links.switching import DistributorTarget, ask_for, read_choice
+from isthmus.control.pool import ClusterPool
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.tree import Distributor, Tree, TreeSettings
+
+
+class Trees:
+    """The trees of one configuration, and what can be asked of them and done with them."""
+
+    def __init__(self, configuration: Configuration, pool: ClusterPool) -> None:
+        self._configuration = configuration
+        self._pool = pool
+
+    async def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
+        """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves.
+
+        :raises ConfigError: There is no such tree.
+        :raises ClusterError: A cluster of it does not answer.
+        """
+        return tuple(
+            [
+                DistributorTarget.of(
+                    each, each.target, await read_choice(self._pool.client(self._cluster(each)), each.name)
+                )
+                for settings in trees_named(self._configuration.trees, tree)
+                for each in by_themselves(settings.tree).distributors
+                if len(each.leaves) > 1
+            ]
+        )
+
+    async def switch(self, tree: str, cluster: str, level: int, to: str, *, dry_run: bool = False) -> DistributorTarget:
+        """Have the distributor of a cluster for a level copy to another leaf, in good order: whoever runs it lets it go
+        over once every leaf of the subtree has what was sent before. The present target takes that back.
+
+        :raises ConfigError: There is no such tree, cluster, level or leaf.
+        :raises PlanRefused: The distributor is paused, or has filters, which would stay at its present target.
+        :raises ClusterError: A cluster that takes part does not answer.
+        """
+        (settings,) = trees_named(self._configuration.trees, tree)
+        distributor = by_themselves(settings.tree).distributor(cluster, level, to)
+        source = self._pool.client(self._cluster(distributor))
+        now = DistributorTarget.of(distributor, distributor.target, await read_choice(source, distributor.name))
+        if to != now.target:
+            await self._check_ready(distributor.name, now.target, to)
+        return await ask_for(source, distributor, distributor.target, to, self._configuration.ledger, dry_run=dry_run)
+
+    async def _check_ready(self, link: str, target: str, to: str) -> None:
+        known = await recollect(link, self._pool.client(self._configuration.cluster(target)))
+        if known.paused.parts:
+            raise PlanRefused(
+                f"{link} is paused, so that it cannot end what it has begun", hint=f"isthmus resume {link} first."
+            )
+        if not filters_of(link, known.documents).is_as_written:
+            raise PlanRefused(
+                f"{link} selects what an operator has said at {target}, and {to} knows nothing of that",
+                hint=f"isthmus filters {link} --reset first, and change trees[].topics instead.",
+            )
+        await describe_cluster(self._pool.client(self._configuration.cluster(to)))
+
+    def _cluster(self, distributor: Distributor) -> Cluster:
+        return self._configuration.cluster(distributor.cluster)
+
+
+def by_themselves(tree: Tree) -> Tree:
+    """The tree without anybody's choice of leaves."""
+    return replace(tree, switched={})
+
+
+def trees_named(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[TreeSettings, ...]:
+    """The tree of that name, or all of them.
+
+    :raises ConfigError: There is none.
+    """
+    found = tuple(each for each in trees if name in (None, each.tree.name))
+    if not found:
+        names = ", ".join(each.tree.name for each in trees)
+        raise ConfigError(
+            f"the file has no tree {name}" if name else "the file has no trees",
+            hint=f"It has {names}." if names else "Write them as trees: docs/trees.md.",
+        )
+    return found
 
 
 def mirrors(links: Sequence[Link]) -> Sequence[Link]:

@@ -8,6 +8,7 @@ from typing import Final
 from isthmus.control.loops.access import AccessLoop
 from isthmus.control.loops.checkpoints import CheckpointLoop
 from isthmus.control.loops.configs import ConfigsLoop
+from isthmus.control.loops.handover import HandoverLoop
 from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.control.loops.offset_syncs import OffsetSyncLoop
@@ -23,6 +24,7 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     CheckpointLoop,
     OffsetSyncLoop,
     SchemasLoop,
+    HandoverLoop,
 )
 
 

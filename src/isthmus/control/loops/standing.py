@@ -10,7 +10,7 @@ from isthmus.model.lane import LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.problem import Problem
 
-_WELL: Final = (LaneState.ACTIVE, LaneState.STARTING, LaneState.PAUSED, LaneState.STOPPED)
+_WELL: Final = (LaneState.ACTIVE, LaneState.STARTING, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
 
 
 def topics_standing(plan: LinkPlan | None, away: Problem | None, *, is_paused: bool) -> LoopProgress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from isthmus.control.links.claims import Claim, Claims
 from isthmus.control.links.identity import same_clusters
@@ -29,6 +29,7 @@ from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
+from isthmus.model.switching import begin_of
 from isthmus.model.topic import TopicDescription, TopicIds
 from isthmus.model.transactions import AbortedPolicy
 from isthmus.model.wording import counted
@@ -226,9 +227,17 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 continues_after_gap=link.on_data_gap == "continue",
                 is_mapped=decision.is_mapped,
                 start=link.topics.start,
-                level=link.level,
-                flags=None if link.distributor is None else link.distributor.flags,
+                **_distributed(link, pair, p.partition),
             )
+
+
+def _distributed(link: Link, pair: TopicPair, partition: int) -> dict[str, Any]:
+    """What only lanes of a distributor have."""
+    role = link.distributor
+    if role is None:
+        return {}
+    begin = begin_of(role.begins, pair.source_name, pair.source.topic_id, partition)
+    return {"level": role.level, "flags": role.flags, "begin_offset": begin, "is_held": role.going is not None}
 
 
 def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:

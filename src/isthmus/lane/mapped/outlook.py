@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isthmus.lane.outlook import Outlook
 from isthmus.lane.source import Bounds
 from isthmus.model.lane import Gap, Lane, LaneState
@@ -13,6 +15,8 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
     """What becomes of a lane that goes on there, `None` if it is yet to begin. Where the target ends says nothing."""
     if cursor is None:
         return Outlook()
+    # What lies before its beginning another leaf got meanwhile.
+    cursor = replace(cursor, source_offset=max(cursor.source_offset, lane.begin_offset))
     if source.stable_end < cursor.source_offset:
         return Outlook(state=LaneState.DIVERGED, problem=lost(lane, cursor, source))
     gap = missed(lane, cursor, source)
@@ -23,7 +27,7 @@ def mapped_outlook(lane: Lane, cursor: Cursor | None, source: Bounds) -> Outlook
 
 def missed(lane: Lane, cursor: Cursor, source: Bounds) -> Gap | None:
     """What the source has deleted before it was copied. Before the beginning of a lane nothing is missing."""
-    has_begun = lane.start != EARLIEST or cursor.has_copies
+    has_begun = lane.start != EARLIEST or lane.begin_offset >= 0 or cursor.has_copies
     return Gap(cursor.source_offset, source.start) if has_begun and cursor.source_offset < source.start else None
 
 

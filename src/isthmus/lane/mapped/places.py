@@ -38,6 +38,7 @@ from isthmus.wire.batch import SEQUENCE_MASK, Batch
 from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey, list_offsets
 
 _AT_ONCE: Final = 16
+_LEAP_S: Final = 10.0
 
 
 class Known(NamedTuple):
@@ -58,6 +59,9 @@ class MapStore(Protocol):
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         """Write down where lanes begin, before anything of them is appended."""
+
+    async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
+        """Write down how far lanes are that have moved."""
 
 
 @dataclass(slots=True)
@@ -133,12 +137,16 @@ class Places:
     async def _origins(self, looks: Sequence[Look]) -> dict[LaneRun, Cursor]:
         """Where lanes begin; those whose source does not tell now are left out."""
         at: dict[PartitionKey, int] = {
-            look.run.source: look.run.lane.start for look in looks if look.run.lane.start not in (EARLIEST, LATEST)
+            look.run.source: look.run.lane.start
+            for look in looks
+            if look.run.lane.start not in (EARLIEST, LATEST) and look.run.lane.begin_offset < 0
         }
         told = await self._source.ask(at, partial(list_offsets, timestamp=at)) if at else {}
         origins: dict[LaneRun, Cursor] = {}
         for run, target, source in looks:
             offset = {EARLIEST: source.start, LATEST: source.stable_end}.get(run.lane.start)
+            if run.lane.begin_offset >= 0:
+                offset = run.lane.begin_offset
             if offset is None:
                 answer = told.get(run.source)
                 if answer is None or isinstance(answer, ClusterError) or answer.error_code:
@@ -193,6 +201,7 @@ class Places:
             return self._beyond(run, search, limit, cursor)
         self._searches.pop(run, None)
         transit.resume(recount.cursor, recount.ranges)
+        await self._leap(run, transit)
         if self._passes_gap(run, transit, limit):
             run.writer.placed(transit.cursor.ordinal)
             leader = self._source.leader(*run.source)
@@ -210,6 +219,20 @@ class Places:
         problem = lost(run.lane, cursor, limit)
         run.fail(LaneState.DIVERGED, problem.message, problem.hint)
         return None
+
+    async def _leap(self, run: LaneRun, transit: Transit) -> None:
+        """Go past what another leaf got since the lane was here last. It is written down before anything is appended
+        behind it: whoever counts what arrived has to know from where.
+        """
+        before = transit.cursor
+        if before.source_offset >= run.lane.begin_offset or self._store is None:
+            return
+        transit.resume(replace(before, source_offset=run.lane.begin_offset))
+        try:
+            await self._store.save({run.lane.key: transit}, term_s=_LEAP_S)
+        except ClusterError:
+            transit.resume(before)
+            raise
 
     def _passes_gap(self, run: LaneRun, transit: Transit, limit: Bounds) -> bool:
         """Whether the lane may go on although the source begins above its place."""

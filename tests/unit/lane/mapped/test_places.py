@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from isthmus.cluster.reading import OffsetRange, StoredBatch
+from isthmus.errors import Unreachable
 from isthmus.lane.mapped.places import Known, Places
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, encode
 from isthmus.lane.routes import Leader, Routes
@@ -58,6 +61,7 @@ class Store:
     def __init__(self, cursor: Cursor | None) -> None:
         self.cursor = cursor
         self.problem: Problem | None = None
+        self.is_away = False
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         if self.problem is not None:
@@ -66,6 +70,11 @@ class Store:
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         (self.cursor,) = cursors.values()
+
+    async def save(self, transits: Mapping[LaneKey, Transit], *, term_s: float) -> None:
+        if self.is_away:
+            raise Unreachable("the target does not answer", cluster="nowhere")
+        (self.cursor,) = (transit.cursor for transit in transits.values())
 
 
 class Scene:
@@ -142,6 +151,47 @@ def test_a_link_that_comes_back_to_a_topic_counts_on() -> None:
         assert scene.place == (30, 0)
 
     with_scene(again, Cursor(0, 30, 30, first_ordinal=30))
+
+
+def test_what_another_leaf_got_is_left_out() -> None:
+    """A lane that is new at a leaf begins where it is told; one that comes back goes past what another leaf got, which
+    the ledger knows before anything is appended behind it.
+    """
+    lane = replace(LANE, begin_offset=20)
+
+    async def new(scene: Scene) -> None:
+        assert await scene.look(30) is None
+        assert scene.store.cursor == Cursor(20, 0, 30)
+        assert scene.place == (0, 20)
+
+    with_scene(new, None, lane=lane)
+
+    async def back(scene: Scene) -> None:
+        # Two records had arrived that nobody had written down: they are counted from where the lane was.
+        scene.target.batches = [batch(14, 1, producer_id=OURS, sequence=4), batch(15, 2, producer_id=OURS, sequence=5)]
+        scene.store.is_away = True
+        assert await scene.look(17) is not None
+        assert scene.run.writer.position == -1, "nothing may be appended before it is written down"
+        scene.store.is_away = False
+        assert await scene.look(17) is None
+        assert scene.place == (7, 20)
+        assert scene.store.cursor == Cursor(20, 7, 17)
+        assert scene.run.transit is not None
+        assert [tuple(one) for one in scene.run.transit.ranges] == [(5, 15, 2)]
+
+    with_scene(back, Cursor(5, 5, 15), lane=lane)
+
+    async def gone(scene: Scene) -> None:
+        assert await scene.look(15, last_sequence=4, source=Bounds(25, 50)) is None
+        assert scene.run.state is LaneState.DATA_GAP
+
+    with_scene(gone, Cursor(5, 5, 15), lane=lane)
+
+    async def kept(scene: Scene) -> None:
+        assert await scene.look(15, last_sequence=4, source=Bounds(15, 50)) is None
+        assert scene.place == (5, 20), "what the source deleted before was never this leaf's"
+
+    with_scene(kept, Cursor(5, 5, 15), lane=lane)
 
 
 def test_nothing_is_believed_before_it_is_replicated() -> None:

@@ -1,0 +1,162 @@
+"""To which leaf of a subtree a distributor copies: read, asked for, and changed, in the ledger of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from isthmus.control.links.memory import now_ms, remembered
+from isthmus.errors import Fenced, PlanRefused
+from isthmus.ledger.documents import SwitchDocument
+from isthmus.ledger.fencing import FencedWriter
+from isthmus.ledger.topic import on_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.instant import written_instant
+from isthmus.model.link import Link
+from isthmus.model.switching import TargetChoice
+from isthmus.model.tree import Distributor
+from isthmus.wire.client import Client
+
+_ROLE: Final = "switch"
+_TRIES: Final = 3
+Choose = Callable[[TargetChoice | None], TargetChoice | None]
+"""What becomes of the choice there is; `None` for no change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributorTarget:
+    """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without anybody's choice."""
+
+    distributor: Distributor
+    target: str
+    wanted: str
+    by_itself: str
+    former: tuple[str, ...] = ()
+    since_ms: int = -1
+
+    @classmethod
+    def of(cls, distributor: Distributor, by_itself: str, known: SwitchDocument | None) -> DistributorTarget:
+        """What the source's ledger makes of a distributor of the file."""
+        if known is None or known.choice.leaves != distributor.leaves:
+            return cls(distributor=distributor, target=by_itself, wanted=by_itself, by_itself=by_itself)
+        choice = known.choice
+        return cls(
+            distributor=distributor,
+            target=choice.target,
+            wanted=choice.wanted,
+            by_itself=by_itself,
+            former=choice.former,
+            since_ms=known.since_ms,
+        )
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it goes over to another leaf."""
+        return self.wanted != self.target
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "distributor": self.distributor.name,
+            "cluster": self.distributor.cluster,
+            "level": self.distributor.level,
+            "subtree": list(self.distributor.leaves),
+            "target": self.target,
+            "wanted": self.wanted,
+            "by_itself": self.by_itself,
+            "former": list(self.former),
+            "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
+        }
+
+
+async def read_choice(source: Client, link: str) -> SwitchDocument | None:
+    """What was chosen for a distributor, `None` for nothing.
+
+    :raises ClusterError: The ledger at the source cannot be read.
+    """
+    found = (await remembered(source)).of(link).documents.get(f"{SwitchDocument.KIND}/{link}")
+    return found if isinstance(found, SwitchDocument) else None
+
+
+async def write_choice(
+    source: Client, link: str, choose: Choose, *, replication_factor: int | None = None
+) -> SwitchDocument | None:
+    """Have the ledger at the source hold what is chosen, in view of what is chosen there now; what it holds then.
+
+    Whoever does so at the same time is fenced, looks again and so sees what this one wrote.
+
+    :raises ClusterError: The ledger at the source cannot be read or written.
+    :raises Fenced: Others write all the time.
+    """
+    for left in reversed(range(_TRIES)):
+        writer = FencedWriter(source, link, role=_ROLE)
+        try:
+            await writer.take_over()
+            known = await on_topic(source, partial(read_choice, source, link), replication_factor=replication_factor)
+            choice = choose(None if known is None else known.choice)
+            if choice is None:
+                return known
+            document = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
+            await on_topic(source, partial(writer.append, [document]), replication_factor=replication_factor)
+        except Fenced:
+            if not left:
+                raise
+        else:
+            return document
+        finally:
+            writer.close()
+    raise AssertionError
+
+
+def wished(distributor: Distributor, by_itself: str, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
+    """What becomes of a choice where another leaf is wanted; `None` where that is so already."""
+    if known is None or known.leaves != distributor.leaves:
+        serial = 1 if known is None else known.serial + 1
+        return (
+            None
+            if leaf == by_itself
+            else TargetChoice(target=by_itself, wanted=leaf, leaves=distributor.leaves, serial=serial)
+        )
+    return None if leaf == known.wanted else known.asked(leaf)
+
+
+async def ask_for(
+    source: Client, distributor: Distributor, by_itself: str, leaf: str, ledger: LedgerSettings, *, dry_run: bool
+) -> DistributorTarget:
+    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order.
+
+    :raises ClusterError: The ledger at the source cannot be read or written.
+    """
+    choose = partial(wished, distributor, by_itself, leaf)
+    if dry_run:
+        known = await read_choice(source, distributor.name)
+        choice = choose(None if known is None else known.choice)
+        found = known if choice is None else SwitchDocument(link=distributor.name, choice=choice, since_ms=now_ms())
+    else:
+        found = await write_choice(source, distributor.name, choose, replication_factor=ledger.replication_factor)
+    return DistributorTarget.of(distributor, by_itself, found)
+
+
+async def check_choice(link: Link, source: Client) -> None:
+    """See that a distributor is run as its source says, whose word may be newer than what this process has heard: to
+    another leaf everything would come once more.
+
+    :raises PlanRefused: Another leaf is chosen, or it goes over to another one.
+    :raises ClusterError: The ledger at the source cannot be read.
+    """
+    role = link.distributor
+    if role is None:
+        return
+    known = await read_choice(source, link.name)
+    if known is None or known.choice.leaves != role.leaves:
+        return
+    choice, wanted = known.choice, link.target.alias if role.going is None else role.going.to
+    if (choice.target, choice.wanted, choice.begins) != (link.target.alias, wanted, role.begins):
+        told = f"{choice.target}, and soon to {choice.wanted}," if choice.is_under_way else choice.target
+        raise PlanRefused(
+            f"link {link.name} copies to {told} by what {link.source.alias} says, which is newer than what this "
+            "process has heard",
+            hint="isthmus run follows within seconds. A program opens its configuration with declared=True.",
+        )

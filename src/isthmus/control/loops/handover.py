@@ -1,0 +1,135 @@
+"""A distributor goes over to another leaf of its subtree, in good order: see `model.switching`.
+
+Its lanes are held, so that it is certain where each has stopped. Then the subtree is followed, hop by hop, until every
+leaf has what was sent; and then the ledger of the source says that the other leaf is the target now, and from where on.
+Nothing of this is kept but its result: whoever comes next begins anew, and finds the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.links.memory import remembered
+from isthmus.control.links.switching import write_choice
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.pool import ClusterPool
+from isthmus.model.link import Link
+from isthmus.model.log import LogRange
+from isthmus.model.loop import Change
+from isthmus.model.problem import Problem
+from isthmus.model.switching import LaneBegin, Onward, TargetChoice, behind, stopped_at
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_INTERVAL_S: Final = 1.0
+_PATIENCE_S: Final = 15.0
+"""What is waited for is told only when it takes longer."""
+
+
+class HandoverLoop:
+    """Has one distributor go over where that is wanted."""
+
+    name = "handover"
+
+    def __init__(self) -> None:
+        self._begins: tuple[LaneBegin, ...] = ()
+        self._logs: dict[str, Mapping[PartitionKey, LogRange]] = {}
+        self._passed: set[str] = set()
+        self._onward: tuple[Onward, ...] = ()
+        self._serial = 0
+        self._since = 0.0
+
+    def interval_s(self, link: Link) -> float | None:
+        """How often it looks, in seconds, while the distributor is to go over."""
+        return None if link.distributor is None or link.distributor.going is None else _INTERVAL_S
+
+    async def look(self, view: LinkView) -> Sequence[Change]:
+        """The change of the target, once nothing speaks against it any more, or what does for longer than usual.
+
+        :raises ClusterError: A cluster of the subtree cannot be asked.
+        """
+        going = view.link.distributor and view.link.distributor.going
+        if not going:
+            return ()
+        if self._serial != going.serial:
+            self._serial, self._since = going.serial, time.monotonic()
+            self._forget()
+        if self._onward != going.onward:
+            # Another one inside the subtree has gone over meanwhile.
+            self._onward = going.onward
+            self._forget()
+        cursors = lane_cursors(view.link.name, view.documents)
+        lanes = [lane for topic in view.plan.topics for lane in topic.lanes]
+        begins, reason = stopped_at(lanes, view.reports, cursors)
+        if begins != self._begins:
+            self._forget()
+            self._begins = begins
+        reason = reason or await self._lacking(view)
+        if reason and view.reports and time.monotonic() - self._since < _PATIENCE_S:
+            return ()
+        hint = f"It goes over to {going.to} when that has changed. --to {view.link.target.alias} leaves it as it was."
+        return [
+            Change(
+                loop=self.name,
+                subject=f"link {view.link.name}",
+                setting="target",
+                before=view.link.target.alias,
+                after=going.to,
+                problem=Problem(reason, hint) if reason else None,
+            )
+        ]
+
+    def _forget(self) -> None:
+        self._begins = ()
+        self._logs.clear()
+        self._passed.clear()
+
+    async def _lacking(self, view: LinkView) -> str:
+        """What is not everywhere yet of what the target was sent, "" where nothing is missing."""
+        going = view.link.distributor and view.link.distributor.going
+        if not going:
+            return ""
+        async with ClusterPool() as pool:
+            await self._note(view.target)
+            for hop in going.onward:
+                if hop.link in self._passed:
+                    continue
+                client = pool.client(hop.target)
+                documents = (await remembered(client)).of(hop.link).documents
+                logs = self._logs[hop.source.alias]
+                ends = {key: log.end for key, log in logs.items()}
+                starts = {key: log.start for key, log in logs.items()}
+                late = next(behind(ends, starts, lane_cursors(hop.link, documents)), None)
+                if late is not None:
+                    return f"{hop.target.alias} has not got all of {late} from {hop.source.alias} yet ({hop.link})"
+                self._passed.add(hop.link)
+                await self._note(client)
+        return ""
+
+    async def _note(self, client: Client) -> None:
+        """Note where the logs of a cluster end, once all has come there that is to be waited for."""
+        alias = client.cluster.alias
+        if alias not in self._logs:
+            found = await log_ranges(client, [(each.topic, each.partition) for each in self._begins])
+            for error in found.errors.values():
+                raise error
+            self._logs[alias] = found.values
+
+    async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
+        """Have the source say that the target is another one.
+
+        :raises ClusterError: Its ledger cannot be written.
+        """
+        if not changes or changes[0].problem is not None:
+            return changes
+
+        def over(choice: TargetChoice | None) -> TargetChoice | None:
+            # Of a wish that was taken back meanwhile, or is another one, nothing is known.
+            return choice.over(self._begins) if choice is not None and choice.serial == self._serial else None
+
+        await write_choice(view.source, view.link.name, over)
+        return ()

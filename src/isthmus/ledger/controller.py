@@ -1,0 +1,41 @@
+"""Who controls a link, as the ledger has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from isthmus.ledger.document import DocumentOfLink
+from isthmus.model.instant import written_instant
+from isthmus.model.whereabouts import UNKNOWN, Whereabouts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerDocument(DocumentOfLink):
+    """The controller of a link, written every few seconds with another `beat`.
+
+    `generation` grows with every controller, even when the ledger was lost in between. `started_ms` is for people,
+    `version` that of its Isthmus. The others are as in `Whereabouts`; the first releases did not write them.
+    """
+
+    KIND: ClassVar[str] = "controller"
+
+    generation: int
+    beat: int
+    started_ms: int
+    host: str = ""
+    host_id: str = ""
+    pid: int = 0
+    process_start: int = UNKNOWN
+    version: str = ""
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """Which process it is."""
+        return Whereabouts(host=self.host, host_id=self.host_id, pid=self.pid, process_start=self.process_start)
+
+    @property
+    def described(self) -> str:
+        """It in words: where it runs, and since when."""
+        where = f"on {self.host}, pid {self.pid}" if self.host else "of an older Isthmus"
+        return f"the controller {where}, started {written_instant(self.started_ms)}"

@@ -1,0 +1,222 @@
+"""Regular expressions matched in bounded time, whoever wrote them. Pure.
+
+Python's `re` goes back and tries again, which takes for ever for some expressions: `(a+)+b` asked about thirty `a`
+takes minutes, and one more doubles it. What may do that is followed in all its ways at once instead (Thompson, 1968):
+a step for each character and each place in the expression. The answer is the same, as only whole names match or do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from re import _constants as op  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final, NamedTuple
+
+PLACES_MAX: Final = 5_000
+"""More places than these no expression has that somebody wrote; `{1,1000}` within `{1,1000}` does."""
+_WIDE: Final = 16
+"""A repeat that may go on for longer than this counts as one without end."""
+_WIDE_MAX: Final = 3
+"""So many of those one behind another are tried in all combinations in a moment still."""
+_REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT)
+Matches = Callable[[str], bool]
+_Test = Callable[[str], bool]
+_Tree = Sequence[tuple[Any, Any]]
+
+
+class Unbounded(Exception):
+    """An expression that may take for ever, and cannot be followed in all its ways; it says what is in the way."""
+
+
+@lru_cache(maxsize=1024)
+def matcher(expression: str) -> Matches:
+    """Whether whole names match an expression of Python's `re`, told in bounded time.
+
+    :raises re.error: It is broken.
+    :raises Unbounded: It goes back and tries again, and looks around or behind too.
+    """
+    compiled = re.compile(expression)
+    tree = parser.parse(expression)
+    if not _may_take_long(tree):
+        return lambda name: compiled.fullmatch(name) is not None
+    return followed(expression)
+
+
+def followed(expression: str) -> Matches:
+    """The same, by following all ways at once, whether or not that is needed.
+
+    :raises Unbounded: It looks around or behind.
+    """
+    tree = parser.parse(expression)
+    return _Machine(tree, tree.state.flags).matches
+
+
+def _may_take_long(tree: _Tree) -> bool:
+    """Whether there is a choice within what is repeated, or too many repeats without end."""
+    nested, wide = _choices(tree, within=False)
+    return nested or wide > _WIDE_MAX
+
+
+def _choices(tree: _Tree, *, within: bool) -> tuple[bool, int]:
+    nested, wide = False, 0
+    for kind, argument in tree:
+        parts, is_repeat = _parts(kind, argument), kind in (*_REPEATS, op.POSSESSIVE_REPEAT)
+        is_open = is_repeat and argument[0] != argument[1]
+        nested = nested or (within and (is_open or kind is op.BRANCH))
+        wide += is_repeat and is_open and argument[1] > _WIDE
+        for part in parts:
+            inner, more = _choices(part, within=within or (is_repeat and argument[1] > 1))
+            nested, wide = nested or inner, wide + more
+    return nested, wide
+
+
+def _parts(kind: Any, argument: Any) -> list[_Tree]:
+    """The expressions within one."""
+    if kind in (*_REPEATS, op.POSSESSIVE_REPEAT):
+        return [argument[2]]
+    if kind is op.BRANCH:
+        return list(argument[1])
+    if kind is op.SUBPATTERN:
+        return [argument[3]]
+    if kind in (op.ASSERT, op.ASSERT_NOT):
+        return [argument[1]]
+    if kind is op.ATOMIC_GROUP:
+        return [argument]
+    if kind is op.GROUPREF_EXISTS:
+        return [part for part in argument[1:] if part is not None]
+    return []
+
+
+class _Place(NamedTuple):
+    """Where one can be in an expression. With `test` a character leads on that passes it; else one is at `to` as well,
+    if the place between two characters fits.
+    """
+
+    to: tuple[int, ...]
+    test: _Test | None = None
+    fits: Callable[[str, int], bool] | None = None
+
+
+class _Machine:
+    """All ways through an expression; `0` is its end."""
+
+    def __init__(self, tree: _Tree, flags: int) -> None:
+        self._places: list[_Place] = [_Place(())]
+        self._begin = self._sequence(tree, 0, flags)
+
+    def matches(self, name: str) -> bool:
+        at = self._spread([self._begin], name, 0)
+        for index, character in enumerate(name):
+            passed = [self._places[each].to[0] for each in at if self._passes(each, character)]
+            if not passed:
+                return False
+            at = self._spread(passed, name, index + 1)
+        return 0 in at
+
+    def _passes(self, place: int, character: str) -> bool:
+        test = self._places[place].test
+        return test is not None and test(character)
+
+    def _spread(self, begin: Iterable[int], name: str, index: int) -> set[int]:
+        """All places that are reached without another character."""
+        found, waiting = set[int](), list(begin)
+        while waiting:
+            each = waiting.pop()
+            if each in found:
+                continue
+            found.add(each)
+            place = self._places[each]
+            if place.test is None and (place.fits is None or place.fits(name, index)):
+                waiting.extend(place.to)
+        return found
+
+    def _add(self, place: _Place) -> int:
+        if len(self._places) >= PLACES_MAX:
+            raise Unbounded("it repeats what it repeats too often")
+        self._places.append(place)
+        return len(self._places) - 1
+
+    def _sequence(self, tree: _Tree, then: int, flags: int) -> int:
+        for kind, argument in reversed(list(tree)):
+            then = self._one(kind, argument, then, flags)
+        return then
+
+    def _one(self, kind: Any, argument: Any, then: int, flags: int) -> int:
+        if kind in _REPEATS:
+            least, most, part = argument
+            return self._repeat(least, most, part, then, flags)
+        if kind is op.BRANCH:
+            return self._add(_Place(tuple(self._sequence(part, then, flags) for part in argument[1])))
+        if kind is op.SUBPATTERN:
+            _, more, fewer, part = argument
+            return self._sequence(part, then, (flags | more) & ~fewer)
+        if kind is op.AT and argument in _POSITIONS:
+            if flags & re.MULTILINE:
+                raise Unbounded("it looks at lines")
+            return self._add(_Place((then,), fits=_POSITIONS[argument]))
+        test = _test(kind, argument, flags)
+        if test is None:
+            raise Unbounded("it looks around, or back at what it has found")
+        return self._add(_Place((then,), test=test))
+
+    def _repeat(self, least: int, most: int, part: _Tree, then: int, flags: int) -> int:
+        if most == op.MAXREPEAT:
+            loop = self._add(_Place(()))
+            self._places[loop] = _Place((self._sequence(part, loop, flags), then))
+            then = loop
+        else:
+            end = then
+            for _ in range(most - least):
+                then = self._add(_Place((self._sequence(part, then, flags), end)))
+        for _ in range(least):
+            then = self._sequence(part, then, flags)
+        return then
+
+
+_POSITIONS: Final[dict[Any, Callable[[str, int], bool]]] = {
+    op.AT_BEGINNING: lambda _, index: index == 0,
+    op.AT_BEGINNING_STRING: lambda _, index: index == 0,
+    op.AT_END: lambda name, index: index == len(name) or (index == len(name) - 1 and name[index] == "\n"),
+    op.AT_END_STRING: lambda name, index: index == len(name),
+}
+_CATEGORIES: Final = {
+    op.CATEGORY_DIGIT: r"\d",
+    op.CATEGORY_NOT_DIGIT: r"\D",
+    op.CATEGORY_SPACE: r"\s",
+    op.CATEGORY_NOT_SPACE: r"\S",
+    op.CATEGORY_WORD: r"\w",
+    op.CATEGORY_NOT_WORD: r"\W",
+}
+
+
+def _test(kind: Any, argument: Any, flags: int) -> _Test | None:
+    """Whether a character is one of those that a part of an expression names; `None` for other parts."""
+    if kind is op.ANY:
+        return (lambda _: True) if flags & re.DOTALL else (lambda character: character != "\n")
+    if kind in (op.LITERAL, op.NOT_LITERAL):
+        items, negated = [(op.LITERAL, argument)], kind is op.NOT_LITERAL
+    elif kind is op.IN:
+        negated = argument[0][0] is op.NEGATE
+        items = argument[1:] if negated else argument
+    else:
+        return None
+    # A class as Python itself reads it, so that what is alike in upper and lower case is a matter of `re`.
+    text = f"[{'^' if negated else ''}{''.join(map(_written, items))}]"
+    return _one_of(text, flags & (re.IGNORECASE | re.ASCII))
+
+
+@cache
+def _one_of(text: str, flags: int) -> _Test:
+    compiled = re.compile(text, flags)
+    return lru_cache(maxsize=512)(lambda character: compiled.fullmatch(character) is not None)
+
+
+def _written(item: tuple[Any, Any]) -> str:
+    kind, argument = item
+    if kind is op.LITERAL:
+        return rf"\U{argument:08x}"
+    if kind is op.RANGE:
+        return rf"\U{argument[0]:08x}-\U{argument[1]:08x}"
+    return _CATEGORIES[argument]

@@ -1,0 +1,72 @@
+"""Regular expressions are matched in bounded time, with the answers of Python's own."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.errors import ConfigError
+from isthmus.model.expression import Unbounded, followed, matcher
+from isthmus.model.patterns import NamePattern
+
+ATOMS: Final = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", "-", "^", "$", "(?i:A)", r"\.", ""])
+
+
+def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Expressions made of others: one behind another, one or another, repeated."""
+    repeats = st.sampled_from(["*", "+", "?", "*?", "{0,2}", "{2}", "{1,}"])
+    return st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
+        st.tuples(inner, repeats).map(lambda pair: f"(?:{pair[0]}){pair[1]}"),
+    )
+
+
+@given(st.recursive(ATOMS, grown, max_leaves=8), st.text("aAb-.1\n", max_size=6))
+def test_the_answer_is_that_of_python(text: str, name: str) -> None:
+    """Whether an expression goes back and tries again or is followed in all its ways, the same names match."""
+    found = followed(text)(name)
+    assert found == (re.fullmatch(text, name) is not None)
+    assert matcher(text)(name) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a+)+b",
+        "(a|a)*b",
+        "(a|aa)+$",
+        "((a*)*)*b",
+        "(.*)*x",
+        "(a?){200}a{200}",
+        ".*.*.*.*.*.*.*b",
+        "(?i)(A+)+B",
+        "([a-z]+)*[0-9]",
+    ],
+)
+def test_no_expression_takes_for_ever(text: str) -> None:
+    """What would take Python longer than there is time is answered for the longest name that Kafka has."""
+    pattern = NamePattern.split(f"/{text}/")
+    assert not pattern.matches("a" * 248 + "!")
+
+
+@pytest.mark.parametrize(
+    "text", [r"(a+)+\1", "(?=(a+)+b).*", "((a{1,1000}){1,1000}){1,1000}", "(?>a+)+(a|b)*b", r"(a+)+\bb"]
+)
+def test_what_cannot_be_bounded_is_refused(text: str) -> None:
+    """Looking around or back, or too large a number of repeats, is refused where it could take for ever."""
+    with pytest.raises(ConfigError, match="could take for ever") as refused:
+        NamePattern.split(f"/{text}/")
+    assert "[ab]+" in str(refused.value.hint)
+
+
+def test_looking_around_alone_is_pythons_own() -> None:
+    """Expressions without a choice within a repeat are left as they are."""
+    assert matcher("(?!internal).*-orders")("eu-orders")
+    assert not matcher("(?!internal).*-orders")("internal-orders")
+    with pytest.raises(Unbounded):
+        matcher(r"(?m)(^a+)+$")

@@ -1,0 +1,71 @@
+"""A distributor that goes over to another leaf: when it may, and from where on."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.switching import LaneBegin, TargetChoice, begin_of, behind, stopped_at
+
+ID = uuid.UUID(int=7)
+KEY = LaneKey(TargetTopic("flights"), 0)
+LANE = Lane(
+    source_topic=SourceTopic("flights"),
+    source_topic_id=ID,
+    target_topic=KEY.topic,
+    target_topic_id=uuid.UUID(int=8),
+    partition=0,
+    is_mapped=True,
+    is_held=True,
+)
+
+
+def test_where_lanes_stopped_is_known_once_all_are_held() -> None:
+    """One that still copies, one that was not heard of, and one that copied once and is looked at no more keep it from
+    being known.
+    """
+    held = LaneReport(key=KEY, state=LaneState.HELD, position=12)
+    assert stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30)}) == (
+        (LaneBegin(SourceTopic("flights"), ID, 0, 12),),
+        "",
+    )
+    active = replace(held, state=LaneState.ACTIVE)
+    assert stopped_at([LANE], {KEY: active}, {}) == ((), "flights-0 has not stopped yet: it is ACTIVE")
+    assert stopped_at([LANE], {}, {}) == ((), "flights-0 has not stopped yet: it is STARTING")
+    assert stopped_at([LANE], {KEY: replace(held, position=-1)}, {})[1] != ""
+    other = LaneKey(TargetTopic("arrivals"), 0)
+    begins, why = stopped_at([LANE], {KEY: held}, {KEY: Cursor(9, 5, 30), other: Cursor(1, 1, 1)})
+    assert begins == ()
+    assert "arrivals-0 was distributed, and is not looked at now" in why
+
+
+def test_a_distributor_is_behind_until_it_has_dealt_with_everything() -> None:
+    """Also with what it leaves alone; an empty log is nothing to deal with, wherever it ends."""
+    ends, starts = {("flights", 0): 20, ("flights", 1): 5}, {("flights", 0): 3, ("flights", 1): 5}
+    assert list(behind(ends, starts, {})) == [KEY]
+    assert list(behind(ends, starts, {KEY: Cursor(19, 4, 90)})) == [KEY]
+    assert list(behind(ends, starts, {KEY: Cursor(20, 4, 90)})) == []
+
+
+def test_a_topic_that_was_created_anew_begins_anew() -> None:
+    """What was said of another topic of the name says nothing of it; a broker without topic ids cannot tell."""
+    begins = [LaneBegin(SourceTopic("flights"), ID, 1, 40)]
+    assert begin_of(begins, SourceTopic("flights"), ID, 1) == 40
+    assert begin_of(begins, SourceTopic("flights"), uuid.UUID(int=0), 1) == 40
+    assert begin_of(begins, SourceTopic("flights"), uuid.UUID(int=9), 1) == -1
+    assert begin_of(begins, SourceTopic("flights"), ID, 0) == -1
+
+
+def test_a_choice_is_asked_for_taken_back_and_carried_out() -> None:
+    """Each change has a number of its own, so that what was found out for one is not taken for another."""
+    first = TargetChoice(target="c", wanted="d", leaves=("c", "d", "e"))
+    back = first.asked("c")
+    assert (first.is_under_way, back.is_under_way, back.serial) == (True, False, 2)
+    begins = (LaneBegin(SourceTopic("flights"), ID, 0, 12),)
+    done = first.over(begins)
+    assert (done.target, done.wanted, done.former, done.begins, done.serial) == ("d", "d", ("c",), begins, 2)
+    again = done.asked("c").over(begins)
+    assert (again.target, again.former, again.serial) == ("c", ("c", "d"), 4)
