@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    schemas/east-west             which ids of schemas the registry of the target holds
     access/east-west/9f86d081     an access rule that the link made at the target
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
@@ -45,6 +46,8 @@ from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.known import KnownClusterDocument
+from isthmus.ledger.loops import LoopDocument as LoopDocument
+from isthmus.ledger.loops import SchemaIdsDocument as SchemaIdsDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
@@ -144,20 +147,6 @@ class GroupDocument(DocumentOfLink):
 
     def _path(self) -> tuple[str, ...]:
         return (self.group,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopDocument(DocumentOfLink):
-    """How one of the loops of a link stands (`model.loop`), and its last error."""
-
-    KIND: ClassVar[str] = "loop"
-
-    loop: str
-    state: str
-    problem: Problem | None = None
-
-    def _path(self) -> tuple[str, ...]:
-        return (self.loop,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +271,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        SchemaIdsDocument,
         AccessDocument,
         DeclarationDocument,
         NamespaceDocument,
