@@ -19,7 +19,7 @@ from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import Trees, mirrors
+from isthmus.control.links.trees import Trees, comparable
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
@@ -272,7 +272,7 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read; the function raises that too.
         """
-        links = await in_force(mirrors(self.links(link)), self._pool)
+        links = await in_force(comparable(self.links(link)), self._pool)
         selected = await self._selected(links, topics)
         policies = await asyncio.gather(*(treated(each, self._pool.client(each.target)) for each in links))
         treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
@@ -292,6 +292,7 @@ class AsyncFabric:
                     # Under `auto` they may have been left out at another time.
                     may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
                     link=link.name,
+                    level=link.level,
                     progress=on_progress,
                 )
                 for link in links

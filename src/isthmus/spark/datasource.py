@@ -25,6 +25,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -184,15 +185,19 @@ class LogSourceReader(DataSourceReader):
 
 
 def read_rows(
-    clusters: Mapping[str, Cluster], mode: str, names: Sequence[str], ranges: Iterable[NumberedRange]
+    clusters: Mapping[str, Cluster],
+    mode: str,
+    names: Sequence[str],
+    ranges: Iterable[NumberedRange],
+    levels: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, with these columns of a mode.
+    """The rows of ranges, with these columns of a mode; for `levels` see `Logs`.
 
     :raises ClusterError: A cluster cannot be read.
     """
     rows = Rows(_MODES[mode], names)
     make = rows.of_batches if mode == "batches" else rows.of_records
-    with Logs(clusters) as logs:
+    with Logs(clusters, levels) as logs:
         for number, alias, span in ranges:
             origin = RowOrigin(alias, number, span)
             for found in logs.read(alias, span):

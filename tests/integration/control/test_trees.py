@@ -142,6 +142,15 @@ def test_every_message_comes_to_every_cluster_once(
 
     asyncio.run(scenario())
     check(used, name, written)
+    # All that distributors have to copy is at their targets; what comes later is missed by those that copy it alone.
+    with isthmus.open(configuration, spark=spark) as fabric:
+        verdicts = fabric.verify()
+        assert len(verdicts) == len(configuration.links)
+        assert all(verdict.equal for verdict in verdicts.values())
+        produce(used["east"], "east", name, range(80, 83), "none")
+        missing = {link: sum(topic.missing for topic in found.topics) for link, found in fabric.verify().items()}
+    copiers = {link.name for link in configuration.links if link.source.alias == "east"}
+    assert missing == {link: 3 * PARTITIONS if link in copiers else 0 for link in verdicts}
 
 
 def test_a_killed_process_loses_and_doubles_nothing(
