@@ -139,6 +139,10 @@ def resolved(configuration: Configuration) -> Row:
                 "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
                 "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
+                "names": {
+                    "topics": None if cluster.names.topics is None else str(cluster.names.topics),
+                    "groups": None if cluster.names.groups is None else str(cluster.names.groups),
+                },
                 "schema_registry": None if cluster.schema_registry is None else _registry(cluster.schema_registry),
             }
             for cluster in configuration.clusters

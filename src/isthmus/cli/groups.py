@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from isthmus.cli.columns import Cells, Column
+from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -32,6 +32,7 @@ _TROUBLE: Final = frozenset(
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("group", Cells.NAME),
+    Column("name", Cells.NAME, gives_way=7),
     Column("type", gives_way=4),
     Column("source_state", gives_way=2),
     Column("target_group", Cells.NAME, gives_way=5),
@@ -206,7 +207,8 @@ def show_groups(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
         names = [each.group for plan in plans for each in plan.groups]
         render([plan.as_dict() for plan in plans], output, names=names)
         return
-    render([_row(plan, each) for plan in plans for each in plan.groups], output, columns=_COLUMNS)
+    rows = [_row(plan, each) for plan in plans for each in plan.groups]
+    render(rows, output, columns=with_names(_COLUMNS, rows, "group"))
     _tell(plans)
 
 
@@ -214,6 +216,7 @@ def _row(plan: GroupsPlan, group: GroupPlan) -> Row:
     return {
         "link": plan.link,
         "group": group.group,
+        "name": plan.names.group(group.group),
         "type": str(group.source_type),
         "source_state": str(group.source_state),
         "target_group": group.target_group,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.reference import FileReference
 from isthmus.model.schemagate import NO_GATE, SchemaGate
 from isthmus.model.subjects import SubjectNaming
@@ -135,7 +136,7 @@ class Cluster:
     `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
     `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
-    registry of the cluster has its schemas, if it is not the primary one.
+    registry of the cluster has its schemas, if it is not the primary one, `names` what users call topics and groups.
     """
 
     alias: str
@@ -146,6 +147,7 @@ class Cluster:
     proxy: Proxy | None = None
     properties: ClientProperties = ClientProperties()
     client_id: str = field(default=CLIENT_ID, compare=False)
+    names: LogicalNames = field(default=NO_NAMES, compare=False)
     schema_registry: SchemaRegistry | None = field(default=None, compare=False)
     schemas: SchemaRoute | None = field(default=None, compare=False)
 

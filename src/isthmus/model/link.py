@@ -12,7 +12,7 @@ from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
-from isthmus.model.naming import MirrorMakerNaming
+from isthmus.model.naming import LogicalNames, MirrorMakerNaming, TemplateNaming
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
 from isthmus.model.switching import GoingOver, LaneBegin
@@ -96,6 +96,13 @@ class Link:
     def tree(self) -> str:
         """The tree of a distributor, "" of any other link."""
         return "" if self.distributor is None else self.distributor.tree
+
+    @property
+    def names(self) -> LogicalNames:
+        """What users call topics and groups: by the templates of the source, or else by those that give other names."""
+        own, ways = self.source.names, (self.topics.naming, self.groups.naming)
+        topics, groups = (way.source if isinstance(way, TemplateNaming) else None for way in ways)
+        return LogicalNames(topics=own.topics or topics, groups=own.groups or groups)
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:

@@ -10,7 +10,7 @@ from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.loop import UNOFFERED, LoopProgress
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.receipt import LeaseTotals
@@ -96,7 +96,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress:
-    """One topic: `topic` at the target, made of `source_topic`.
+    """One topic: `topic` at the target, made of `source_topic`; `name` is what users call it, "" for the same.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -107,6 +107,7 @@ class TopicProgress:
     partitions: tuple[PartitionProgress, ...] = ()
     problem: Problem | None = None
     state_age_s: float = 0.0
+    name: str = ""
 
     @property
     def lag_records(self) -> int:
@@ -155,6 +156,7 @@ class TopicProgress:
         return {
             "topic": self.topic,
             "source_topic": self.source_topic,
+            "name": self.name or self.source_topic,
             "offsets": "mapped" if self.is_mapped else "same",
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
@@ -302,13 +304,19 @@ class LinkProgress:
         }
 
 
-def topic_of(name: TargetTopic, source_topic: SourceTopic, partitions: Iterable[PartitionProgress]) -> TopicProgress:
-    """A topic from its partitions."""
+def topic_of(
+    name: TargetTopic,
+    source_topic: SourceTopic,
+    partitions: Iterable[PartitionProgress],
+    names: LogicalNames = NO_NAMES,
+) -> TopicProgress:
+    """A topic from its partitions, with what users call it."""
     found = tuple(partitions)
     worst = max(found, key=lambda p: (attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
         topic=name,
         source_topic=source_topic,
+        name=names.topic(source_topic),
         state=LaneState.STARTING if worst is None else worst.state,
         partitions=found,
         problem=None if worst is None else worst.problem,

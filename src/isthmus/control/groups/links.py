@@ -82,7 +82,9 @@ class Groups:
             return await asyncio.gather(*(self._one(link, group, pool, dry_run=dry_run) for link in chosen))
 
     async def _one(self, link: Link, group: str | None, pool: ClusterPool, *, dry_run: bool) -> GroupsPlan:
-        plan = GroupsPlan(link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way)
+        plan = GroupsPlan(
+            link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way, names=link.names
+        )
         if not link.groups.is_configured:
             return plan
         try:

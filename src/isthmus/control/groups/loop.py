@@ -82,6 +82,7 @@ class GroupLoop:
             groups=tuple(self._groups[group] for group in sorted(self._groups)),
             problem=self.problem,
             notes=notes_of(link, self._commits.reason, self._committer.reason),
+            names=link.names,
         )
 
     def begin_pass(self) -> int:

@@ -13,6 +13,7 @@ from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.link import Link
+from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.positions import PositionEntry
 from isthmus.model.problem import Problem, problem_dict, problem_of
@@ -133,7 +134,9 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPlan:
-    """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may."""
+    """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may,
+    `names` what users call topics and groups.
+    """
 
     link: str
     source: str
@@ -142,6 +145,7 @@ class GroupsPlan:
     groups: tuple[GroupPlan, ...] = ()
     problem: Problem | None = None
     notes: tuple[Problem, ...] = ()
+    names: LogicalNames = NO_NAMES
 
     @property
     def has_changes(self) -> bool:
@@ -157,7 +161,7 @@ class GroupsPlan:
             "way": self.way,
             "problem": problem_dict(self.problem) if self.problem else None,
             "notes": [problem_dict(note) for note in self.notes],
-            "groups": [group.as_dict() for group in self.groups],
+            "groups": [{**group.as_dict(), "name": self.names.group(group.group)} for group in self.groups],
         }
 
 
