@@ -16,9 +16,8 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
 from isthmus.cli.plan import show_plan
+from isthmus.control.answers import DistributorTarget, trees_named
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.switching import DistributorTarget
-from isthmus.control.links.trees import trees_named
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.drawing import svg_of
 from isthmus.model.tree import Tree, TreeNode

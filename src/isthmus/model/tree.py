@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, bit, mask
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.plain import plain
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicPattern
 
@@ -217,7 +218,7 @@ class Tree:
             "tree": self.name,
             "level": self.root.level,
             "clusters": list(self.clusters),
-            "distributors": [each.as_dict() for each in self.distributors],
+            "distributors": plain(self.distributors),
             "mesh_links": self.mesh_links,
             "hops": {cluster: self.hops(cluster) for cluster in self.clusters},
         }

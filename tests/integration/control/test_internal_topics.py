@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -27,13 +27,6 @@ pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 NOW_MS = topics.SEPTEMBER
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[LocalCluster]:
-    """A cluster with logins and rights."""
-    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
 
 
 def numbered(begin: int, end: int) -> list[KeyedRecord]:
@@ -118,7 +111,7 @@ def test_a_missing_right_is_told(guarded: LocalCluster, east: LocalCluster) -> N
                     await loop.apply(view, await loop.look(view))
                 assert "WRITE on topic heartbeats" in caught.value.hint
             assert await loop.apply(view, await loop.look(view)) == ()
-            loop.close()
+            await loop.aclose()
             beats = [heartbeat_of(record) async for record in stored_records(target, "heartbeats")]
         assert [(beat.source_alias, beat.target_alias) for beat in beats] == [
             (link.source.alias, link.target.alias)

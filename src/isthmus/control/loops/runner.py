@@ -75,8 +75,7 @@ class LoopRunner:
             while True:
                 await self._cycle()
         finally:
-            if isinstance(self._loop, Holding):
-                self._loop.close()
+            await self._let_go()
 
     async def _cycle(self) -> None:
         self._stirred.clear()
@@ -87,6 +86,8 @@ class LoopRunner:
         if view is not None and interval_s is not None:
             await self._pass(view)
             pause_s = self._pause_s(interval_s)
+        elif self.is_idle:
+            await self._let_go()
         with contextlib.suppress(ClusterError):
             await self._tell()
         await self._rest(pause_s)
@@ -106,6 +107,10 @@ class LoopRunner:
 
     def _is_awaited(self, view: LinkView) -> bool:
         return isinstance(self._loop, Hurried) and self._loop.is_awaited(view)
+
+    async def _let_go(self) -> None:
+        if isinstance(self._loop, Holding):
+            await self._loop.aclose()
 
     def _pause_s(self, interval_s: float) -> float:
         if self._is_away:
