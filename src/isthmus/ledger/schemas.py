@@ -1,4 +1,4 @@
-"""What the loops of a link write down, beside its data."""
+"""Which schemas the registry at the target of a link holds, for lanes that wait for them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from isthmus.ledger.document import Document, DocumentOfLink
-from isthmus.model.problem import Problem
 from isthmus.model.schemagate import NO_SCHEMAS, IdRange, SchemaIds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopDocument(DocumentOfLink):
-    """How one of the loops of a link stands (`model.loop`), and its last error."""
-
-    KIND: ClassVar[str] = "loop"
-
-    loop: str
-    state: str
-    problem: Problem | None = None
-
-    def _path(self) -> tuple[str, ...]:
-        return (self.loop,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
