@@ -141,11 +141,8 @@ class _Reading:
         """The source offset up to which everything was copied, -1 while that is not known."""
         if self.is_mapped(lane.topic):
             report = self.known.last_known.get(lane)
-            return max(self.cursor(lane).source_offset, -1 if report is None else report.position)
+            return max(self.cursors.get(lane, _NOWHERE).source_offset, -1 if report is None else report.position)
         return self.target.ranges[lane].end if lane in self.target.ranges else -1
-
-    def cursor(self, lane: LaneKey) -> Cursor:
-        return self.cursors.get(lane, _NOWHERE)
 
     def _name(self) -> None:
         """Find out what the link selects: as the source has it, or as it was when the source was last there."""
@@ -330,7 +327,7 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
         copied_end=reading.copied_end(lane) if reading.is_mapped(lane.topic) else None,
-        flags_replaced=reading.cursor(lane).flags_replaced,
+        flags_replaced=reading.cursors.get(lane, _NOWHERE).flags_replaced,
         lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
         records_per_s=_rate(reading, before, lane),
         problem=report.problem if is_reported and report is not None else None,
