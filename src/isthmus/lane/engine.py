@@ -41,7 +41,6 @@ from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
-from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
 from isthmus.wire.client import Client
 
 log = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ class Engine:
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
     then settle for `settle_s` before they write. `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
-    it is not known; see `Writer`. `maps` keeps how far mapped lanes are. `schemas` are those that the target knows.
+    it is not known; see `Writer`. `maps` keeps how far mapped lanes are.
     """
 
     def __init__(
@@ -73,10 +72,9 @@ class Engine:
         settle_s: float = DEFAULT_SETTLE_S,
         expiration_ms: int = 0,
         maps: MapStore | None = None,
-        schemas: SchemaIds = NO_SCHEMAS,
     ) -> None:
         self.producer = producer
-        self.link, self.schemas = link, schemas
+        self.link = link
         self.latency = [0] * BUCKETS
         self.throttled_source_s = self.throttled_target_s = 0.0
         self.room = Room(limits)
@@ -158,13 +156,6 @@ class Engine:
             run.writer.abandoned = abandoned or run.lane.is_unsettled
         self._granted.is_given = True
         self._wake()
-
-    def learn(self, schemas: SchemaIds) -> None:
-        """The target knows these schemas now: what waits for one goes on."""
-        self.schemas = schemas
-        for run in self._runs.values():
-            if run.schema_id in schemas and not run.pending:
-                self._resolver.add(run)
 
     def write_until(self, moment: float | None) -> None:
         """Nothing leaves from that moment (of `lasting_s`) on, `None` for never.

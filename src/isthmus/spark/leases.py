@@ -200,7 +200,6 @@ class LeaseScheduler:
             ledger_position=self._ledger.tail.position,
             ledger_topic_id=self._ledger.tail.topic_id,
             marks=tuple(mark for mark in group.marks if LaneKey(mark.topic, mark.partition) in group.lanes),
-            schemas=known_schemas(self._ledger.link, self._ledger.documents),
         )
         lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)
         self._running[group].append(lease)
