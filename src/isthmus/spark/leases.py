@@ -17,7 +17,6 @@ from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, 
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
-from isthmus.ledger.schemas import known_schemas
 from isthmus.model.lane import Lane, LaneKey, LaneReport
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
