@@ -43,9 +43,10 @@ from isthmus.model.cluster import (
     ZooKeeper,
 )
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
-from isthmus.model.configuration import LedgerSettings, LogSettings, MetricsSettings, SparkSettings
+from isthmus.model.configuration import LedgerSettings, MetricsSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
+from isthmus.model.logsettings import LogSettings
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.offsetscopy import OffsetsCopy
