@@ -23,6 +23,7 @@ from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
+from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
@@ -142,6 +143,10 @@ def resolved(configuration: Configuration) -> Row:
                 "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
                 "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
+                "names": {
+                    "topics": None if cluster.names.topics is None else str(cluster.names.topics),
+                    "groups": None if cluster.names.groups is None else str(cluster.names.groups),
+                },
                 "schema_registry": None if cluster.schema_registry is None else _registry(cluster.schema_registry),
                 "offsets_copy_secret": _plain(cluster.offsets_copy_secret),
             }
@@ -186,6 +191,8 @@ def _tree(settings: TreeSettings) -> Row:
         "topics": list(map(str, settings.topics)),
         "exclude": list(map(str, settings.exclude)),
         "groups": list(map(str, settings.groups)),
+        "margin_s": settings.margin_s,
+        "offset_flags": settings.offset_flags,
         "flags": settings.flags,
         "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
     }
@@ -238,6 +245,9 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
         del shown["mirror_maker"]
     if isinstance(value, ConfigSettings):
         shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
+    if isinstance(value, AccessSettings):
+        # They are attached to links that are declared.
+        del shown["principals"]
     if isinstance(value, Link):
         # Those of distributors are in no file: their trees are.
         del shown["distributor"]

@@ -26,7 +26,7 @@ from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import Trees, check_trees, trees_named
+from isthmus.control.links.trees import Trees, trees_named
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.names import LinkNames, live_names
@@ -167,7 +167,6 @@ class AsyncFabric:
 
         :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
-        check_trees(self.configuration)
         of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
         chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
         links = await in_force(self._into(clusters, chosen), self._pool)
