@@ -1,0 +1,169 @@
+"""The operators' stories of KIP-986, step by step, on clusters whose rules keep others away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import KafkaError
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.following import Following
+from isthmus.local import LocalCluster
+from isthmus.model.configuration import Configuration
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.pair import PairState
+from isthmus.model.reservation import Reservation
+from isthmus.model.timings import Timings
+from tests.integration.control.running import Running, ends, running
+from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
+from tests.integration.groups.test_carrying import records
+from tests.integration.lane import oracle, topics
+
+pytestmark = pytest.mark.integration
+
+Namer = Callable[[str], str]
+QUICK = Timings(follow_s=0.2)
+REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.fixture
+def operated(secured: LocalCluster, guarded: LocalCluster) -> Fabric:
+    """Both clusters with the credentials of an operator, who may manage links and namespaces on either."""
+    return Fabric(Configuration(clusters=(admin_of(secured), admin_of(guarded)), links=()))
+
+
+def run_of(operated: Fabric, name: str) -> tuple[Configuration, Following]:
+    """What runs the link, and follows what is declared of it."""
+    opened = open_fabric(operated.configuration, declared=True).configuration
+    only = replace(opened, links=tuple(link for link in opened.links if link.name == name))
+    return only, Following(written=only.written)
+
+
+async def stands(run: Running, state: PairState) -> None:
+    """Wait until the link stands so."""
+    await run.until(lambda: bool(run.links) and run.links[0].pair_state is state)
+
+
+def refused(cluster: LocalCluster, topic: str) -> int | None:
+    """With which code an application's record is refused; it may have been allowed a moment ago."""
+    return until(lambda: written(as_isthmus(cluster), topic))
+
+
+def taken(cluster: LocalCluster, topic: str) -> None:
+    """An application's record is taken; it may have been refused a moment ago."""
+    until(lambda: written(as_isthmus(cluster), topic), refused=False)
+
+
+def test_an_empty_namespace_and_a_follower_made_writable(
+    operated: Fabric, secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Creating a link; adding an empty namespace to it and a topic within it afterwards; removing the follower topic
+    from the link and making it writable.
+    """
+    name = topic("story")
+    local, remote = Namespace.of(f"{name}.local-"), Namespace.of(f"{name}.remote-")
+    clicks, copy = f"{name}.local-clicks", f"{name}.remote-clicks"
+    leader, follower = (operated.cluster(each.name).namespaces for each in (secured, guarded))
+    # The handshake found out what both sides can keep, and both hold the same of the link.
+    made = operated.declarations.create(name, source=secured.name, target=guarded.name, maps=[])
+    ids = {secured.cluster_id, guarded.cluster_id}
+    assert set(made.declaration.semantics) == ids
+    assert (made.behind, dict(made.away)) == ((), {})
+    leader.create(local)
+    follower.create(remote)
+    each = NamespaceMap(source=local, target=remote)
+    operated.declarations.attach(name, [each])
+    assert follower.describe(remote).is_reserved
+    closed = follower.enforce(remote, super_user=True).in_force
+    assert isinstance(closed, Reservation)
+    only, following = run_of(operated, name)
+
+    async def scenario() -> None:
+        async with running(only, spark, following=following, timings=QUICK) as run:
+            await stands(run, PairState.FOLLOWING)
+            await asyncio.to_thread(topics.create, secured, clicks)
+            await asyncio.to_thread(topics.produce, secured, clicks, records(20))
+            await run.until(lambda: ends_at(guarded, copy, 20))
+            await stands(run, PairState.FOLLOWING)
+            assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
+            await asyncio.to_thread(operated.declarations.detach, name, [each])
+            await run.until(lambda: not run.links[0].topics)
+            assert run.links[0].pair_state is PairState.FOLLOWING
+            assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
+            await asyncio.to_thread(follower.update, remote, reserved=False)
+            await asyncio.to_thread(taken, guarded, copy)
+            await asyncio.to_thread(topics.produce, secured, clicks, records(5))
+            await run.end()
+
+    asyncio.run(scenario())
+    (seen,) = oracle.records(guarded.admin_bootstrap_servers, copy)
+    assert [each.offset for each in seen] == list(range(21))
+    assert seen[-1].value == b"mine"
+    operated.declarations.delete(name)
+    leader.delete(local)
+    follower.delete(remote)
+
+
+async def ends_at(cluster: LocalCluster, name: str, end: int) -> bool:
+    """Whether a topic of one partition ends there."""
+    return await ends(cluster, name) == [end]
+
+
+def test_a_single_topic_that_exists_and_its_reversal(
+    operated: Fabric, secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """Adding a single existing topic to a link, and no other whose name begins so; reversing its direction with full
+    consistency: nobody may write to both, and every record is on both sides at the same offset.
+    """
+    name = topic("single")
+    clicks, copy = f"{name}.local-clicks", f"{name}.remote-clicks"
+    for each in (clicks, f"{clicks}2"):
+        topics.create(secured, each)
+        topics.produce(secured, each, records(20))
+    single = NamespaceMap.parse(f"{clicks}:{copy}", is_exact=True)
+    leader, follower = (operated.cluster(each.name).namespaces for each in (secured, guarded))
+    leader.create(single.source)
+    follower.create(single.target)
+    operated.declarations.create(name, source=secured.name, target=guarded.name, maps=[])
+    operated.declarations.attach(name, [single])
+    assert follower.describe(single.target).is_reserved
+    follower.enforce(single.target, super_user=True)
+    back = f"{name}-back"
+    operated.declarations.create(back, source=guarded.name, target=secured.name, maps=[])
+    only, following = run_of(operated, name)
+    both = replace(only, links=(*only.links, *run_of(operated, back)[0].links))
+
+    async def scenario() -> None:
+        async with running(both, spark, following=following, timings=QUICK) as run:
+            await run.until(lambda: ends_at(guarded, copy, 20))
+            await stands(run, PairState.FOLLOWING)
+            assert await ends(guarded, f"{copy}2") == [-1]
+            assert await asyncio.to_thread(refused, guarded, copy) == REFUSED
+            await run.until(lambda: run.links[1].pair_state is PairState.FOLLOWING)
+            # From here on nobody but the link writes on either side.
+            await asyncio.to_thread(leader.enforce, single.source, super_user=True)
+            assert await asyncio.to_thread(refused, secured, clicks) == REFUSED
+            (end,) = await ends(secured, clicks)
+            await run.until(lambda: ends_at(guarded, copy, end))
+            await asyncio.to_thread(operated.declarations.detach, name, [single])
+            await asyncio.to_thread(operated.declarations.attach, back, [single.reversed])
+            await asyncio.to_thread(follower.update, single.target, reserved=False)
+            await asyncio.to_thread(taken, guarded, copy)
+            (end,) = await ends(guarded, copy)
+            await run.until(lambda: ends_at(secured, clicks, end))
+            assert await asyncio.to_thread(refused, secured, clicks) == REFUSED
+            await run.end()
+
+    asyncio.run(scenario())
+    (there,), (here,) = (
+        oracle.records(each.admin_bootstrap_servers, found) for each, found in ((secured, clicks), (guarded, copy))
+    )
+    assert there == here
+    assert there[-1].value == b"mine"
+    for each in (name, back):
+        operated.declarations.delete(each)
+    leader.update(single.source, reserved=False)
