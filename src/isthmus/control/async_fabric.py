@@ -17,6 +17,7 @@ from isthmus.control.links.filtering import Filters, in_force, read_filters, wri
 from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import Trees, check_trees, mirrors
@@ -111,6 +112,11 @@ class AsyncFabric:
     def trees(self) -> Trees:
         """The distribution trees, and where their distributors copy to."""
         return Trees(self.configuration, self._pool)
+
+    @property
+    def tree_changes(self) -> TreeChanges:
+        """What can be changed of trees while they run: clusters that come and leave."""
+        return TreeChanges(self.configuration)
 
     async def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -17,11 +18,13 @@ from isthmus.control.links.filtering import Filters
 from isthmus.control.links.following import Reread
 from isthmus.control.links.forgetting import Forgotten
 from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.topics.plan import Plan
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress
+from isthmus.model.reshaping import Reshaping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,6 +102,24 @@ class Fabric:
     def switch(self, tree: str, cluster: str, level: int, to: str, *, dry_run: bool = False) -> DistributorTarget:
         """Have a distributor copy to another leaf of its subtree; see `Trees.switch`."""
         return self._done(lambda core: core.trees.switch(tree, cluster, level, to, dry_run=dry_run))
+
+    def add_to_tree(
+        self,
+        tree: str,
+        cluster: str,
+        *,
+        beside: str | None = None,
+        level: int | None = None,
+        without_left: bool = False,
+        dry_run: bool = False,
+    ) -> Reshaping:
+        """Have another cluster be in a tree, above all others or beside one; see `TreeChanges.add`."""
+        asked = partial(TreeChanges.add, beside=beside, level=level, without_left=without_left, dry_run=dry_run)
+        return self._done(lambda core: asked(core.tree_changes, tree, cluster))
+
+    def remove_from_tree(self, tree: str, cluster: str, *, dry_run: bool = False) -> Reshaping:
+        """Have a cluster leave a tree; see `TreeChanges.remove`."""
+        return self._done(lambda core: core.tree_changes.remove(tree, cluster, dry_run=dry_run))
 
     def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says; see `AsyncFabric.filters`."""
