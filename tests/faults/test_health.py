@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
-from isthmus.control.clusters.administration import Administration
+from isthmus.control.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.elections import ElectionOutcome

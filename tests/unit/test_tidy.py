@@ -81,3 +81,23 @@ def test_a_class_name_stands_for_one_thing() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def test_the_map_is_true() -> None:
+    """ARCHITECTURE's map fits a page, names every folder of the package, and only files that are there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = [row.split("|") for row in text.split("## Where to find it")[1].split("## ")[0].splitlines() if "`" in row]
+    package = ROOT / "src" / "isthmus"
+    named = {
+        package / (folder if (package / folder).is_dir() else f"control/{folder}")
+        for _, folders, *_ in rows
+        for folder in re.findall(r"`([\w/]+)/`", folders)
+    }
+    assert len(rows) <= 40
+    for folder in (path for path in package.iterdir() if (path / "__init__.py").exists()):
+        assert folder in named, f"{folder.name} is not in the map"
+    for _, folders, _, begin, _ in rows:
+        homes = [package / each for each in re.findall(r"`([\w/]+)/`", folders)]
+        homes += [package / "control" / home.name for home in homes]
+        for file in re.findall(r"`([\w.]+)`", begin):
+            assert any((home / file).exists() for home in homes), f"{file} is not in {folders.strip()}"

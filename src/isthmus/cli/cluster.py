@@ -16,8 +16,7 @@ from isthmus.cli.doctor import FINDING_COLUMNS
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, print_line, print_tree, printable, render
-from isthmus.control.clusters.administration import Administration
-from isthmus.control.fabric import Fabric
+from isthmus.control.fabric import Administration, Fabric
 from isthmus.errors import ConfigError, Unreachable
 from isthmus.model.brokersettings import BrokerSetting
 from isthmus.model.consumption import GroupReport

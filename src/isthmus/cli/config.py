@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import os
 import re
@@ -115,12 +114,12 @@ def linked(path: Path | None, link: str | None = None) -> Configuration:
     :raises ConfigError: There is none, or it cannot be used.
     :raises PlanRefused: A newer Isthmus wrote a ledger.
     """
-    from isthmus.control.links.declared import with_declared
+    from isthmus.control.fabric import open_fabric
 
     configuration = configured(path)
     if any(each.name == link and not each.tree for each in configuration.links):
         return configuration
-    configuration = asyncio.run(with_declared(configuration))
+    configuration = open_fabric(configuration, declared=True).configuration
     if not configuration.links:
         told = "there are no links: write them into the file, or declare them (isthmus link create)"
         console.print(Text(f"Warning: {told}", style="yellow"))
@@ -140,6 +139,7 @@ def resolved(configuration: Configuration) -> Row:
                 "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
                 "schema_registry": None if cluster.schema_registry is None else _registry(cluster.schema_registry),
+                "offsets_copy_secret": _plain(cluster.offsets_copy_secret),
             }
             for cluster in configuration.clusters
         },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import typer
@@ -11,7 +10,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, render
-from isthmus.control.doctor import examine
+from isthmus.control.fabric import Fabric
 from isthmus.model.findings import Level
 
 FINDING_COLUMNS: Final = (
@@ -32,7 +31,7 @@ def doctor(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Examine clusters, rights, limits, clocks and this host. Exits with 1 if something is wrong."""
-    findings = asyncio.run(examine(linked(path)))
+    findings = Fabric(linked(path)).doctor()
     names = [finding.subject for finding in findings]
     render([finding.as_dict() for finding in findings], output, columns=FINDING_COLUMNS, names=names)
     if any(finding.level is Level.ERROR for finding in findings):

@@ -10,8 +10,8 @@ from rich.text import Text
 from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.control.answers import Filters, patterns
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.filtering import Filters, patterns
 from isthmus.errors import ConfigError
 
 app = typer.Typer(add_completion=False)

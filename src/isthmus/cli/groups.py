@@ -8,14 +8,14 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from isthmus.cli import copies
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
+from isthmus.control.answers import GroupDrill, GroupPlan, GroupsPlan
 from isthmus.control.fabric import Fabric
-from isthmus.control.groups.drill import GroupDrill
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.model.carrying import Standing
 from isthmus.model.elapsed import ago
 from isthmus.model.problem import Problem
@@ -82,7 +82,7 @@ LinkOption = Annotated[str | None, typer.Option("--link", help="Only this link."
 
 @app.callback()
 def group() -> None:
-    """Show how consumer groups stand on both sides, carry their positions, and try a failover."""
+    """Show how consumer groups stand on both sides, carry their positions, try a failover, and read copies of them."""
 
 
 @app.command(name="list")
@@ -184,6 +184,10 @@ def drill(
         render(found.as_dict(), output, names=_positions([position.as_dict() for position in found.positions]))
     if found.skipped:
         raise typer.Exit(DIFFERENCE)
+
+
+app.command()(copies.copy)
+app.command()(copies.key)
 
 
 def _end(plans: Sequence[GroupsPlan]) -> None:

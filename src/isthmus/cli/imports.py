@@ -26,8 +26,8 @@ from isthmus.cli.takeover import (
     WholeOption,
 )
 from isthmus.config.places import DEFAULT_NAME
+from isthmus.control.answers import TakeoverSettings
 from isthmus.control.clusters.certificates import require_certificates
-from isthmus.control.takeover.execution import TakeoverSettings
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Impact, Notice
 from isthmus.interop.drafting import Draft, draft_of

@@ -17,7 +17,7 @@ from isthmus import config
 from isthmus.cli.options import VerboseOption
 from isthmus.cli.output import console, printable
 from isthmus.config.places import DEFAULT_NAME
-from isthmus.control.clusters.survey import survey
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.interop.drafting import Draft
 from isthmus.interop.files import ThisMachine, read_input, write_all
@@ -120,7 +120,9 @@ def _loaded(draft: Draft) -> Configuration:
 
 
 async def _surveys(configuration: Configuration) -> Mapping[str, ClusterSurvey]:
-    found = await asyncio.gather(*map(survey, configuration.clusters), return_exceptions=True)
+    async with AsyncFabric(configuration) as fabric:
+        asked = (fabric.cluster(each.alias).survey() for each in configuration.clusters)
+        found = await asyncio.gather(*asked, return_exceptions=True)
     seen: dict[str, ClusterSurvey] = {}
     for cluster, answer in zip(configuration.clusters, found, strict=True):
         if isinstance(answer, ClusterSurvey):

@@ -20,8 +20,8 @@ from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
 from isthmus.config.declared import setting
 from isthmus.config.manifest import LinkManifest, read_manifest
+from isthmus.control.answers import DeclaredLink
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.declared import DeclaredLink
 from isthmus.errors import ConfigError
 from isthmus.model.declaration import ASYNC, said_name
 from isthmus.model.namespace import NamespaceMap

@@ -16,9 +16,8 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import aborted
-from isthmus.control.clusters.namespace import NamespaceReport
-from isthmus.control.clusters.namespaces import Namespaces
-from isthmus.control.fabric import Fabric
+from isthmus.control.answers import NamespaceReport
+from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.errors import ConfigError
 from isthmus.model.namespace import Namespace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link
-from isthmus.control.links import pausing
+from isthmus.control.fabric import Fabric
 from isthmus.model.configuration import Configuration
 
 app = typer.Typer(add_completion=False)
@@ -33,8 +32,7 @@ def pause(
     """
 
     def work(name: str, configuration: Configuration) -> Row:
-        found = configuration.link(name)
-        if asyncio.run(pausing.pause(found, topic, configuration.ledger, namespace=namespace, dry_run=dry_run)):
+        if Fabric(configuration).link(name).pause(topic, namespace=namespace, dry_run=dry_run):
             return {"outcome": "was paused"}
         return {"outcome": "to be paused" if dry_run else "paused"}
 

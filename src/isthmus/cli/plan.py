@@ -12,8 +12,8 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
+from isthmus.control.answers import LinkPlan, Plan, TopicPlan
 from isthmus.control.fabric import Fabric
-from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy

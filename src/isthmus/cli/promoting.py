@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Annotated, Final
 
@@ -14,7 +13,7 @@ from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.control.links.promotion import Promoter
+from isthmus.control.fabric import Fabric
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
@@ -59,16 +58,11 @@ def detach(
 
     `isthmus link reattach` has them follow again.
     """
-    promoter = Promoter(
-        configuration=configured(path),
-        name=name,
-        maps=maps_of(maps, exact, groups),
-        timeout_s=parse_duration(timeout),
-        on_step=_tell,
-    )
+    chosen = Fabric(configured(path)).link(name)
+    promoter = chosen.promoter(maps_of(maps, exact, groups), timeout_s=parse_duration(timeout), on_step=_tell)
     if not (yes or dry_run):
         confirm(name, "have its namespaces follow no more")
-    _show(asyncio.run(promoter.detach(dry_run=dry_run)), output, dry_run=dry_run)
+    _show(promoter.detach(dry_run=dry_run), output, dry_run=dry_run)
 
 
 def promote(
@@ -91,17 +85,13 @@ def promote(
     the command is given again.
     """
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
-    promoter = Promoter(
-        configuration=configured(path),
-        name=name,
-        maps=maps_of(maps, exact, groups),
-        quiet_s=quiet_s,
-        timeout_s=max(timeout_s, quiet_s),
-        on_step=_tell,
+    chosen = Fabric(configured(path)).link(name)
+    promoter = chosen.promoter(
+        maps_of(maps, exact, groups), quiet_s=quiet_s, timeout_s=max(timeout_s, quiet_s), on_step=_tell
     )
     if not (yes or dry_run):
         confirm(name, "have its namespaces follow no more, and be written to")
-    _show(asyncio.run(promoter.promote(dry_run=dry_run)), output, dry_run=dry_run)
+    _show(promoter.promote(dry_run=dry_run), output, dry_run=dry_run)
 
 
 def reverse(
@@ -121,16 +111,11 @@ def reverse(
     go on at the target, where they left off. The link ends, and a new one leads back.
     """
     quiet_s = parse_duration(quiet)
-    promoter = Promoter(
-        configuration=configured(path),
-        name=name,
-        quiet_s=quiet_s,
-        timeout_s=max(parse_duration(timeout), quiet_s),
-        on_step=_tell,
-    )
+    chosen = Fabric(configured(path)).link(name)
+    promoter = chosen.promoter(quiet_s=quiet_s, timeout_s=max(parse_duration(timeout), quiet_s), on_step=_tell)
     if not (yes or dry_run):
         confirm(name, "have leader and follower change places")
-    _show(asyncio.run(promoter.reverse(as_link, dry_run=dry_run)), output, dry_run=dry_run)
+    _show(promoter.reverse(as_link, dry_run=dry_run), output, dry_run=dry_run)
     if not dry_run:
         _tell(f"link {as_link} has the former source follow from now on")
 
@@ -152,17 +137,12 @@ def failover(
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
     """
-    promoter = Promoter(
-        configuration=configured(path),
-        name=name,
-        maps=maps_of(maps, exact, groups),
-        timeout_s=parse_duration(timeout),
-        on_step=_tell,
-    )
+    chosen = Fabric(configured(path)).link(name)
+    promoter = chosen.promoter(maps_of(maps, exact, groups), timeout_s=parse_duration(timeout), on_step=_tell)
     if not (yes or dry_run):
-        _tell(_missing(asyncio.run(promoter.failover(dry_run=True))))
+        _tell(_missing(promoter.failover(dry_run=True)))
         confirm(name, "give up what is missing")
-    _show(asyncio.run(promoter.failover(dry_run=dry_run)), output, dry_run=dry_run)
+    _show(promoter.failover(dry_run=dry_run), output, dry_run=dry_run)
 
 
 def maps_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Final
 
 import typer
@@ -12,7 +11,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.control.links.provenance import origins
+from isthmus.control.fabric import Fabric
 
 app = typer.Typer(add_completion=False)
 
@@ -41,7 +40,8 @@ def provenance(
 
     What lies behind the last offset shown was written on the cluster itself. Exits with 1 if a cluster does not answer.
     """
-    found, problems = asyncio.run(origins(configured(path).clusters, topic))
+    told = Fabric(configured(path)).provenance(topic)
+    found, problems = told.origins, told.away
     if output.is_table:
         rows = [
             {

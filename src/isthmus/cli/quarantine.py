@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Final
 
 import typer
@@ -13,8 +12,8 @@ from isthmus.cli.config import linked
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.control.recovery.holdings import holdings, replay_of
-from isthmus.control.recovery.replaying import QuarantineFilter
+from isthmus.control.answers import QuarantineFilter
+from isthmus.control.fabric import Fabric
 from isthmus.model.recovery import SetAside, quarantine_of
 from isthmus.model.wording import counted
 
@@ -56,7 +55,7 @@ def list_quarantine(
     "diverged" the source has not; "misplaced" it has at another offset, where the link copies them from; "expired" it
     had, and has deleted since. The records are in __isthmus.quarantine.TOPIC, for any consumer to read.
     """
-    found = asyncio.run(holdings(linked(path, link).link(link), topic))
+    found = Fabric(linked(path, link)).link(link).quarantine(topic)
     rows = [each.as_dict() for each in found]
     if not output.is_table:
         render(rows, output, names=[quarantine_of(each.topic) for each in found])
@@ -96,8 +95,8 @@ def replay(
     selected = QuarantineFilter(kind=kind, producer_id=producer)
     if not (yes or dry_run):
         confirm(topic, f"have its records written to the end of {into or 'the source topic'}")
-    running = replay_of(configuration, link, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
-    found = asyncio.run(running)
+    chosen = Fabric(configuration).link(link)
+    found = chosen.replay(topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run)
     if not output.is_table:
         render([each.as_dict() for each in found], output, names=[str(each.partition) for each in found])
         return

@@ -17,7 +17,8 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.config.assignments import read_assignments, write_assignments
 from isthmus.config.fields import size_bytes
-from isthmus.control.clusters.reassigning import Reassigning, Reassignment, ReassignmentPlan, ReassignmentState
+from isthmus.control.answers import Reassignment, ReassignmentPlan, ReassignmentState
+from isthmus.control.fabric import Fabric, Reassigning
 from isthmus.errors import ConfigError
 from isthmus.model.assignment import Move
 from isthmus.model.wording import counted
@@ -74,7 +75,7 @@ def reassign(
     _only_with("--execute", execute is not None, {"--throttle": throttle})
     if execute is not None and topic:
         raise ConfigError("--topic is for plans: a file names its topics", hint="Leave --topic out.")
-    known = Reassigning(configured(path).cluster(alias))
+    known = Fabric(configured(path)).reassigning(alias)
     if plan:
         made = known.plan(topic or (), brokers=_brokers(brokers), replicas=replicas)
         if to is not None and not dry_run:

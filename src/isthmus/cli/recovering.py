@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Final
 
 import typer
@@ -13,7 +12,7 @@ from isthmus.cli.config import linked
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.fabric import Fabric
 from isthmus.model.duration import parse_duration
 from isthmus.model.recovery import Recovery, RecoveryStage, TopicRecovery
 from isthmus.model.wording import counted
@@ -59,22 +58,21 @@ def recover(
     deleted, created again with the same configuration, and filled by the link. Consumer groups are put back where they
     stood, at most at the last shared offset. Interrupted anywhere it goes on when it is given again.
     """
-    recoverer = LinkRecoverer(
-        configuration=linked(path, name),
-        name=name,
-        topics=tuple(topics or ()),
+    chosen = Fabric(linked(path, name)).link(name)
+    recoverer = chosen.recoverer(
+        topics or (),
         quiet_s=parse_duration(quiet),
         timeout_s=parse_duration(timeout),
         on_step=_tell,
     )
     if not (yes or dry_run):
-        foreseen = asyncio.run(recoverer.recover(dry_run=True))
+        foreseen = recoverer.recover(dry_run=True)
         if not any(each.stage for each in foreseen.topics):
             _show(foreseen, output)
             return
         _show_table(foreseen)
         confirm(name, "have these topics deleted and filled anew")
-    _show(asyncio.run(recoverer.recover(dry_run=dry_run)), output)
+    _show(recoverer.recover(dry_run=dry_run), output)
 
 
 def _show(found: Recovery, output: OutputFormat) -> None:

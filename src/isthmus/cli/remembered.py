@@ -111,13 +111,12 @@ def remember(file: Path, names: Mapping[str, Any]) -> None:
 def look(path: Path) -> None:
     """Ask the clusters for their names, and keep them; those of clusters that are away stay as they were."""
     # Loaded here alone: they take longer than a shell may wait.
-    import asyncio
     from dataclasses import asdict
 
-    from isthmus.control.names import live_names
+    from isthmus.control.fabric import Fabric
 
     file = cache_file(path)
-    found = asyncio.run(live_names(config.load(path).links))
+    found = Fabric(config.load(path)).names()
     links = {**_found(file).get("links", {}), **{link: asdict(names) for link, names in found.items()}}
     remember(file, {"at": time.time(), "links": links})
 

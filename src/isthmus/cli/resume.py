@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -10,7 +9,8 @@ import typer
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row
 from isthmus.cli.several import each_link
-from isthmus.control.links import pausing
+from isthmus.control.answers import Resumed
+from isthmus.control.fabric import Fabric
 from isthmus.model.configuration import Configuration
 
 app = typer.Typer(add_completion=False)
@@ -31,8 +31,7 @@ def resume(
     """Go on copying where it was paused. Pauses of a topic, of a namespace and of the link are taken back apart."""
 
     def work(name: str, configuration: Configuration) -> Row:
-        found = configuration.link(name)
-        resumed = asyncio.run(pausing.resume(found, topic, configuration.ledger, namespace=namespace, dry_run=dry_run))
+        resumed = Fabric(configuration).link(name).resume(topic, namespace=namespace, dry_run=dry_run)
         done = "to be resumed" if dry_run else "resumed"
         return {
             "outcome": done if resumed.was_paused else "was not paused",
@@ -42,7 +41,7 @@ def resume(
     each_link(link, {"topic": topic, "namespace": namespace}, path, output, work)
 
 
-def _still_paused(link: str, resumed: pausing.Resumed) -> list[str]:
+def _still_paused(link: str, resumed: Resumed) -> list[str]:
     left = resumed.still_paused
     whole = [f"the link as a whole is still paused: isthmus resume {link}"] if left.is_whole else []
     parts = [f"{one} is still paused: isthmus resume {link} --namespace {one.prefix!r}" for one in left.namespaces]

@@ -23,8 +23,8 @@ from isthmus.cli.plan import show_plan
 from isthmus.cli.rows import progress_names
 from isthmus.cli.serve import TokensOption, serve_settings
 from isthmus.cli.status import tell_problems
+from isthmus.control.answers import RunOutcome
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.outcome import RunOutcome
 from isthmus.model.progress import LinkProgress
 from isthmus.model.state import LinkState
 from isthmus.model.wording import counted

@@ -16,7 +16,8 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, applicable, console, printable, render
-from isthmus.control.schemas.distribution import OnRegistryChange, Schemas, SchemasPlan
+from isthmus.control.answers import OnRegistryChange, SchemasPlan
+from isthmus.control.fabric import Fabric, Schemas
 from isthmus.errors import ClusterError
 from isthmus.model.cluster import SchemaRegistry
 from isthmus.model.problem import Problem
@@ -76,7 +77,7 @@ def list_schemas(
 
     JSON and YAML hold a row for each version.
     """
-    schemas = Schemas(configured(path))
+    schemas = Fabric(configured(path)).schemas
     registry = schemas.registry(alias)
     found = schemas.contents(registry.alias)
     if output.is_table:
@@ -104,7 +105,7 @@ def diff(
     Exits with 4 if they differ, with 1 if one could not be asked. What is in another registry only (`keep`) is shown,
     and is no difference.
     """
-    plans = Schemas(configured(path)).plan(aliases or ())
+    plans = Fabric(configured(path)).schemas.plan(aliases or ())
     _show(plans, output)
     _tell(plans)
     if any(plan.problem for plan in plans):
@@ -132,7 +133,7 @@ def sync(
     Ids and versions are those of the primary. What is refused is shown, with what to do, and stops nothing else. Exits
     with 1 then, or if a registry could not be asked.
     """
-    schemas = Schemas(configured(path))
+    schemas = Fabric(configured(path)).schemas
     if dry_run:
         plans = schemas.plan(aliases or (), delete_gone=delete_gone)
         _show(plans, output)
@@ -156,7 +157,7 @@ def primary(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show which registry is the primary one, what the others get from it, and who may write to them."""
-    schemas = Schemas(configured(path))
+    schemas = Fabric(configured(path)).schemas
     routes = schemas.routes()
     rows: list[Row] = [_registry_row("primary", routes[0].primary, schemas)]
     rows += [_registry_row("other", route.target, schemas) for route in routes]

@@ -20,8 +20,9 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.rows import progress_names, status_columns, status_rows
 from isthmus.cli.view import Sorting, View
+from isthmus.control.answers import StatusReader
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.status import StatusReader
 from isthmus.errors import ConfigError
 from isthmus.model.duration import parse_duration
 from isthmus.model.elapsed import ago
@@ -62,9 +63,9 @@ def status(
     view = View(topics=tuple(map(NamePattern.split, topic or ())), sorting=sort, is_of_problems=problems)
     interval_s = max(parse_duration(interval), INTERVAL_MIN_S)
     is_lines = watch and _is_lines(output)
-    fabric = Fabric(linked(path, link))
+    configuration = linked(path, link)
     if watch:
-        reader = StatusReader(fabric.links(link))
+        reader = AsyncFabric(configuration).reader(link)
         if is_lines:
             asyncio.run(_tell(reader, view, interval_s))
         elif _has_screen():
@@ -75,7 +76,7 @@ def status(
         else:
             asyncio.run(_watch(reader, view, interval_s, partitions))
         return
-    links = view.of(fabric.status(link=link))
+    links = view.of(Fabric(configuration).status(link=link))
     if output.is_table:
         rows = status_rows(links, by_partition=partitions, view=view)
         render(rows, output, columns=status_columns(rows, by_partition=partitions))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +14,8 @@ from rich.text import Text
 from isthmus import config
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
-from isthmus.control.takeover.execution import TakeoverSettings, take_over
-from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover
+from isthmus.control.answers import LinkTakeover, Outcome, PartitionTakeover, TakeoverSettings, TopicTakeover
+from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment
 from isthmus.interop.drafting import Draft
@@ -93,7 +92,8 @@ def take_over_all(
     found = []
     for link, predecessor in predecessors:
         with TakeoverLine(link.name) as line:
-            found.append(asyncio.run(take_over(link, predecessor, settings, configuration.ledger, line.show)))
+            one = Fabric(configuration).link(link.name)
+            found.append(one.take_over(predecessor, settings, line.show))
     return found
 
 

@@ -16,10 +16,8 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
 from isthmus.cli.plan import show_plan
+from isthmus.control.answers import DistributorTarget, trees_named
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.reshaping import check_above
-from isthmus.control.links.switching import DistributorTarget
-from isthmus.control.links.trees import trees_named
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.drawing import svg_of
 from isthmus.model.reshaping import Reshaping
@@ -157,8 +155,9 @@ def add(
     follows within seconds. All other distributors go on as they were. Write it into the file too: where that says
     something else than before, the file wins.
     """
-    check_above(beside, above=above)
-    found = Fabric(configured(path)).add_to_tree(
+    if above == (beside is not None):
+        raise ConfigError("a new cluster needs a place", hint="Give --above, or --beside CLUSTER.")
+    found = Fabric(configured(path)).tree_changes.add(
         name, cluster, beside=beside, level=level, without_left=without_left, dry_run=dry_run
     )
     _show_change(found, output, dry_run=dry_run)
@@ -179,7 +178,7 @@ def remove(
     everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
     holds stays there.
     """
-    found = Fabric(configured(path)).remove_from_tree(name, cluster, dry_run=dry_run)
+    found = Fabric(configured(path)).tree_changes.remove(name, cluster, dry_run=dry_run)
     _show_change(found, output, dry_run=dry_run)
 
 

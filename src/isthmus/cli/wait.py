@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from types import TracebackType
 from typing import Annotated, Final, Self
@@ -14,7 +13,8 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
-from isthmus.control.links.waiting import Waiting, wait_until
+from isthmus.control.answers import Waiting
+from isthmus.control.fabric import Fabric
 from isthmus.errors import GateNotMet
 from isthmus.model.condition import WaitCondition
 from isthmus.model.duration import parse_duration
@@ -54,9 +54,9 @@ def wait(
     link, _, topic = name.partition("/")
     wanted = [WaitCondition.parse(text, of_topic=bool(topic)) for text in conditions]
     timeout_s = parse_duration(timeout)
-    chosen = linked(path, link).link(link)
+    chosen = Fabric(linked(path, link)).link(link)
     with WaitingLine() as line:
-        outcome = asyncio.run(wait_until(chosen, topic or None, wanted, timeout_s=timeout_s, on_look=line.show))
+        outcome = chosen.wait(topic or None, wanted, timeout_s=timeout_s, on_look=line.show)
     render([_row(outcome)] if output.is_table else outcome.as_dict(), output, columns=_COLUMNS)
     if not outcome.is_met:
         raise _too_late(outcome, timeout)

@@ -46,6 +46,7 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
             yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
         yield from section_problems(("links", position), link)
         yield from _aliases(("links", position, "mm2"), link)
+        yield from _copied(("links", position, "groups", "offsets_copy"), link, fabric)
 
 
 def _listening(path: Path, metrics: MetricsSection) -> Iterator[Mistake]:
@@ -74,6 +75,29 @@ def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
                 path,
                 f"cannot be: alias {alias} holds a dot, so that names such as {alias}.heartbeats would not tell it",
                 "Give the cluster another alias, or name topics by mm2 with another separator.",
+            )
+
+
+def _copied(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mistake]:
+    """What a copy of positions needs, and what would undo its redaction."""
+    way, source = link.groups.offsets_copy, fabric.clusters.get(link.source)
+    if way == "none":
+        return
+    if way != "all" and not link.groups.include:
+        yield Mistake(path, f"is {way}, and the link selects no groups", "Name some in groups.include, or say all.")
+    if way == "encrypted" and source is not None and source.offsets_copy_secret is None:
+        yield Mistake(
+            path,
+            f"is encrypted, and {link.source} has no secret to derive keys from",
+            f"Give clusters.{link.source}.offsets_copy_secret, best by reference: ${{file:/path}}.",
+        )
+    for other in fabric.links:
+        ends = (other.source, other.target) == (link.source, link.target)
+        if ends and other.groups.offsets_copy not in ("none", way) and other.name > link.name:
+            yield Mistake(
+                path,
+                f"is {way}, and link {other.name} copies into the same topic with {other.groups.offsets_copy}",
+                "Set the same in all links from one cluster into another: who reads the topic reads all of it.",
             )
 
 

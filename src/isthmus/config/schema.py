@@ -37,6 +37,7 @@ from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DataGapPolicy, Limits
+from isthmus.model.offsetscopy import SECRET_CHARACTERS_MIN
 
 _GROUPS: Final = GroupSettings()
 _LIMITS: Final = Limits()
@@ -117,6 +118,13 @@ class ClusterSection(Section):
     )
     schema_registry: SchemaRegistrySection | None = Field(
         None, description="The schema registry of this cluster; `schemas` says what it is for (docs/schemas.md)."
+    )
+    offsets_copy_secret: Annotated[SecretStr, Field(min_length=SECRET_CHARACTERS_MIN)] | None = Field(
+        None,
+        description=(
+            "What the keys of this cluster's groups are derived from, for links from it with `groups.offsets_copy: "
+            "encrypted`: 32 characters or more, by chance, as `openssl rand -hex 32` makes them (docs/groups.md)."
+        ),
     )
 
 
@@ -230,6 +238,14 @@ class GroupsSection(Section):
         description=(
             "Whether a group that is gone at the source is deleted at the target, if nobody used it there. "
             "Needs READ on `__consumer_offsets` at the source."
+        ),
+    )
+    offsets_copy: Literal["none", "all", "groups", "encrypted"] = Field(
+        _GROUPS.offsets_copy.value,
+        description=(
+            "Whose commits are copied into topic `__consumer_offsets_<source cluster id>` of the target, beside being "
+            "carried: those of all groups of the source, of the groups that the link selects, or of these, encrypted "
+            "with a key for each group (docs/groups.md)."
         ),
     )
 

@@ -46,6 +46,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.reference import FileReference
 from isthmus.model.selection import TopicPattern, TopicSettings
 from isthmus.model.transactions import AbortedPolicy
@@ -119,6 +120,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
         properties=properties_of(section.properties),
         client_id=section.client_id,
         schema_registry=None if registry is None else _registry(alias, registry, folder, origins),
+        offsets_copy_secret=_secret(section.offsets_copy_secret),
     )
 
 
@@ -260,6 +262,7 @@ def _groups(section: GroupsSection) -> GroupSettings:
         margin_s=section.margin_s,
         naming=prefixes_of(section.naming),
         delete_at_target=section.delete_at_target,
+        offsets_copy=OffsetsCopy(section.offsets_copy),
     )
 
 

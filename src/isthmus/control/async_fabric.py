@@ -11,29 +11,37 @@ from typing import TYPE_CHECKING, Final, Self
 
 from isthmus import config
 from isthmus.control.application import SparkApplication
+from isthmus.control.clusters.administration import AsyncAdministration
+from isthmus.control.clusters.reassigning import AsyncReassigning
+from isthmus.control.comparing import comparison
+from isthmus.control.doctor import examine
+from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.declared import with_declared
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import Trees, check_trees, mirrors
+from isthmus.control.links.trees import Trees, check_trees
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
+from isthmus.control.names import LinkNames, live_names
+from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
+from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.control.topics.foresight import foresee
-from isthmus.control.topics.names import find_topics
-from isthmus.control.topics.observation import treated
 from isthmus.control.topics.plan import LinkPlan, Plan
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.model.configuration import Configuration, MetricsSettings
+from isthmus.model.findings import Finding
 from isthmus.model.link import Link
 from isthmus.model.problem import problem_of
 from isthmus.model.progress import LinkProgress
-from isthmus.model.transactions import AbortedPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +59,9 @@ class AsyncFabric:
             print((await fabric.plan()).as_dict())
             await fabric.run(until="caught-up")
 
-    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked. Runs use the
-    Spark session given, else one of their own, which `aclose` stops; an `application` belongs to whoever made it.
+    Until it is closed it keeps one client of each cluster and follows each ledger once, whatever is asked; runs and
+    declarations have clients of their own. Runs use the Spark session given, else one of their own, which `aclose`
+    stops; an `application` or a `pool` belongs to whoever made it.
     """
 
     def __init__(
@@ -61,11 +70,13 @@ class AsyncFabric:
         *,
         spark: SparkSession | None = None,
         application: SparkApplication | None = None,
+        pool: ClusterPool | None = None,
     ) -> None:
         self.configuration = configuration
         self._is_application_ours = application is None
         self._application = application or SparkApplication(configuration, spark)
-        self._pool = ClusterPool()
+        self._is_pool_ours = pool is None
+        self._pool = pool or ClusterPool()
 
     @classmethod
     async def open(
@@ -96,8 +107,9 @@ class AsyncFabric:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave the clusters, and stop the Spark session, if it is our own."""
-        await self._pool.aclose()
+        """Leave the clusters, and stop the Spark session, if they are our own."""
+        if self._is_pool_ours:
+            await self._pool.aclose()
         if self._is_application_ours:
             await asyncio.to_thread(self._application.close)
 
@@ -107,6 +119,40 @@ class AsyncFabric:
         :raises ConfigError: There is none of that name.
         """
         return self.configuration.links if name is None else (self.configuration.link(name),)
+
+    def cluster(self, alias: str) -> AsyncAdministration:
+        """The cluster of that alias, to be described, looked into and kept in balance.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        chosen = self.configuration.cluster(alias)
+        return AsyncAdministration(chosen, self._pool, self.configuration.ledger, self.configuration.clusters)
+
+    def reassigning(self, alias: str) -> AsyncReassigning:
+        """The partitions of the cluster of that alias, to be moved between its brokers.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        return AsyncReassigning(self.configuration.cluster(alias), self._pool)
+
+    def link(self, name: str) -> AsyncLinkOperations:
+        """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
+        return AsyncLinkOperations(self.configuration, name)
+
+    @property
+    def declarations(self) -> AsyncDeclaredLinks:
+        """The links that are declared on the clusters, to be created, changed and deleted."""
+        return AsyncDeclaredLinks(self.configuration.written)
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """The consumer groups the links carry: planned, carried once, and drilled."""
+        return AsyncGroups(self.links, self.configuration.ledger, self._pool)
+
+    @property
+    def schemas(self) -> AsyncSchemas:
+        """The schema registries: what they hold, and how they are made alike."""
+        return AsyncSchemas(self.configuration)
 
     @property
     def trees(self) -> Trees:
@@ -165,6 +211,25 @@ class AsyncFabric:
         chosen = self.configuration.link(link)
         target = self._pool.client(chosen.target)
         return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run)
+
+    async def doctor(self) -> list[Finding]:
+        """All that was found of this host, the clusters and the links, what is as it should be included."""
+        return await examine(self.configuration)
+
+    async def names(self) -> dict[str, LinkNames]:
+        """The topics and groups of each link whose source answers within ten seconds; the others are not there."""
+        return await live_names(self.configuration.links)
+
+    async def provenance(self, topic: str) -> Provenance:
+        """Where a topic's records came from on each cluster, and why some of these could not be asked."""
+        return await provenance_of(self.configuration.clusters, topic)
+
+    def reader(self, link: str | None = None) -> StatusReader:
+        """What reads how links stand, again and again, over clients of its own: use it with `async with`.
+
+        :raises ConfigError: There is no link of that name.
+        """
+        return StatusReader(self.links(link))
 
     async def run(
         self,
@@ -279,54 +344,16 @@ class AsyncFabric:
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
         :raises ClusterError: A cluster could not be read; the function raises that too.
         """
-        links = await in_force(mirrors(self.links(link)), self._pool)
-        selected = await self._selected(links, topics)
-        policies = await asyncio.gather(*(treated(each, self._pool.client(each.target)) for each in links))
-        treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
-
-        def compare() -> dict[str, Verdict]:
-            from isthmus.spark.verification import verify
-
-            verdicts = {
-                link.name: verify(
-                    self._application.session(),
-                    link.source,
-                    link.target,
-                    selected[link.name],
-                    since_ms=since_ms,
-                    until_ms=until_ms,
-                    allow_lag=allow_lag,
-                    # Under `auto` they may have been left out at another time.
-                    may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
-                    link=link.name,
-                    progress=on_progress,
-                )
-                for link in links
-            }
-            return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
-
-        return compare
-
-    async def _selected(self, links: tuple[Link, ...], topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """The topics of each link that are there, all of them or those named, as at the source or as at the target; by
-        the name at the source that at the target.
-
-        :raises ConfigError: No link has a topic of that name.
-        """
-        selected: dict[str, dict[str, str]] = {}
-        seen: set[str] = set()
-        for link in links:
-            found = await find_topics(self._pool.client(link.source), link.topics)
-            there = {own: name for name, own in found.there.items()}
-            seen.update(there, there.values())
-            selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
-        for name in topics:
-            if name not in seen:
-                raise ConfigError(
-                    f"no link mirrors a topic named {name}",
-                    hint=f"There are {', '.join(sorted(seen)) or 'none at all'}.",
-                )
-        return selected
+        return await comparison(
+            self.links(link),
+            self._pool,
+            self._application,
+            topics,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            allow_lag=allow_lag,
+            on_progress=on_progress,
+        )
 
     async def _run(
         self,

@@ -4,10 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from isthmus.control.pool import ClusterPool
+
+CoreT = TypeVar("CoreT")
+P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
+
+
+class Shell(Generic[CoreT]):
+    """What a core offers to programs with an event loop, for those without.
+
+    Each call makes the core anew over clients of its own, blocks until the answer is there, and leaves the clusters.
+    """
+
+    def __init__(self, core: Callable[[ClusterPool], CoreT]) -> None:
+        self._core = core
+
+    def _done(self, ask: Callable[[CoreT], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        async def answer() -> ResultT:
+            async with ClusterPool() as pool:
+                return await ask(self._core(pool))
+
+        return in_loop(answer())
+
+
+def blocking(
+    method: Callable[Concatenate[CoreT, P], Coroutine[Any, Any, ResultT]],
+) -> Callable[Concatenate[Shell[CoreT], P], ResultT]:
+    """A method of a core as its shell has it: the same arguments, result and errors."""
+
+    def call(shell: Shell[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
+        return shell._done(lambda core: method(core, *args, **kwargs))
+
+    update_wrapper(call, method)
+    return call
 
 
 def in_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:

@@ -62,7 +62,8 @@ async def examine(configuration: Configuration) -> list[Finding]:
     """Everything that was found, the host first, then clusters, then links."""
     async with ClusterPool() as pool:
         clients = {cluster.alias: pool.client(cluster) for cluster in configuration.clusters}
-        findings = [*_host(), *_configuration(configuration)]
+        # Asking Java for its version takes a while.
+        findings = [*await asyncio.to_thread(lambda: [*_host()]), *_configuration(configuration)]
         examined = await asyncio.gather(*(_cluster(client) for client in clients.values()))
         reached: dict[str, ClusterDescription] = {}
         for alias, (description, found) in zip(clients, examined, strict=True):
@@ -195,6 +196,7 @@ async def _link(
         beside = [
             *await rights.own_topic_findings(link, _SOURCE, source),
             *await rights.own_topic_findings(link, _TARGET, target),
+            *await rights.offsets_copy_findings(link, source, target),
         ]
     except (ClusterError, PlanRefused) as error:
         return [_error(link.name, "topics", error)]

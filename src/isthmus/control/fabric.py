@@ -2,40 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from isthmus.control.application import SparkApplication
 from isthmus.control.async_fabric import AsyncFabric, opened
-from isthmus.control.blocking import in_loop
-from isthmus.control.clusters.administration import Administration
-from isthmus.control.groups.links import Groups
-from isthmus.control.links.declaring import DeclaredLinks
-from isthmus.control.links.filtering import Filters
-from isthmus.control.links.following import Reread
-from isthmus.control.links.forgetting import Forgotten
-from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.blocking import Shell, blocking, in_loop
+from isthmus.control.clusters.administration import AsyncAdministration
+from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.clusters.reassigning import AsyncReassigning
+from isthmus.control.clusters.registry import watch
+from isthmus.control.groups.links import AsyncGroups
+from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.switching import DistributorTarget
-from isthmus.control.topics.plan import Plan
-from isthmus.model.configuration import Configuration, MetricsSettings
+from isthmus.control.operations import AsyncLinkOperations
+from isthmus.control.pool import ClusterPool
+from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.schemas.distribution import AsyncSchemas
+from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.link import Link
-from isthmus.model.progress import LinkProgress
-from isthmus.model.reshaping import Reshaping
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from isthmus.control.links.controller import OnProgress, Until
     from isthmus.spark.verification import OnVerified, Verdict
 
-DoneT = TypeVar("DoneT")
+
+class Groups(Shell[AsyncGroups]):
+    """The consumer groups of a fabric's links; see `AsyncGroups`."""
+
+    plan = blocking(AsyncGroups.plan)
+    sync = blocking(AsyncGroups.sync)
+    drill = blocking(AsyncGroups.drill)
+
+    def key(self, group: str, *, link: str | None = None) -> bytes:
+        """The key that opens the values of one group in an encrypted copy of positions; see `AsyncGroups.key`."""
+        return self._core(ClusterPool()).key(group, link=link)
 
 
-class Fabric:
+class DeclaredLinks(Shell[AsyncDeclaredLinks]):
+    """The links that are declared on the clusters; see `AsyncDeclaredLinks`."""
+
+    all = blocking(AsyncDeclaredLinks.all)
+    describe = blocking(AsyncDeclaredLinks.describe)
+    create = blocking(AsyncDeclaredLinks.create)
+    update = blocking(AsyncDeclaredLinks.update)
+    attach = blocking(AsyncDeclaredLinks.attach)
+    detach = blocking(AsyncDeclaredLinks.detach)
+    reattach = blocking(AsyncDeclaredLinks.reattach)
+    delete = blocking(AsyncDeclaredLinks.delete)
+
+
+class Namespaces(Shell[AsyncNamespaces]):
+    """The namespaces of one cluster; see `AsyncNamespaces`."""
+
+    def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
+        super().__init__(lambda _: AsyncNamespaces(cluster, ledger))
+
+    all = blocking(AsyncNamespaces.all)
+    describe = blocking(AsyncNamespaces.describe)
+    create = blocking(AsyncNamespaces.create)
+    update = blocking(AsyncNamespaces.update)
+    delete = blocking(AsyncNamespaces.delete)
+    enforce = blocking(AsyncNamespaces.enforce)
+    relax = blocking(AsyncNamespaces.relax)
+
+
+class Administration(Shell[AsyncAdministration]):
+    """One Kafka cluster; see `AsyncAdministration`."""
+
+    def __init__(self, cluster: Cluster, ledger: LedgerSettings | None = None, all_of: Sequence[Cluster] = ()) -> None:
+        super().__init__(lambda pool: AsyncAdministration(cluster, pool, ledger, all_of))
+        self.cluster = cluster
+        self.namespaces = Namespaces(cluster, ledger or LedgerSettings())
+
+    describe = blocking(AsyncAdministration.describe)
+    survey = blocking(AsyncAdministration.survey)
+    last_known = blocking(AsyncAdministration.last_known)
+    copied_commits = blocking(AsyncAdministration.copied_commits)
+    topics = blocking(AsyncAdministration.topics)
+    elect_leaders = blocking(AsyncAdministration.elect_leaders)
+    groups = blocking(AsyncAdministration.groups)
+    registry = blocking(AsyncAdministration.registry)
+
+    def watch_registry(self) -> Iterator[Registry]:
+        """The registry now, and again whenever it has changed, without end.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return watch(self.cluster)
+
+
+class Reassigning(Shell[AsyncReassigning]):
+    """Reassignments of one cluster; see `AsyncReassigning`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(lambda pool: AsyncReassigning(cluster, pool))
+
+    plan = blocking(AsyncReassigning.plan)
+    compare = blocking(AsyncReassigning.compare)
+    execute = blocking(AsyncReassigning.execute)
+    underway = blocking(AsyncReassigning.underway)
+    cancel = blocking(AsyncReassigning.cancel)
+
+
+class Schemas(Shell[AsyncSchemas]):
+    """The schema registries of a configuration; see `AsyncSchemas`."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__(lambda _: AsyncSchemas(configuration))
+        core = AsyncSchemas(configuration)
+        self.registry, self.logical, self.routes = core.registry, core.logical, core.routes
+
+    contents = blocking(AsyncSchemas.contents)
+    plan = blocking(AsyncSchemas.plan)
+    sync = blocking(AsyncSchemas.sync)
+
+
+class TreeChanging(Shell[TreeChanges]):
+    """What is changed of trees while they run; see `TreeChanges`."""
+
+    add = blocking(TreeChanges.add)
+    remove = blocking(TreeChanges.remove)
+
+
+class Promoting(Shell[Promoter]):
+    """What makes followers leaders; see `Promoter`."""
+
+    promote = blocking(Promoter.promote)
+    detach = blocking(Promoter.detach)
+    failover = blocking(Promoter.failover)
+    reverse = blocking(Promoter.reverse)
+
+
+class Recovering(Shell[LinkRecoverer]):
+    """What brings topics back that have diverged; see `LinkRecoverer`."""
+
+    recover = blocking(LinkRecoverer.recover)
+
+
+class LinkOperations(Shell[AsyncLinkOperations]):
+    """One link, to be paused, waited for, promoted and recovered; see `AsyncLinkOperations`."""
+
+    def __init__(self, configuration: Configuration, name: str) -> None:
+        self._operations = AsyncLinkOperations(configuration, name)
+        super().__init__(lambda _: self._operations)
+
+    def promoter(
+        self,
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Promoting:
+        """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
+        chosen = self._operations.promoter(maps, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
+        return Promoting(lambda _: chosen)
+
+    def recoverer(
+        self,
+        topics: Collection[str] = (),
+        *,
+        quiet_s: float = 2.0,
+        timeout_s: float = 60.0,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Recovering:
+        """What brings topics back that have diverged, these or all; see `LinkRecoverer`."""
+        chosen = self._operations.recoverer(topics, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
+        return Recovering(lambda _: chosen)
+
+    pause = blocking(AsyncLinkOperations.pause)
+    resume = blocking(AsyncLinkOperations.resume)
+    wait = blocking(AsyncLinkOperations.wait)
+    quarantine = blocking(AsyncLinkOperations.quarantine)
+    replay = blocking(AsyncLinkOperations.replay)
+    take_over = blocking(AsyncLinkOperations.take_over)
+
+
+class Fabric(Shell[AsyncFabric]):
     """All clusters and links of one configuration.
 
         with isthmus.open("isthmus.yaml") as fabric:
@@ -49,8 +202,10 @@ class Fabric:
     """
 
     def __init__(self, configuration: Configuration, *, spark: SparkSession | None = None) -> None:
+        application = SparkApplication(configuration, spark)
+        super().__init__(lambda pool: AsyncFabric(configuration, application=application, pool=pool))
         self.configuration = configuration
-        self._application = SparkApplication(configuration, spark)
+        self._application = application
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +227,7 @@ class Fabric:
 
         :raises ConfigError: There is none of that name.
         """
-        return self._core().links(name)
+        return self.configuration.links if name is None else (self.configuration.link(name),)
 
     def cluster(self, alias: str) -> Administration:
         """The cluster of that alias, to be described, looked into and kept in balance.
@@ -81,19 +236,36 @@ class Fabric:
         """
         return Administration(self.configuration.cluster(alias), self.configuration.ledger, self.configuration.clusters)
 
+    def reassigning(self, alias: str) -> Reassigning:
+        """The partitions of the cluster of that alias, to be moved between its brokers.
+
+        :raises ConfigError: There is none of that alias.
+        """
+        return Reassigning(self.configuration.cluster(alias))
+
+    def link(self, name: str) -> LinkOperations:
+        """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
+        return LinkOperations(self.configuration, name)
+
     @property
     def declarations(self) -> DeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
-        return DeclaredLinks(self.configuration.written)
+        return DeclaredLinks(lambda pool: self._core(pool).declarations)
 
     @property
     def groups(self) -> Groups:
         """The consumer groups the links carry: planned, carried once, and drilled."""
-        return Groups(self.links, self.configuration.ledger)
+        return Groups(lambda pool: self._core(pool).groups)
 
-    def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
-        """What `run` would create and copy, per topic with mode and reasons; see `AsyncFabric.plan`."""
-        return self._done(lambda core: core.plan(link=link, clusters=clusters))
+    @property
+    def schemas(self) -> Schemas:
+        """The schema registries: what they hold, and how they are made alike."""
+        return Schemas(self.configuration)
+
+    @property
+    def tree_changes(self) -> TreeChanging:
+        """Clusters that come into trees and leave them while they run."""
+        return TreeChanging(lambda pool: self._core(pool).tree_changes)
 
     def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
         """Where the distributors of trees copy to; see `Trees.targets`."""
@@ -103,71 +275,16 @@ class Fabric:
         """Have a distributor copy to another leaf of its subtree; see `Trees.switch`."""
         return self._done(lambda core: core.trees.switch(tree, cluster, level, to, dry_run=dry_run))
 
-    def add_to_tree(
-        self,
-        tree: str,
-        cluster: str,
-        *,
-        beside: str | None = None,
-        level: int | None = None,
-        without_left: bool = False,
-        dry_run: bool = False,
-    ) -> Reshaping:
-        """Have another cluster be in a tree, above all others or beside one; see `TreeChanges.add`."""
-        asked = partial(TreeChanges.add, beside=beside, level=level, without_left=without_left, dry_run=dry_run)
-        return self._done(lambda core: asked(core.tree_changes, tree, cluster))
-
-    def remove_from_tree(self, tree: str, cluster: str, *, dry_run: bool = False) -> Reshaping:
-        """Have a cluster leave a tree; see `TreeChanges.remove`."""
-        return self._done(lambda core: core.tree_changes.remove(tree, cluster, dry_run=dry_run))
-
-    def filters(self, link: str) -> Filters:
-        """What an operator has the link select in place of what the configuration says; see `AsyncFabric.filters`."""
-        return self._done(lambda core: core.filters(link))
-
-    def filter(self, link: str, filters: Filters, *, dry_run: bool = False) -> Filters:
-        """Have the link select something else from now on, whether it runs or not; see `AsyncFabric.filter`."""
-        return self._done(lambda core: core.filter(link, filters, dry_run=dry_run))
-
-    def run(
-        self,
-        *,
-        until: Until | None = None,
-        link: str | None = None,
-        clusters: Collection[str] = (),
-        on_progress: OnProgress | None = None,
-        take_over: bool = False,
-        standby: bool = False,
-        reread: Reread | None = None,
-        follow_config: bool = False,
-        metrics: MetricsSettings | None = None,
-    ) -> RunOutcome:
-        """Create what is missing and copy, until everything is copied or for ever; see `AsyncFabric.run`."""
-        return self._done(
-            lambda core: core.run(
-                until=until,
-                link=link,
-                clusters=clusters,
-                on_progress=on_progress,
-                take_over=take_over,
-                standby=standby,
-                reread=reread,
-                follow_config=follow_config,
-                metrics=metrics,
-            )
-        )
-
-    def status(self, *, link: str | None = None) -> tuple[LinkProgress, ...]:
-        """How the links stand, with rates; see `AsyncFabric.status`."""
-        return self._done(lambda core: core.status(link=link))
-
-    def forget(self, link: str, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Forgotten, ...]:
-        """Have the ledger forget topics that a link mirrored once; see `AsyncFabric.forget`."""
-        return self._done(lambda core: core.forget(link, topics, dry_run=dry_run))
-
-    def forget_link(self, link: str, *, cluster: str, dry_run: bool = False) -> tuple[str, ...]:
-        """Have the ledger of a cluster forget a link that is run no more; see `AsyncFabric.forget_link`."""
-        return self._done(lambda core: core.forget_link(link, cluster=cluster, dry_run=dry_run))
+    plan = blocking(AsyncFabric.plan)
+    doctor = blocking(AsyncFabric.doctor)
+    names = blocking(AsyncFabric.names)
+    provenance = blocking(AsyncFabric.provenance)
+    filters = blocking(AsyncFabric.filters)
+    filter = blocking(AsyncFabric.filter)
+    run = blocking(AsyncFabric.run)
+    status = blocking(AsyncFabric.status)
+    forget = blocking(AsyncFabric.forget)
+    forget_link = blocking(AsyncFabric.forget_link)
 
     def verify(
         self,
@@ -193,18 +310,6 @@ class Fabric:
         )
         # In this thread: Ctrl-C ends it.
         return compare()
-
-    def _core(self) -> AsyncFabric:
-        return AsyncFabric(self.configuration, application=self._application)
-
-    def _done(self, ask: Callable[[AsyncFabric], Coroutine[Any, Any, DoneT]]) -> DoneT:
-        """The answer to one question, over connections of its own."""
-
-        async def answer() -> DoneT:
-            async with self._core() as core:
-                return await ask(core)
-
-        return in_loop(answer())
 
 
 def open_fabric(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from isthmus.errors import ConfigError
 from isthmus.model.partitions import PartitionState
+from isthmus.model.plain import plain_fields
 
 
 class Assignment(NamedTuple):
@@ -19,7 +20,7 @@ class Assignment(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         """As Kafka's own tool writes it."""
-        return {"topic": self.topic, "partition": self.partition, "replicas": list(self.replicas)}
+        return plain_fields(self)
 
 
 class Move(NamedTuple):

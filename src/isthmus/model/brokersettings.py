@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from isthmus.model.plain import plain_fields
+
 SHOWN_SETTINGS: Final = (
     "auto.leader.rebalance.enable",
     "default.replication.factor",
@@ -27,7 +29,7 @@ class BrokerSetting(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {"name": self.name, "value": self.value, "brokers": list(self.brokers)}
+        return plain_fields(self)
 
 
 def shared_settings(told: Mapping[int, Mapping[str, str]]) -> tuple[BrokerSetting, ...]:

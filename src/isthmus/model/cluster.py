@@ -133,7 +133,8 @@ class Cluster:
     `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
     `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
-    registry of the cluster has its schemas, if it is not the primary one.
+    registry of the cluster has its schemas, if it is not the primary one. From `offsets_copy_secret` come the keys of
+    its groups, where links encrypt a copy of their positions.
     """
 
     alias: str
@@ -146,6 +147,7 @@ class Cluster:
     client_id: str = field(default=CLIENT_ID, compare=False)
     schema_registry: SchemaRegistry | None = field(default=None, compare=False)
     schemas: SchemaRoute | None = field(default=None, compare=False)
+    offsets_copy_secret: Secret | None = field(default=None, compare=False)
 
 
 def is_cluster_id(text: str) -> bool:

@@ -10,6 +10,7 @@ from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.schemas import SchemaSettings
+from isthmus.model.timings import USUAL, Timings
 from isthmus.model.tree import TreeSettings
 
 
@@ -57,7 +58,7 @@ class Configuration:
 
     Aliases and link names are unique, in the order written. `warnings` are sentences for the
     operator about what is allowed but unwise. `declared` are the names of links that the clusters' ledgers
-    have and the file has not; `None` where nobody looked.
+    have and the file has not; `None` where nobody looked. `timings` are nothing for operators.
     """
 
     clusters: tuple[Cluster, ...]
@@ -70,6 +71,7 @@ class Configuration:
     log: LogSettings = LogSettings()
     warnings: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
+    timings: Timings = USUAL
 
     @property
     def written(self) -> Configuration:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from isthmus.model.group import GroupDescription, GroupMember
+from isthmus.model.plain import plain, plain_fields
 
 
 class Position(NamedTuple):
@@ -79,7 +80,7 @@ class GroupReport:
         return {
             **self.summary(),
             "members": [_member(member) for member in members],
-            "positions": [position.as_dict() for position in self.positions],
+            "positions": plain(self.positions),
         }
 
 
@@ -93,11 +94,7 @@ class GroupsReport:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "groups": [group.as_dict() for group in self.groups],
-            "not_told": dict(self.not_told),
-        }
+        return plain_fields(self)
 
 
 def _member(member: GroupMember) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from isthmus.model.brokersettings import BrokerSetting
 from isthmus.model.findings import Finding
 from isthmus.model.partitions import BrokerLoad, PartitionState
+from isthmus.model.plain import plain, plain_fields
 from isthmus.model.transactions import OpenTransaction
 
 
@@ -54,7 +55,7 @@ class QuorumReplica(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
-        return {**self._asdict(), "endpoints": list(self.endpoints)}
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +70,7 @@ class Quorum:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
-        return {
-            "leader_id": self.leader_id,
-            "leader_epoch": self.leader_epoch,
-            "high_watermark": self.high_watermark,
-            "voters": [replica.as_dict() for replica in self.voters],
-            "observers": [replica.as_dict() for replica in self.observers],
-        }
+        return plain_fields(self)
 
 
 class Feature(NamedTuple):
@@ -120,10 +115,10 @@ class ClusterReport:
             "partitions": len(self.partitions),
             "brokers": self.broker_rows(),
             "quorum": None if self.quorum is None else self.quorum.as_dict(),
-            "settings": [setting.as_dict() for setting in self.settings],
+            "settings": plain(self.settings),
             "features": [feature._asdict() for feature in self.features],
-            "transactions": [transaction.as_dict() for transaction in self.transactions],
-            "findings": [finding.as_dict() for finding in self.findings],
+            "transactions": plain(self.transactions),
+            "findings": plain(self.findings),
             "not_told": dict(self.not_told),
         }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from isthmus.model.plain import plain_fields
+
 
 class Level(enum.StrEnum):
     """How much a finding matters."""
@@ -28,10 +30,4 @@ class Finding:
 
     def as_dict(self) -> dict[str, str]:
         """Plain values under stable names."""
-        return {
-            "level": str(self.level),
-            "subject": self.subject,
-            "check": self.check,
-            "message": self.message,
-            "hint": self.hint,
-        }
+        return plain_fields(self)

@@ -12,12 +12,14 @@ from isthmus.model.mirrormaker import HEARTBEATS, SyncsPlace
 from isthmus.model.namespace import NamespaceNaming
 from isthmus.model.naming import LEDGER_TOPIC, OFFSETS_TOPIC, Naming, PrefixNaming, moved_prefix
 from isthmus.model.needs import About, Side, needs_of
+from isthmus.model.offsetscopy import COPY_PREFIX
 from isthmus.model.patterns import NamePattern
 from isthmus.model.rights import Resource
 
 CLUSTER_NAME: Final = "kafka-cluster"
 _KINDS: Final = {
     About.GROUPS: Resource.GROUP,
+    About.EVERY_GROUP: Resource.GROUP,
     About.TRANSACTIONS: Resource.TRANSACTIONAL_ID,
     About.NAMESPACES: Resource.TRANSACTIONAL_ID,
     About.CLUSTER: Resource.CLUSTER,
@@ -110,6 +112,11 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
             return [RulePlace(f"isthmus.{link.name}.", RulePattern.PREFIXED)], []
         case About.NAMESPACES:
             return [RulePlace("isthmus.namespace.", RulePattern.PREFIXED)], []
+        case About.EVERY_GROUP:
+            return [RulePlace(EVERYTHING, RulePattern.LITERAL)], []
+        case About.OFFSETS_COPY:
+            # The id of the source, which follows, is for its brokers to tell.
+            return [RulePlace(COPY_PREFIX, RulePattern.PREFIXED)], []
         case _:
             name = {
                 About.LEDGER: LEDGER_TOPIC,

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from isthmus.errors import ConfigError
 from isthmus.model.naming import Naming, PrefixNaming
+from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.patterns import NamePattern
 from isthmus.model.translation import Way
 
@@ -37,7 +38,8 @@ class GroupPattern(NamePattern):
 class GroupSettings:
     """How a link treats consumer groups. `margin_s` is for the way `timestamp`.
 
-    A group that is gone at the source is deleted at the target only with `delete_at_target`.
+    A group that is gone at the source is deleted at the target only with `delete_at_target`. `offsets_copy` says whose
+    positions are written into a topic of the target as well.
     """
 
     include: tuple[GroupPattern, ...] = ()
@@ -46,6 +48,7 @@ class GroupSettings:
     margin_s: float = 60.0
     naming: Naming = field(default_factory=PrefixNaming)
     delete_at_target: bool = False
+    offsets_copy: OffsetsCopy = OffsetsCopy.NONE
 
     @property
     def is_configured(self) -> bool:
@@ -60,6 +63,12 @@ class GroupSettings:
             and any(pattern.matches(group) for pattern in self.include)
             and not any(pattern.matches(group) for pattern in self.exclude)
         )
+
+    def is_copied(self, group: str) -> bool:
+        """Whether the positions of a group of the source are written into the topic that has a copy of them."""
+        if self.offsets_copy is OffsetsCopy.ALL:
+            return not group.startswith(OWN_PREFIX)
+        return self.offsets_copy is not OffsetsCopy.NONE and self.matches(group)
 
     @property
     def literals(self) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final
 
-from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.plain import plain, plain_fields
+from isthmus.model.problem import Problem
 
 
 class LoopState(enum.StrEnum):
@@ -37,7 +38,7 @@ class LoopProgress:
             "loop": self.loop,
             "state": str(self.state),
             "age_seconds": round(self.age_s, 1),
-            "problem": problem_dict(self.problem) if self.problem else None,
+            "problem": plain(self.problem),
         }
 
 
@@ -62,11 +63,4 @@ class Change:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {
-            "loop": self.loop,
-            "subject": self.subject,
-            "setting": self.setting,
-            "before": self.before,
-            "after": self.after,
-            "problem": problem_dict(self.problem) if self.problem else None,
-        }
+        return plain_fields(self)

@@ -12,6 +12,7 @@ from isthmus.model.findings import Level
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsetscopy import OffsetsCopy
 
 
 class Side(enum.StrEnum):
@@ -30,6 +31,8 @@ class About(enum.StrEnum):
     OFFSET_SYNCS = "the topic of pairs of offsets"
     CHECKPOINTS = "the topic of checkpoints"
     HEARTBEATS = "the topic of heartbeats"
+    OFFSETS_COPY = "the copy of committed positions"
+    EVERY_GROUP = "all groups"
     GROUPS = "groups"
     TRANSACTIONS = "transactional ids"
     CLUSTER = "the cluster"
@@ -79,6 +82,18 @@ def _checkpoints(link: Link) -> bool:
 
 def _heartbeats(link: Link) -> bool:
     return link.mm2.heartbeats
+
+
+def _copying(link: Link) -> bool:
+    return link.groups.offsets_copy is not OffsetsCopy.NONE
+
+
+def _commits(link: Link) -> bool:
+    return _groups(link) or _copying(link)
+
+
+def _copying_all(link: Link) -> bool:
+    return link.groups.offsets_copy is OffsetsCopy.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +182,7 @@ NEEDS: Final[tuple[Need, ...]] = (
         "READ",
         _WARN,
         "follow commits within milliseconds; without it they are asked for once a second",
-        _groups,
+        _commits,
     ),
     Need(
         _S,
@@ -203,6 +218,11 @@ NEEDS: Final[tuple[Need, ...]] = (
     ),
     *_written(_T, About.CHECKPOINTS, _checkpoints, Need(_T, About.CHECKPOINTS, "READ", _WARN, _GO_ON, _checkpoints)),
     *_written(_T, About.HEARTBEATS, _heartbeats),
+    Need(_S, About.EVERY_GROUP, "DESCRIBE", _ERROR, "see the positions of all groups, which are copied", _copying_all),
+    Need(_T, About.OFFSETS_COPY, "CREATE", _ERROR, _MAKE, _copying),
+    Need(_T, About.OFFSETS_COPY, "WRITE", _ERROR, "write it", _copying),
+    Need(_T, About.OFFSETS_COPY, "READ", _ERROR, "take back what is not to be copied any more", _copying),
+    Need(_T, About.OFFSETS_COPY, "DESCRIBE_CONFIGS", _WARN, "see whether it is compacted", _copying),
 )
 """The rights that go without saying are left out: DESCRIBE comes with READ, WRITE, DELETE and ALTER. So does
 IDEMPOTENT_WRITE with WRITE on any topic (KIP-679).

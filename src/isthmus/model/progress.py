@@ -12,7 +12,8 @@ from isthmus.model.loop import UNOFFERED, LoopProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
-from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem
 from isthmus.model.receipt import LeaseTotals
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.transactions import AbortedPolicy
@@ -87,7 +88,7 @@ class PartitionProgress:
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
             "gaps": [{"offset_begin": gap.offset_begin, "offset_end": gap.offset_end} for gap in self.gaps],
-            "problem": problem_dict(self.problem) if self.problem else None,
+            "problem": plain(self.problem),
         }
 
 
@@ -156,8 +157,8 @@ class TopicProgress:
             "lag_seconds": max((round(p.lag_s, 3) for p in self.partitions if p.lag_s is not None), default=None),
             "records_per_second": _rounded(sum(rates)) if rates else None,
             "age_seconds": round(self.age_s, 1),
-            "problem": problem_dict(self.problem) if self.problem else None,
-            "partitions": [partition.as_dict() for partition in self.partitions],
+            "problem": plain(self.problem),
+            "partitions": plain(self.partitions),
         }
 
 
@@ -181,7 +182,7 @@ class GroupProgress:
             "group": self.group,
             "standing": self.standing,
             "age_seconds": round(self.age_s, 1),
-            "problem": problem_dict(self.problem) if self.problem else None,
+            "problem": plain(self.problem),
         }
 
 
@@ -287,9 +288,9 @@ class LinkProgress:
             "lag_records": _known(self.lag_records),
             "lag_records_min": self.lag_records_min,
             "aborted": None if self.aborted is None else str(self.aborted),
-            "problem": problem_dict(self.problem) if self.problem else None,
-            "topics": [topic.as_dict() for topic in self.topics],
-            "groups": [group.as_dict() for group in self.groups],
+            "problem": plain(self.problem),
+            "topics": plain(self.topics),
+            "groups": plain(self.groups),
             "loops": [loop.as_dict() for loop in (*self.loops, *UNOFFERED)],
         }
 

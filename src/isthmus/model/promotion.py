@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.plain import plain
 from isthmus.model.transactions import OpenTransaction
 
 Verb = Literal["promote", "failover", "detach", "reverse"]
@@ -78,8 +79,8 @@ class Promotion:
             "missing_records": self.missing_records,
             "missing_seconds": None if self.missing_s is None else round(self.missing_s, 1),
             "groups": dict(self.groups),
-            "aborted": [each.as_dict() for each in self.aborted],
-            "partitions": [each.as_dict() for each in self.partitions],
+            "aborted": plain(self.aborted),
+            "partitions": plain(self.partitions),
         }
 
 

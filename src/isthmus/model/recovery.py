@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from isthmus.model.naming import NAME_CHARACTERS_MAX, SourceTopic, TargetTopic
+from isthmus.model.plain import plain
 
 QUARANTINE_PREFIX: Final = "__isthmus.quarantine."
 _DIGEST_BYTES: Final = 8
@@ -135,8 +136,8 @@ class TopicRecovery:
             "stage": None if self.stage is None else str(self.stage),
             "quarantine": self.quarantine or None,
             "quarantined_records": self.quarantined,
-            "partitions": [each.as_dict() for each in self.partitions],
-            "groups": [each.as_dict() for each in self.positions],
+            "partitions": plain(self.partitions),
+            "groups": plain(self.positions),
         }
 
 
@@ -153,7 +154,7 @@ class Recovery:
         return {
             "link": self.link,
             "dry_run": self.is_dry_run,
-            "topics": [each.as_dict() for each in self.topics],
+            "topics": plain(self.topics),
         }
 
 

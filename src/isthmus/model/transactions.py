@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
+from isthmus.model.plain import plain_fields
+
 _INDEX_AT: Final = 48
 _EPOCHS_BEGAN_S: Final = 1_577_836_800
 _LONE: Final = 1 << 62
@@ -100,4 +102,4 @@ class OpenTransaction(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
-        return {**self._asdict(), "state": str(self.state)}
+        return plain_fields(self)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, bit, mask
 from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.plain import plain
 from isthmus.model.selection import TopicPattern
 
 _CHILDREN_MIN: Final = 2
@@ -216,7 +217,7 @@ class Tree:
             "tree": self.name,
             "level": self.root.level,
             "clusters": list(self.clusters),
-            "distributors": [each.as_dict() for each in self.distributors],
+            "distributors": plain(self.distributors),
             "mesh_links": self.mesh_links,
             "hops": {cluster: self.hops(cluster) for cluster in self.clusters},
         }

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from isthmus.errors import SchemaConflict
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas import IMPORT, RegistryContents, SchemaVersion, VersionKey
 from isthmus.model.subjects import SubjectNaming
 
@@ -73,7 +74,7 @@ class SchemaChange:
             "type": None if self.version is None else self.version.schema.type,
             "before": self.before,
             "after": self.after,
-            "problem": None if self.problem is None else problem_dict(self.problem),
+            "problem": plain(self.problem),
         }
 
 

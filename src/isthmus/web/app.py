@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import anyio.to_thread
-from fastapi import FastAPI, Request, Response, Security
+from fastapi import Depends, FastAPI, Request, Response, Security
 from fastapi.security import HTTPBearer
 
 from isthmus import __version__
@@ -31,8 +31,6 @@ from isthmus.web.tending import tending_routes
 from isthmus.web.tokens import TokenFile
 from isthmus.web.watching import Watch
 
-THREADS: Final = 8
-"""Requests that are worked on at a time; the others wait."""
 _bearer = HTTPBearer(auto_error=False, description="What isthmus token create printed.")
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "A problem (RFC 9457): code is one of ISTH-..., hint says what to do.",
@@ -70,18 +68,19 @@ def create_app(
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=partial(_bounded, operations),
+        lifespan=partial(_ended, operations),
         dependencies=[Security(_bearer)],
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM},
     )
-    app.include_router(reading_routes(desk))
-    for routes in (changing_routes, tending_routes, declaring_routes, namespace_routes):
-        app.include_router(routes(desk))
-    app.include_router(operating_routes(desk, operations))
-    app.include_router(promoting_routes(desk, operations))
+    room = [Depends(desk.room)]
+    for routes in (reading_routes, changing_routes, tending_routes, declaring_routes, namespace_routes):
+        app.include_router(routes(desk), dependencies=room)
+    for beginning_routes in (operating_routes, promoting_routes):
+        app.include_router(beginning_routes(desk, operations), dependencies=room)
     app.include_router(telling_routes(watch))
     door = ConsoleDoor(tokens)
-    app.include_router(console_routes(desk, operations, watch, door.sessions), include_in_schema=False)
+    console = console_routes(desk, operations, watch, door.sessions)
+    app.include_router(console, include_in_schema=False, dependencies=room)
 
     @app.get("/livez", tags=["health"], summary="Whether the server answers")
     async def livez() -> dict[str, str]:
@@ -107,7 +106,6 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _bounded(operations: Operations, _: FastAPI) -> AsyncIterator[None]:
-    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+async def _ended(operations: Operations, _: FastAPI) -> AsyncIterator[None]:
     yield
     await anyio.to_thread.run_sync(operations.close)

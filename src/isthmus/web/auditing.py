@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from isthmus.control.links.memory import now_ms
+from isthmus.control.answers import now_ms
 from isthmus.errors import IsthmusError
 from isthmus.web.guard import Caller
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt
 
-from isthmus.control.links.filtering import Filters
+from isthmus.control.answers import Filters
 from isthmus.model.declaration import ASYNC
 from isthmus.model.namespace import Namespace, NamespaceKind, NamespaceMap
 from isthmus.model.recovery import SetAside

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from isthmus.control.blocking import in_loop
-from isthmus.control.links import pausing
-from isthmus.control.links.filtering import Filters
+from isthmus.control.answers import Filters, Resumed
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import FiltersBody, TargetBody
@@ -32,7 +30,7 @@ def changing_routes(desk: FabricDesk) -> APIRouter:
     return router
 
 
-def paused(
+async def paused(
     desk: FabricDesk,
     caller: Caller,
     link: str,
@@ -46,14 +44,13 @@ def paused(
     :raises RequestRefused: There is none of that name.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    fabric, chosen = desk.link(link)
-    ledger = fabric.configuration.ledger
-    with audited(caller, "pause", link) as difference:
-        difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
-        return found(lambda: in_loop(pausing.pause(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)))
+    said = {"topic": topic, "namespace": namespace, "dry_run": dry_run}
+    async with desk.fabric(link) as fabric:
+        with audited(caller, "pause", link, said):
+            return await found(fabric.link(link).pause(topic, namespace=namespace, dry_run=dry_run))
 
 
-def resumed(
+async def resumed(
     desk: FabricDesk,
     caller: Caller,
     link: str,
@@ -61,35 +58,34 @@ def resumed(
     namespace: str | None = None,
     *,
     dry_run: bool = False,
-) -> pausing.Resumed:
+) -> Resumed:
     """Have it be copied again; what was paused, and what still is.
 
     :raises RequestRefused: There is none of that name.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    fabric, chosen = desk.link(link)
-    ledger = fabric.configuration.ledger
-    with audited(caller, "resume", link) as difference:
-        difference.update(topic=topic, namespace=namespace, dry_run=dry_run)
-        return found(lambda: in_loop(pausing.resume(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)))
+    said = {"topic": topic, "namespace": namespace, "dry_run": dry_run}
+    async with desk.fabric(link) as fabric:
+        with audited(caller, "resume", link, said):
+            return await found(fabric.link(link).resume(topic, namespace=namespace, dry_run=dry_run))
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.put(
         "/links/{link}/pause", tags=["links"], summary="Stop copying a link, a topic or a namespace for a while"
     )
-    def pause_link(
+    async def pause_link(
         link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
     ) -> Json:
-        was_paused = paused(desk, caller, link, topic, namespace, dry_run=dry_run)
+        was_paused = await paused(desk, caller, link, topic, namespace, dry_run=dry_run)
         is_paused = was_paused or not dry_run
         return {"link": link, "topic": topic, "namespace": namespace, "paused": is_paused, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
-    def resume_link(
+    async def resume_link(
         link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
     ) -> Json:
-        done = resumed(desk, caller, link, topic, namespace, dry_run=dry_run)
+        done = await resumed(desk, caller, link, topic, namespace, dry_run=dry_run)
         return {
             "link": link,
             "topic": topic,
@@ -104,27 +100,29 @@ def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
     # Read, compared and written by one at a time: of two operators one gets 412.
-    lock = threading.Lock()
+    lock = asyncio.Lock()
 
-    def changed(link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool) -> tuple[Json, str]:
-        with lock, audited(caller, "filters", link) as difference:
-            fabric, chosen = desk.link(link)
-            before = fabric.filters(link).as_dict(chosen)
-            check_match(given, etag_of(before))
-            after = fabric.filter(link, filters, dry_run=dry_run).as_dict(chosen)
-            difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
-            difference["dry_run"] = dry_run
+    async def changed(
+        link: str, filters: Filters, given: str | None, caller: Caller, *, dry_run: bool
+    ) -> tuple[Json, str]:
+        with audited(caller, "filters", link) as difference:
+            async with lock, desk.link(link) as (fabric, chosen):
+                before = (await fabric.filters(link)).as_dict(chosen)
+                check_match(given, etag_of(before))
+                after = (await fabric.filter(link, filters, dry_run=dry_run)).as_dict(chosen)
+                difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
+                difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
 
     @router.get("/links/{link}/filters", tags=["filters"], summary="What a link selects; the ETag is for changing it")
-    def read_filters(link: str, response: Response, _: Viewer) -> Json:
-        fabric, chosen = desk.link(link)
-        found = fabric.filters(link).as_dict(chosen)
+    async def read_filters(link: str, response: Response, _: Viewer) -> Json:
+        async with desk.link(link) as (fabric, chosen):
+            found = (await fabric.filters(link)).as_dict(chosen)
         response.headers["ETag"] = etag_of(found)
         return found
 
     @router.put("/links/{link}/filters", tags=["filters"], summary="Have a link select something else, while it runs")
-    def write_filters(
+    async def write_filters(
         link: str,
         body: FiltersBody,
         response: Response,
@@ -137,34 +135,36 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused(
                 "nothing is to be changed", status=422, hint="DELETE selects again what the file says."
             )
-        found, response.headers["ETag"] = changed(link, filters, if_match, caller, dry_run=dry_run)
+        found, response.headers["ETag"] = await changed(link, filters, if_match, caller, dry_run=dry_run)
         return found
 
     @router.delete("/links/{link}/filters", tags=["filters"], summary="Have a link select again what the file says")
-    def reset_filters(
+    async def reset_filters(
         link: str,
         response: Response,
         caller: Operator,
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        found, response.headers["ETag"] = changed(link, Filters(), if_match, caller, dry_run=dry_run)
+        found, response.headers["ETag"] = await changed(link, Filters(), if_match, caller, dry_run=dry_run)
         return found
 
 
 def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees/{tree}/targets", tags=["trees"], summary="To which leaves the distributors of a tree copy")
-    def read_targets(tree: str, _: Viewer) -> list[Json]:
-        return [each.as_dict() for each in found(lambda: desk.fabric().targets(tree))]
+    async def read_targets(tree: str, _: Viewer) -> list[Json]:
+        async with desk.fabric() as fabric:
+            return [each.as_dict() for each in await found(fabric.trees.targets(tree))]
 
     @router.put(
         "/trees/{tree}/targets/{cluster}/{level}",
         tags=["trees"],
         summary="Have a distributor copy to another leaf of its subtree, in good order, while it runs",
     )
-    def switch_target(
+    async def switch_target(
         tree: str, cluster: str, level: int, body: TargetBody, caller: Operator, dry_run: DryRun = False
     ) -> Json:
-        with audited(caller, "switch", f"{tree}.{cluster}.{level}") as difference:
-            difference.update(to=body.to, dry_run=dry_run)
-            return found(lambda: desk.fabric().switch(tree, cluster, level, body.to, dry_run=dry_run)).as_dict()
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}", {"to": body.to, "dry_run": dry_run}):
+            async with desk.fabric() as fabric:
+                switch = fabric.trees.switch
+                return (await found(switch(tree, cluster, level, body.to, dry_run=dry_run))).as_dict()

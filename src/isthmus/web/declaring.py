@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from isthmus.control.links.declared import DeclaredLink
+from isthmus.control.answers import DeclaredLink
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
 from isthmus.web.bodies import LinkBody, LinkChangeBody, MapsBody, plain
@@ -39,25 +39,26 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable)],
         summary="Declare a link on both its clusters, once they were examined",
     )
-    def create_link(body: LinkBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
+    async def create_link(body: LinkBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
         source, target = body.ends
         with audited(caller, "create link", body.link, {**plain(body), "dry_run": dry_run}):
-            declared = desk.declarations.create(
-                body.link,
-                source=source.alias,
-                target=target.alias,
-                maps=body.maps,
-                mode=body.mode,
-                settings=body.settings,
-                cluster_ids={end.alias: end.cluster_id for end in (source, target) if end.cluster_id},
-                dry_run=dry_run,
-            )
+            async with desk.written() as fabric:
+                declared = await fabric.declarations.create(
+                    body.link,
+                    source=source.alias,
+                    target=target.alias,
+                    maps=body.maps,
+                    mode=body.mode,
+                    settings=body.settings,
+                    cluster_ids={end.alias: end.cluster_id for end in (source, target) if end.cluster_id},
+                    dry_run=dry_run,
+                )
         if dry_run:
             response.status_code = HTTPStatus.OK
         return _answer(declared, response)
 
     @router.patch("/links/{link}", summary="Change settings of a declared link, which whoever runs it follows")
-    def update_link(
+    async def update_link(
         link: str,
         body: LinkChangeBody,
         response: Response,
@@ -68,32 +69,37 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         if not body.settings and body.mode is None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give settings or mode.")
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update link", link, wanted), desk.known(link, if_match, is_needed=True) as links:
-            return _answer(links.update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
+        with audited(caller, "update link", link, wanted):
+            async with desk.known(link, if_match, is_needed=True) as fabric:
+                update = fabric.declarations.update
+                return _answer(await update(link, settings=body.settings, mode=body.mode, dry_run=dry_run), response)
 
     @router.delete("/links/{link}", summary="Detach everything and end a declared link; topics stay as they are")
-    def delete_link(
+    async def delete_link(
         link: str, response: Response, caller: Admin, if_match: IfMatch = None, dry_run: DryRun = False
     ) -> Json:
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete link", link, wanted), desk.known(link, if_match, is_needed=True) as links:
-            return _answer(links.delete(link, dry_run=dry_run), response)
+        with audited(caller, "delete link", link, wanted):
+            async with desk.known(link, if_match, is_needed=True) as fabric:
+                return _answer(await fabric.declarations.delete(link, dry_run=dry_run), response)
 
 
 def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
-    def changed(
+    async def changed(
         verb: str, link: str, body: MapsBody, caller: Caller, given: str | None, *, dry_run: bool
     ) -> DeclaredLink:
-        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}), desk.known(link, given) as links:
-            change = links.attach if verb == "attach" else links.reattach
-            return change(link, body.maps, dry_run=dry_run)
+        with audited(caller, verb, link, {**plain(body), "dry_run": dry_run}):
+            async with desk.known(link, given) as fabric:
+                links = fabric.declarations
+                change = links.attach if verb == "attach" else links.reattach
+                return await change(link, body.maps, dry_run=dry_run)
 
     @router.post(
         "/links/{link}:attach",
         dependencies=[Depends(repeatable)],
         summary="Have more namespaces of the target follow the source; they become reserved",
     )
-    def attach(
+    async def attach(
         link: str,
         body: MapsBody,
         response: Response,
@@ -103,14 +109,14 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         if not body.attached:
             raise RequestRefused("no namespace is named", status=422, hint="Name them in attached.")
-        return _answer(changed("attach", link, body, caller, if_match, dry_run=dry_run), response)
+        return _answer(await changed("attach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
         "/links/{link}:reattach",
         dependencies=[Depends(repeatable)],
         summary="Attach namespaces again that were detached, all of them where none is named",
     )
-    def reattach(
+    async def reattach(
         link: str,
         response: Response,
         caller: Admin,
@@ -118,4 +124,4 @@ def _namespaces(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        return _answer(changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run), response)
+        return _answer(await changed("reattach", link, body or MapsBody(), caller, if_match, dry_run=dry_run), response)

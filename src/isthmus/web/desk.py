@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from isthmus.control.clusters.administration import Administration
-from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.declared import DeclaredLink
-from isthmus.control.links.declaring import DeclaredLinks
+from isthmus.control.answers import AsyncAdministration, DeclaredLink
+from isthmus.control.async_fabric import AsyncFabric, opened
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.web.conditions import check_match, etag_of
 
+AT_WORK_MAX: Final = 8
+"""Requests that are worked on at a time; the others wait."""
 FoundT = TypeVar("FoundT")
 
 
@@ -28,60 +28,99 @@ class FabricDesk:
         self.configuration = configuration
         self.file = file
         """Where it is written, for commands that are called."""
-        self.declaring = threading.Lock()
+        self.declaring = asyncio.Lock()
         """Read, compared and written by one at a time: of two who change the same one gets 412."""
+        self._room = asyncio.Semaphore(AT_WORK_MAX)
 
-    @property
-    def declarations(self) -> DeclaredLinks:
-        """The links that are declared on the clusters, to be changed."""
-        return Fabric(self.configuration).declarations
+    async def room(self) -> AsyncIterator[None]:
+        """A dependency of routes that ask clusters: has a request wait while many are worked on."""
+        async with self._room:
+            yield
 
-    def fabric(self, link: str | None = None) -> Fabric:
-        """The fabric; its clusters are asked for what is declared unless the `link` is a mirror of the file."""
-        if any(each.name == link and not each.tree for each in self.configuration.links):
-            return Fabric(self.configuration)
-        return open_fabric(self.configuration, declared=True)
+    async def now(self, link: str | None = None) -> Configuration:
+        """The configuration with what is declared now; clusters are not asked for a mirror `link` of the file."""
+        is_written = any(each.name == link and not each.tree for each in self.configuration.links)
+        return await opened(self.configuration, declared=not is_written)
 
-    def links(self) -> tuple[Link, ...]:
+    async def links(self) -> tuple[Link, ...]:
         """All links there are now."""
-        return self.fabric().configuration.links
+        return (await self.now()).links
 
-    def link(self, name: str) -> tuple[Fabric, Link]:
+    async def having(self, link: str) -> Configuration:
+        """The configuration as it is now, which has this link.
+
+        :raises RequestRefused: There is none of that name.
+        """
+        configuration = await self.now(link)
+        try:
+            configuration.link(link)
+        except ConfigError as error:
+            raise _missing(error) from None
+        return configuration
+
+    @contextlib.asynccontextmanager
+    async def fabric(self, link: str | None = None) -> AsyncIterator[AsyncFabric]:
+        """The fabric, with all links there are now, or with this one at least.
+
+        :raises RequestRefused: There is none of that name.
+        """
+        configuration = await (self.now() if link is None else self.having(link))
+        async with AsyncFabric(configuration) as fabric:
+            yield fabric
+
+    @contextlib.asynccontextmanager
+    async def written(self) -> AsyncIterator[AsyncFabric]:
+        """The fabric of the file: its clusters are not asked for declared links."""
+        async with AsyncFabric(self.configuration) as fabric:
+            yield fabric
+
+    @contextlib.asynccontextmanager
+    async def link(self, name: str) -> AsyncIterator[tuple[AsyncFabric, Link]]:
         """A link, and the fabric that has it.
 
         :raises RequestRefused: There is none of that name.
         """
-        fabric = self.fabric(name)
-        return fabric, found(lambda: fabric.configuration.link(name))
+        async with self.fabric(name) as fabric:
+            yield fabric, fabric.configuration.link(name)
 
-    @contextlib.contextmanager
-    def known(self, link: str, if_match: str | None, *, is_needed: bool = False) -> Iterator[DeclaredLinks]:
+    @contextlib.asynccontextmanager
+    async def known(self, link: str, if_match: str | None, *, is_needed: bool = False) -> AsyncIterator[AsyncFabric]:
         """Where a declared link is changed that is as the caller knows it: by one at a time.
 
         :raises RequestRefused: None of that name is declared, or it was changed since it was read.
         """
-        with self.declaring:
-            links = self.declarations
-            check_match(if_match, link_etag(found(lambda: links.describe(link))), is_needed=is_needed)
-            yield links
+        async with self.declaring, self.written() as fabric:
+            declared = await found(fabric.declarations.describe(link))
+            check_match(if_match, link_etag(declared), is_needed=is_needed)
+            yield fabric
 
-    def administration(self, alias: str) -> Administration:
+    @contextlib.asynccontextmanager
+    async def cluster(self, alias: str) -> AsyncIterator[AsyncAdministration]:
         """A cluster of the file, to be asked.
 
         :raises RequestRefused: There is none of that alias.
         """
-        return found(lambda: Fabric(self.configuration).cluster(alias))
+        async with self.written() as fabric:
+            try:
+                administration = fabric.cluster(alias)
+            except ConfigError as error:
+                raise _missing(error) from None
+            yield administration
 
 
-def found(look: Callable[[], FoundT]) -> FoundT:
+async def found(look: Awaitable[FoundT]) -> FoundT:
     """What a path names.
 
     :raises RequestRefused: It names nothing, as `look` tells by a ConfigError.
     """
     try:
-        return look()
+        return await look
     except ConfigError as error:
-        raise RequestRefused(error.message, status=HTTPStatus.NOT_FOUND, hint=error.hint) from None
+        raise _missing(error) from None
+
+
+def _missing(error: ConfigError) -> RequestRefused:
+    return RequestRefused(error.message, status=HTTPStatus.NOT_FOUND, hint=error.hint)
 
 
 def link_summary(link: Link, *, is_declared: bool) -> dict[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from isthmus.control.clusters.namespace import NamespaceReport
-from isthmus.control.clusters.namespaces import Namespaces
+from isthmus.control.answers import AsyncNamespaces, NamespaceReport
 from isthmus.errors import RequestRefused
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.web.auditing import audited
@@ -47,40 +46,41 @@ def _answer(report: NamespaceReport, response: Response) -> Json:
 
 def _reading(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(_AT, summary="The namespaces that were declared")
-    def list_namespaces(cluster: str, _: Viewer) -> list[Json]:
-        return [each.as_dict() for each in desk.administration(cluster).namespaces.all()]
+    async def list_namespaces(cluster: str, _: Viewer) -> list[Json]:
+        async with desk.cluster(cluster) as there:
+            return [each.as_dict() for each in await there.namespaces.all()]
 
     @router.get(_ONE, summary="What is in a namespace, what it follows or leads, and who declared what")
-    def describe_namespace(
+    async def describe_namespace(
         cluster: str, kind: NamespaceKind, namespace: _Named, response: Response, _: Viewer, exact: _Exact = False
     ) -> Json:
-        namespaces, asked = desk.administration(cluster).namespaces, _namespace(namespace, kind, is_exact=exact)
-        return _answer(found(lambda: namespaces.describe(asked)), response)
+        asked = _namespace(namespace, kind, is_exact=exact)
+        async with desk.cluster(cluster) as there:
+            return _answer(await found(there.namespaces.describe(asked)), response)
 
 
 def _changing(router: APIRouter, desk: FabricDesk) -> None:
-    @contextlib.contextmanager
-    def known(cluster: str, asked: Namespace, given: str | None) -> Iterator[Namespaces]:
-        with desk.declaring:
-            namespaces = desk.administration(cluster).namespaces
-            before = found(lambda: namespaces.describe(asked)).as_dict()
+    @contextlib.asynccontextmanager
+    async def known(cluster: str, asked: Namespace, given: str | None) -> AsyncIterator[AsyncNamespaces]:
+        async with desk.declaring, desk.cluster(cluster) as there:
+            before = (await found(there.namespaces.describe(asked))).as_dict()
             check_match(given, etag_of(before["said"]))
-            yield namespaces
+            yield there.namespaces
 
     @router.post(_AT, status_code=HTTPStatus.CREATED, dependencies=[Depends(repeatable)], summary="Declare a namespace")
-    def create_namespace(
+    async def create_namespace(
         cluster: str, body: NamespaceBody, response: Response, caller: Admin, dry_run: DryRun = False
     ) -> Json:
-        namespaces = desk.administration(cluster).namespaces
-        with audited(caller, "create namespace", cluster, {**plain(body), "dry_run": dry_run}):
-            asked = _namespace(body.namespace, body.kind, is_exact=body.exact)
-            report = namespaces.create(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
+        async with desk.cluster(cluster) as there:
+            with audited(caller, "create namespace", cluster, {**plain(body), "dry_run": dry_run}):
+                asked, create = _namespace(body.namespace, body.kind, is_exact=body.exact), there.namespaces.create
+                report = await create(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
         if dry_run:
             response.status_code = HTTPStatus.OK
         return _answer(report, response)
 
     @router.patch(_ONE, summary="Reserve a namespace or release it, by access rules too")
-    def update_namespace(
+    async def update_namespace(
         cluster: str,
         kind: NamespaceKind,
         namespace: _Named,
@@ -95,11 +95,12 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
             raise RequestRefused("nothing is to be changed", status=422, hint="Give reserved, enforce or async_only.")
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {**plain(body), "dry_run": dry_run}
-        with audited(caller, "update namespace", target, wanted), known(cluster, asked, if_match) as namespaces:
-            return _answer(_updated(namespaces, asked, body, dry_run=dry_run), response)
+        with audited(caller, "update namespace", target, wanted):
+            async with known(cluster, asked, if_match) as namespaces:
+                return _answer(await _updated(namespaces, asked, body, dry_run=dry_run), response)
 
     @router.delete(_ONE, summary="Take back a namespace that is attached to no link; what is in it stays")
-    def delete_namespace(
+    async def delete_namespace(
         cluster: str,
         kind: NamespaceKind,
         namespace: _Named,
@@ -111,17 +112,20 @@ def _changing(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         asked, target = _namespace(namespace, kind, is_exact=exact), f"{cluster} {kind} {namespace}"
         wanted = {"dry_run": dry_run}
-        with audited(caller, "delete namespace", target, wanted), known(cluster, asked, if_match) as namespaces:
-            return _answer(namespaces.delete(asked, dry_run=dry_run), response)
+        with audited(caller, "delete namespace", target, wanted):
+            async with known(cluster, asked, if_match) as namespaces:
+                return _answer(await namespaces.delete(asked, dry_run=dry_run), response)
 
 
-def _updated(namespaces: Namespaces, asked: Namespace, body: NamespaceChangeBody, *, dry_run: bool) -> NamespaceReport:
+async def _updated(
+    namespaces: AsyncNamespaces, asked: Namespace, body: NamespaceChangeBody, *, dry_run: bool
+) -> NamespaceReport:
     report = None
     if body.reserved is not None or body.async_only is not None:
-        report = namespaces.update(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
+        report = await namespaces.update(asked, reserved=body.reserved, async_only=body.async_only, dry_run=dry_run)
     if body.enforce:
-        report = namespaces.enforce(asked, keep=body.keep, super_user=body.super_user, dry_run=dry_run)
+        report = await namespaces.enforce(asked, keep=body.keep, super_user=body.super_user, dry_run=dry_run)
     elif body.enforce is False:
-        report = namespaces.relax(asked, dry_run=dry_run)
+        report = await namespaces.relax(asked, dry_run=dry_run)
     assert report is not None  # noqa: S101 - the body is not empty
     return report

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from isthmus.control.links.memory import now_ms
-from isthmus.control.recovery.holdings import replay_of
-from isthmus.control.recovery.links import LinkRecoverer
-from isthmus.control.recovery.replaying import QuarantineFilter
+from isthmus.control.answers import QuarantineFilter, now_ms
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.errors import RequestRefused
 from isthmus.model.instant import parse_instant
 from isthmus.web.bodies import DrillBody, RecoverBody, ReplayBody, VerifyBody, plain
@@ -69,21 +66,14 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         dependencies=[Depends(repeatable)],
         summary="Bring topics of the target back that have diverged; what only the target has is set aside",
     )
-    def recover(
+    async def recover(
         link: str, response: Response, caller: Admin, body: RecoverBody | None = None, dry_run: DryRun = False
     ) -> Json:
         body = body or RecoverBody()
-        fabric, _ = desk.link(link)
+        chosen = AsyncFabric(await desk.having(link)).link(link)
 
         async def work(on_step: OnStep) -> Json:
-            recoverer = LinkRecoverer(
-                configuration=fabric.configuration,
-                name=link,
-                topics=tuple(body.topics),
-                quiet_s=body.quiet_s,
-                timeout_s=body.timeout_s,
-                on_step=on_step,
-            )
+            recoverer = chosen.recoverer(body.topics, quiet_s=body.quiet_s, timeout_s=body.timeout_s, on_step=on_step)
             return (await recoverer.recover(dry_run=dry_run)).as_dict()
 
         said = {**plain(body), "dry_run": dry_run}
@@ -96,19 +86,13 @@ def _recovering(router: APIRouter, desk: FabricDesk, operations: Operations) -> 
         dependencies=[Depends(repeatable)],
         summary="Write what was set aside of a topic to the source's topic, or another one, each record once",
     )
-    def replay(link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
-        fabric, _ = desk.link(link)
+    async def replay(link: str, body: ReplayBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
+        chosen = AsyncFabric(await desk.having(link)).link(link)
 
         async def work(_: OnStep) -> list[Json]:
             selected = QuarantineFilter(kind=body.kind, producer_id=body.producer)
-            found = await replay_of(
-                fabric.configuration,
-                link,
-                body.topic,
-                cluster=body.cluster,
-                into=body.into,
-                selected=selected,
-                dry_run=dry_run,
+            found = await chosen.replay(
+                body.topic, cluster=body.cluster, into=body.into, selected=selected, dry_run=dry_run
             )
             return [each.as_dict() for each in found]
 
@@ -124,8 +108,8 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(repeatable)],
         summary="Prove a failover of a group without one",
     )
-    def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> Json:
-        return accepted(begin_drill(desk, operations, caller, link, body), response)
+    async def drill(link: str, body: DrillBody, response: Response, caller: Operator) -> Json:
+        return accepted(await begin_drill(desk, operations, caller, link, body), response)
 
     @router.post(
         "/links/{link}:verify",
@@ -134,32 +118,34 @@ def _proving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dependencies=[Depends(repeatable)],
         summary="Compare both logs of a link, record by record, in a process with a Spark of its own",
     )
-    def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
-        return accepted(begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
+    async def verify(link: str, response: Response, caller: Operator, body: VerifyBody | None = None) -> Json:
+        return accepted(await begin_verify(desk, operations, caller, link, body or VerifyBody()), response)
 
 
-def begin_drill(desk: FabricDesk, operations: Operations, caller: Caller, link: str, body: DrillBody) -> LongOperation:
+async def begin_drill(
+    desk: FabricDesk, operations: Operations, caller: Caller, link: str, body: DrillBody
+) -> LongOperation:
     """Begin to prove a failover of a group.
 
     :raises RequestRefused: There is no such link, or too many operations are at work.
     """
-    groups = desk.link(link)[0].groups
+    configuration = await desk.having(link)
 
     async def work(_: OnStep) -> Json:
-        found = await asyncio.to_thread(groups.drill, body.group, link=link, records=body.records)
-        return found.as_dict()
+        async with AsyncFabric(configuration) as fabric:
+            return (await fabric.groups.drill(body.group, link=link, records=body.records)).as_dict()
 
     return operations.begin("drill", link, caller, plain(body), work)
 
 
-def begin_verify(
+async def begin_verify(
     desk: FabricDesk, operations: Operations, caller: Caller, link: str, body: VerifyBody
 ) -> LongOperation:
     """Begin to compare both logs of a link.
 
     :raises RequestRefused: There is no such link, it is compared already, or too many operations are at work.
     """
-    desk.link(link)
+    await desk.having(link)
     verification = _verification(desk.file, link, body)
     return operations.begin("verify", link, caller, plain(body), verification.run, subject=f"{link} verify")
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Final
 
-from isthmus.control.links.memory import now_ms
+from isthmus.control.answers import now_ms
 from isthmus.errors import IsthmusError, RequestRefused, TokenRefused
 from isthmus.model.instant import written_instant
 from isthmus.web.auditing import audited, record

@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
-from isthmus.control.links.promotion import Promoter
+from isthmus.control.answers import Promoter
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.model.promotion import Promotion
 from isthmus.web.bodies import LeaveBody, PromoteBody, ReverseBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, repeatable
@@ -31,7 +32,7 @@ def promoting_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     return router
 
 
-def _begun(
+async def _begun(
     desk: FabricDesk,
     operations: Operations,
     promoter: Promoter,
@@ -44,29 +45,29 @@ def _begun(
     async def work(on_step: OnStep) -> Json:
         return (await verb(replace(promoter, on_step=on_step))).as_dict()
 
-    with desk.known(promoter.name, if_match):
+    async with desk.known(promoter.name, if_match):
         return operations.begin(name, promoter.name, caller, said, work, subject=promoter.name)
 
 
 def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
-    def left(
+    async def left(
         name: str, link: str, body: LeaveBody | None, caller: Caller, if_match: str | None, *, dry_run: bool
     ) -> LongOperation:
         body = body or LeaveBody()
-        promoter = Promoter(configuration=desk.configuration, name=link, maps=body.maps, timeout_s=body.timeout_s)
+        promoter = AsyncFabric(desk.configuration).link(link).promoter(body.maps, timeout_s=body.timeout_s)
 
         def verb(chosen: Promoter) -> Awaitable[Promotion]:
             return chosen.detach(dry_run=dry_run) if name == "detach" else chosen.failover(dry_run=dry_run)
 
         said = {**plain(body), "dry_run": dry_run}
-        return _begun(desk, operations, promoter, name, verb, caller, if_match, said)
+        return await _begun(desk, operations, promoter, name, verb, caller, if_match, said)
 
     @router.post(
         "/links/{link}:detach",
         status_code=HTTPStatus.ACCEPTED,
         summary="Have namespaces follow no more; they stay reserved, and what is in them",
     )
-    def detach(
+    async def detach(
         link: str,
         response: Response,
         caller: Admin,
@@ -74,14 +75,14 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        return accepted(left("detach", link, body, caller, if_match, dry_run=dry_run), response)
+        return accepted(await left("detach", link, body, caller, if_match, dry_run=dry_run), response)
 
     @router.post(
         "/links/{link}:failover",
         status_code=HTTPStatus.ACCEPTED,
         summary="Have namespaces be written to without the source, whatever it holds: for when it is lost",
     )
-    def failover(
+    async def failover(
         link: str,
         response: Response,
         caller: Admin,
@@ -89,20 +90,21 @@ def _leaving(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        return accepted(left("failover", link, body, caller, if_match, dry_run=dry_run), response)
+        return accepted(await left("failover", link, body, caller, if_match, dry_run=dry_run), response)
 
 
 def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> None:
     def promoter_of(link: str, body: PromoteBody | ReverseBody) -> Promoter:
         timeout_s = max(body.timeout_s, body.quiet_s)
-        return Promoter(configuration=desk.configuration, name=link, quiet_s=body.quiet_s, timeout_s=timeout_s)
+        chosen = AsyncFabric(desk.configuration).link(link)
+        return chosen.promoter(quiet_s=body.quiet_s, timeout_s=timeout_s)
 
     @router.post(
         "/links/{link}:promote",
         status_code=HTTPStatus.ACCEPTED,
         summary="Have namespaces be written to, once they hold all that the source has and nobody writes there",
     )
-    def promote(
+    async def promote(
         link: str,
         response: Response,
         caller: Admin,
@@ -113,7 +115,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         body = body or PromoteBody()
         promoter = replace(promoter_of(link, body), maps=body.maps)
         said = {**plain(body), "dry_run": dry_run}
-        operation = _begun(
+        operation = await _begun(
             desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, said
         )
         return accepted(operation, response)
@@ -123,7 +125,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         status_code=HTTPStatus.ACCEPTED,
         summary="Have leader and follower change places: a new link leads back",
     )
-    def reverse(
+    async def reverse(
         link: str,
         body: ReverseBody,
         response: Response,
@@ -136,5 +138,5 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         def verb(one: Promoter) -> Awaitable[Promotion]:
             return one.reverse(body.as_link, dry_run=dry_run)
 
-        operation = _begun(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, said)
+        operation = await _begun(desk, operations, promoter_of(link, body), "reverse", verb, caller, if_match, said)
         return accepted(operation, response)

@@ -6,12 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from isthmus.control.blocking import in_loop
-from isthmus.control.doctor import examine
-from isthmus.control.links.provenance import origins
-from isthmus.control.recovery.holdings import holdings
 from isthmus.errors import RequestRefused
-from isthmus.model.problem import problem_dict
 from isthmus.model.progress import LinkProgress
 from isthmus.web.conditions import etag_of
 from isthmus.web.desk import FabricDesk, found, link_etag, link_summary
@@ -34,20 +29,20 @@ def reading_routes(desk: FabricDesk) -> APIRouter:
 
 def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links", tags=["links"], summary="All links of the file, and those declared on its clusters")
-    def list_links() -> list[Json]:
-        configuration = desk.fabric().configuration
+    async def list_links() -> list[Json]:
+        configuration = await desk.now()
         declared = configuration.declared or frozenset()
         return [link_summary(link, is_declared=link.name in declared) for link in configuration.links]
 
     @router.get("/status", tags=["links"], summary="How links, topics and partitions stand")
-    def read_status(link: _LinkQuery = None) -> list[Json]:
-        fabric = desk.fabric() if link is None else desk.link(link)[0]
-        return [each.as_dict() for each in fabric.status(link=link)]
+    async def read_status(link: _LinkQuery = None) -> list[Json]:
+        async with desk.fabric(link) as fabric:
+            return [each.as_dict() for each in await fabric.status(link=link)]
 
     @router.get("/plan", tags=["links"], summary="What a run would create and copy")
-    def read_plan(link: _LinkQuery = None) -> Json:
-        fabric = desk.fabric() if link is None else desk.link(link)[0]
-        return fabric.plan(link=link).as_dict()
+    async def read_plan(link: _LinkQuery = None) -> Json:
+        async with desk.fabric(link) as fabric:
+            return (await fabric.plan(link=link)).as_dict()
 
     @router.get("/trees", tags=["trees"], summary="The distribution trees of the file")
     def list_trees() -> list[Json]:
@@ -63,41 +58,43 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get(
         "/doctor", tags=["clusters"], summary="An examination of clusters, rights, limits, clocks and this host"
     )
-    def run_doctor() -> list[Json]:
-        return [dict(each.as_dict()) for each in in_loop(examine(desk.fabric().configuration))]
+    async def run_doctor() -> list[Json]:
+        async with desk.fabric() as fabric:
+            return [dict(each.as_dict()) for each in await fabric.doctor()]
 
     @router.get("/provenance/{topic}", tags=["links"], summary="Where the records of a topic came from")
-    def read_provenance(topic: str) -> Json:
-        came_from, problems = in_loop(origins(desk.configuration.clusters, topic))
-        away = {alias: problem_dict(problem) for alias, problem in problems.items()}
-        return {"origins": [each.as_dict() for each in came_from], "away": away}
+    async def read_provenance(topic: str) -> Json:
+        async with desk.written() as fabric:
+            return (await fabric.provenance(topic)).as_dict()
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}", tags=["links"], summary="One link, with what was declared of it")
-    def describe_link(link: str, response: Response) -> Json:
-        fabric, chosen = desk.link(link)
-        declared = fabric.declarations.describe(link) if link in (fabric.configuration.declared or ()) else None
+    async def describe_link(link: str, response: Response) -> Json:
+        async with desk.link(link) as (fabric, chosen):
+            is_declared = link in (fabric.configuration.declared or ())
+            declared = await fabric.declarations.describe(link) if is_declared else None
         summary = link_summary(chosen, is_declared=declared is not None)
         response.headers["ETag"] = etag_of(summary) if declared is None else link_etag(declared)
         return {**summary, "declaration": None if declared is None else declared.as_dict()}
 
     @router.get("/links/{link}/status", tags=["links"], summary="How a link stands")
-    def read_link_status(link: str) -> Json:
-        return _progress(desk, link).as_dict()
+    async def read_link_status(link: str) -> Json:
+        return (await _progress(desk, link)).as_dict()
 
     @router.get("/links/{link}/plan", tags=["links"], summary="What a run of the link would create and copy")
-    def read_link_plan(link: str) -> Json:
-        return desk.link(link)[0].plan(link=link).as_dict()
+    async def read_link_plan(link: str) -> Json:
+        async with desk.fabric(link) as fabric:
+            return (await fabric.plan(link=link)).as_dict()
 
     @router.get("/links/{link}/topics", tags=["topics"], summary="The topics of a link, with states and lags")
-    def list_link_topics(link: str) -> list[Json]:
-        topics: list[Json] = _progress(desk, link).as_dict()["topics"]
+    async def list_link_topics(link: str) -> list[Json]:
+        topics: list[Json] = (await _progress(desk, link)).as_dict()["topics"]
         return topics
 
     @router.get("/links/{link}/topics/{topic}", tags=["topics"], summary="One topic of a link with its partitions")
-    def describe_link_topic(link: str, topic: str) -> Json:
-        for each in _progress(desk, link).as_dict()["topics"]:
+    async def describe_link_topic(link: str, topic: str) -> Json:
+        for each in (await _progress(desk, link)).as_dict()["topics"]:
             if topic in (each.get("topic"), each.get("source_topic")):
                 return dict(each)
         raise RequestRefused(
@@ -107,14 +104,16 @@ def _link_routes(router: APIRouter, desk: FabricDesk) -> None:
 
 def _carried_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/groups", tags=["groups"], summary="The consumer groups a link carries")
-    def list_link_groups(
+    async def list_link_groups(
         link: str, group: Annotated[str | None, Query(description="Only this group.")] = None
     ) -> list[Json]:
-        return [each.as_dict() for each in desk.link(link)[0].groups.plan(link=link, group=group)]
+        async with desk.fabric(link) as fabric:
+            return [each.as_dict() for each in await fabric.groups.plan(link=link, group=group)]
 
     @router.get("/links/{link}/quarantine", tags=["recovery"], summary="What was set aside when topics were recovered")
-    def list_quarantine(link: str) -> list[Json]:
-        return [each.as_dict() for each in in_loop(holdings(desk.link(link)[1]))]
+    async def list_quarantine(link: str) -> list[Json]:
+        async with desk.fabric(link) as fabric:
+            return [each.as_dict() for each in await fabric.link(link).quarantine()]
 
 
 def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
@@ -126,25 +125,30 @@ def _cluster_routes(router: APIRouter, desk: FabricDesk) -> None:
         ]
 
     @router.get("/clusters/{cluster}", tags=["clusters"], summary="Brokers, quorum, open transactions, findings")
-    def describe_cluster(cluster: str) -> Json:
-        return dict(desk.administration(cluster).describe().as_dict())
+    async def describe_cluster(cluster: str) -> Json:
+        async with desk.cluster(cluster) as known:
+            return dict((await known.describe()).as_dict())
 
     @router.get("/clusters/{cluster}/topics", tags=["clusters"], summary="Leaders, replicas and offsets of partitions")
-    def list_cluster_topics(
+    async def list_cluster_topics(
         cluster: str, topic: Annotated[list[str] | None, Query(description="Only these topics.")] = None
     ) -> Json:
-        return dict(found(lambda: desk.administration(cluster).topics(topic or ())).as_dict())
+        async with desk.cluster(cluster) as known:
+            return dict((await found(known.topics(topic or ()))).as_dict())
 
     @router.get("/clusters/{cluster}/groups", tags=["clusters"], summary="Groups with state, coordinator and lag")
-    def list_cluster_groups(
+    async def list_cluster_groups(
         cluster: str, group: Annotated[list[str] | None, Query(description="Only these groups.")] = None
     ) -> Json:
-        return dict(desk.administration(cluster).groups(group or ()).as_dict())
+        async with desk.cluster(cluster) as known:
+            return dict((await known.groups(group or ())).as_dict())
 
     @router.get("/clusters/{cluster}/registry", tags=["clusters"], summary="The registry of brokers and partitions")
-    def read_registry(cluster: str) -> Json:
-        return dict(desk.administration(cluster).registry().as_dict())
+    async def read_registry(cluster: str) -> Json:
+        async with desk.cluster(cluster) as known:
+            return dict((await known.registry()).as_dict())
 
 
-def _progress(desk: FabricDesk, link: str) -> LinkProgress:
-    return desk.link(link)[0].status(link=link)[0]
+async def _progress(desk: FabricDesk, link: str) -> LinkProgress:
+    async with desk.fabric(link) as fabric:
+        return (await fabric.status(link=link))[0]

@@ -28,13 +28,13 @@ def tending_routes(desk: FabricDesk) -> APIRouter:
 
 def _limits(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/links/{link}/limits", tags=["limits"], summary="How much a link may take")
-    def read_limits(link: str, response: Response, _: Viewer) -> Json:
-        limits = limits_of(desk.link(link)[1])
+    async def read_limits(link: str, response: Response, _: Viewer) -> Json:
+        limits = limits_of((await desk.having(link)).link(link))
         response.headers["ETag"] = etag_of(limits)
         return dict(limits)
 
     @router.put("/links/{link}/limits", tags=["limits"], summary="How much a declared link may take from now on")
-    def write_limits(
+    async def write_limits(
         link: str,
         body: LimitsBody,
         response: Response,
@@ -42,20 +42,20 @@ def _limits(router: APIRouter, desk: FabricDesk) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Json:
-        with desk.declaring, audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
-            fabric, chosen = desk.link(link)
-            if link not in (fabric.configuration.declared or ()):
-                raise RequestRefused(
-                    f"link {link} is written in the file",
-                    status=HTTPStatus.CONFLICT,
-                    hint="Change limits there: isthmus run follows it with --follow-config, or after a SIGHUP.",
-                )
-            before, wanted = limits_of(chosen), body.model_dump()
-            check_match(if_match, etag_of(before))
-            difference.update({name: [before[name], wanted[name]] for name in wanted if wanted[name] != before[name]})
-            settings = {f"limits.{name}": value for name, value in wanted.items()}
-            fabric.declarations.update(link, settings=settings, dry_run=dry_run)
-            after = before if dry_run else limits_of(desk.link(link)[1])
+        with audited(caller, "limits", link, {"dry_run": dry_run}) as difference:
+            async with desk.declaring, desk.link(link) as (fabric, chosen):
+                if link not in (fabric.configuration.declared or ()):
+                    raise RequestRefused(
+                        f"link {link} is written in the file",
+                        status=HTTPStatus.CONFLICT,
+                        hint="Change limits there: isthmus run follows it with --follow-config, or after a SIGHUP.",
+                    )
+                before, wanted = limits_of(chosen), body.model_dump()
+                check_match(if_match, etag_of(before))
+                difference.update({key: [before[key], wanted[key]] for key in wanted if wanted[key] != before[key]})
+                settings = {f"limits.{name}": value for name, value in wanted.items()}
+                await fabric.declarations.update(link, settings=settings, dry_run=dry_run)
+                after = before if dry_run else limits_of((await desk.having(link)).link(link))
         response.headers["ETag"] = etag_of(after)
         return {**after, **wanted} if dry_run else dict(after)
 
@@ -67,15 +67,16 @@ def _groups(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable)],
         summary="Carry the positions of all groups once; a run does so all the time",
     )
-    def sync_groups(
+    async def sync_groups(
         link: str,
         caller: Operator,
         group: Annotated[str | None, Query(description="Only this group.")] = None,
         dry_run: DryRun = False,
     ) -> list[Json]:
-        groups = desk.link(link)[0].groups
-        with audited(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
-            plans = groups.plan(link=link, group=group) if dry_run else groups.sync(link=link, group=group)
+        async with desk.fabric(link) as fabric:
+            with audited(caller, "groups sync", link, {"group": group, "dry_run": dry_run}):
+                carry = fabric.groups.plan if dry_run else fabric.groups.sync
+                plans = await carry(link=link, group=group)
         return [each.as_dict() for each in plans]
 
 
@@ -86,11 +87,13 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable)],
         summary="Have the ledger forget topics that a link mirrored once and selects no more",
     )
-    def forget_topics(link: str, caller: Admin, body: TopicsBody | None = None, dry_run: DryRun = False) -> list[Json]:
+    async def forget_topics(
+        link: str, caller: Admin, body: TopicsBody | None = None, dry_run: DryRun = False
+    ) -> list[Json]:
         body = body or TopicsBody()
-        fabric, _ = desk.link(link)
-        with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
-            return [each.as_dict() for each in fabric.forget(link, body.topics, dry_run=dry_run)]
+        async with desk.fabric(link) as fabric:
+            with audited(caller, "forget", link, {**plain(body), "dry_run": dry_run}):
+                return [each.as_dict() for each in await fabric.forget(link, body.topics, dry_run=dry_run)]
 
     @router.post(
         "/clusters/{cluster}/links/{link}:forget",
@@ -98,9 +101,10 @@ def _forgetting(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable)],
         summary="Have the ledger of a target cluster forget a link that is run no more",
     )
-    def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> Json:
-        desk.administration(cluster)
+    async def forget_link(cluster: str, link: str, caller: Admin, dry_run: DryRun = False) -> Json:
+        async with desk.cluster(cluster):
+            pass
         with audited(caller, "forget link", link, {"cluster": cluster, "dry_run": dry_run}):
-            fabric = desk.fabric(link)
-            keys = found(lambda: fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
+            async with desk.written() as fabric:
+                keys = await found(fabric.forget_link(link, cluster=cluster, dry_run=dry_run))
         return {"link": link, "cluster": cluster, "documents": list(keys)}

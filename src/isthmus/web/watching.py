@@ -7,11 +7,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from isthmus.control.links.memory import now_ms
-from isthmus.control.links.status import StatusReader
+from isthmus.control.answers import StatusReader, now_ms
 from isthmus.errors import IsthmusError
 from isthmus.metrics.observation import Observer
 from isthmus.metrics.server import MetricsAnswers
@@ -38,7 +37,7 @@ class Watch:
     else where a run tells how it does (`is_fed`).
     """
 
-    def __init__(self, links: Callable[[], tuple[Link, ...]], *, is_fed: bool = False) -> None:
+    def __init__(self, links: Callable[[], Awaitable[tuple[Link, ...]]], *, is_fed: bool = False) -> None:
         self.happenings = Happenings()
         self.newest: Progress | None = None
         self.newest_at_ms = 0
@@ -129,7 +128,7 @@ class Watch:
             self._task = asyncio.current_task()
         while self._is_wanted():
             try:
-                links = await asyncio.to_thread(self._links)
+                links = await self._links()
                 async with StatusReader(links) as reader:
                     until = time.monotonic() + _LINKS_S
                     while self._is_wanted() and time.monotonic() < until:

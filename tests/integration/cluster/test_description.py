@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from isthmus.cluster.description import describe
-from isthmus.control.clusters.administration import Administration
+from isthmus.control.fabric import Administration
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from isthmus.config.assignments import write_assignments
-from isthmus.control.clusters.administration import Administration
-from isthmus.control.clusters.reassigning import Reassigning, Reassignment, ReassignmentState
+from isthmus.control.clusters.reassigning import Reassignment, ReassignmentState
+from isthmus.control.fabric import Administration, Reassigning
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.assignment import Assignment

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from isthmus.control.clusters.administration import Administration
+from isthmus.control.fabric import Administration
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster

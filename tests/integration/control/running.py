@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ from isthmus.model.lane import LaneState
 from isthmus.model.link import Link
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
 
 TERM_S: Final = 240.0
@@ -85,8 +86,10 @@ async def running(
     until_caught_up: bool = False,
     when_occupied: WhenOccupied = WhenOccupied.LEAVE,
     following: Following | None = None,
+    timings: Timings = USUAL,
 ) -> AsyncIterator[Running]:
     """Run all links of a configuration until the block is left."""
+    configuration = replace(configuration, timings=timings)
     workers = Workers(configuration.spark, links=[link.name for link in configuration.links], spark=spark)
     run: list[Running] = []
 

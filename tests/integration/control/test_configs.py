@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
-from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
@@ -26,6 +25,7 @@ from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.running import Running, configuration_of, link_of, running
 from tests.integration.lane import topics
@@ -119,10 +119,9 @@ def test_a_plan_shows_what_a_run_changes(
 
 
 def test_a_change_at_the_source_is_followed_while_the_link_runs(
-    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    east: LocalCluster, west: LocalCluster, topic: Namer, spark: SparkSession
 ) -> None:
     """Until sync is turned off in the configuration: from then on the target keeps what it has."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
     name = topic("follows")
     topics.create(east, name)
     link = linked(east, west, name)
@@ -130,7 +129,7 @@ def test_a_change_at_the_source_is_followed_while_the_link_runs(
     following = Following(lambda: configuration_of(*written), is_constant=True)
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark, following=following) as run:
+        async with running(configuration_of(link), spark, following=following, timings=Timings(follow_s=0.2)) as run:
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.ACTIVE)
             await asyncio.to_thread(change, east, name, retention_ms="123456789")
             await run.until(lambda: own_configs(west, name).get("retention.ms") == "123456789")

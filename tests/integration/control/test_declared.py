@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
@@ -24,6 +23,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.running import ends, running
 from tests.integration.groups.test_carrying import records
@@ -88,10 +88,9 @@ def test_a_declared_link_is_run_and_followed(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run without a link in its file runs it; what is attached, detached and deleted meanwhile comes and goes."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    timings = Timings(follow_s=0.2)
     fabric = Fabric(both)
     for stem in ("a", "b"):
         topics.create(east, f"{name}.{stem}-1")
@@ -113,7 +112,7 @@ def test_a_declared_link_is_run_and_followed(
         return await ends(west, topic) == [end]
 
     async def scenario() -> None:
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
             await asyncio.to_thread(fabric.declarations.attach, name, [second])
             await run.until(lambda: is_at(f"{name}.y-1", 20))

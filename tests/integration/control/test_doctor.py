@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from isthmus.control.clusters.administration import Administration
 from isthmus.control.doctor import examine
+from isthmus.control.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster, Security, Tls
 from isthmus.model.findings import Finding, Level

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
-from isthmus.control.links import controller
 from isthmus.control.links.filtering import Filters, write_filters
 from isthmus.control.links.following import Following
 from isthmus.errors import ConfigError
@@ -23,6 +22,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
 from isthmus.model.selection import TopicPattern
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.groups import consumers
@@ -51,11 +51,10 @@ def test_filters_and_limits_change_without_a_new_lease(
     west: LocalCluster,
     topic: Namer,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A topic comes and another goes, groups come, and the lane that was there is copied by the lease it had."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
+    timings = Timings(follow_s=0.2)
     stem = topic("followed")
     stays, goes, comes, group = f"{stem}.stays", f"{stem}.goes", f"{stem}.comes", topic("group")
     for name in (stays, goes, comes):
@@ -75,7 +74,9 @@ def test_filters_and_limits_change_without_a_new_lease(
         return await ends(west, name) == [end]
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark, following=Following(reread, is_constant=True)) as run:
+        async with running(
+            configuration_of(link), spark, following=Following(reread, is_constant=True), timings=timings
+        ) as run:
             for name in (stays, goes):
                 await run.until(partial(is_at, name, 20))
             before = await leases_of(west, stem)

@@ -44,6 +44,7 @@ from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.needs import Side
+from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.rights import Resource
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
@@ -142,7 +143,9 @@ def granted(
     mm2 = MirrorMakerSettings(offset_syncs=SyncsPlace.SOURCE, checkpoints=True, heartbeats=True)
     link = replace(
         link,
-        groups=GroupSettings(include=(GroupPattern.parse(GROUP),), delete_at_target=True),
+        groups=GroupSettings(
+            include=(GroupPattern.parse(GROUP),), delete_at_target=True, offsets_copy=OffsetsCopy.GROUPS
+        ),
         access=AccessSettings(policy=AccessPolicy.READ_ONLY),
         mm2=mm2,
     )
@@ -192,7 +195,7 @@ def test_before_the_first_run(granted: Granted) -> None:
     sound = granted.examined()
     assert about_rights(sound) == []
     creating = [grant for grant in granted.grants if grant.rule.operation == "CREATE"]
-    assert len(creating) == 6
+    assert len(creating) == 7
     for grant in creating:
         with granted.without(grant):
             told = about_rights(granted.examined() - sound)

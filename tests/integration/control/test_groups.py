@@ -11,11 +11,10 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.cluster.groups import committed_offsets
-from isthmus.control.groups import loop
-from isthmus.control.links import session
 from isthmus.local import LocalCluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.lane import LaneState
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of, running
 from tests.integration.groups import consumers
@@ -30,11 +29,8 @@ def test_a_run_until_caught_up_carries_groups_too(
     west: LocalCluster,
     topic: Callable[[str], str],
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When such a run ends the groups are where the data lets them be, and told to be there, farewell or not."""
-    monkeypatch.setattr(session, "FAREWELL_S", 0.0)
-    monkeypatch.setattr(loop, "REMEMBER_S", 600.0)
     name, group = topic("whole"), topic("whole")
     create(east, name)
     produce(east, name, records(2000))
@@ -42,7 +38,8 @@ def test_a_run_until_caught_up_carries_groups_too(
     settings = GroupSettings(include=(GroupPattern.parse(group),))
     link = replace(link_of(east.cluster(), west.cluster(), name, name=name), groups=settings)
 
-    outcome = isthmus.spark.run(spark, configuration_of(link), until="caught-up")
+    configuration = replace(configuration_of(link), timings=Timings(farewell_s=0.0, remember_s=600.0))
+    outcome = isthmus.spark.run(spark, configuration, until="caught-up")
 
     assert (outcome.exit_code, outcome.is_caught_up) == (0, True)
     (progress,) = isthmus.open(configuration_of(link)).status()
@@ -60,7 +57,6 @@ def test_a_controller_carries_groups(
     west: LocalCluster,
     topic: Callable[[str], str],
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A topic that is not there yet is created, filled, and its group follows; failing groups end no copying."""
     name, group, nowhere = topic("carried"), topic("carried"), topic("nowhere")
@@ -77,14 +73,13 @@ def test_a_controller_carries_groups(
         return found[name, 0].offset if found else -1
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark) as run:
+        # Later positions are heard of, not found by another look at all groups.
+        async with running(configuration_of(link), spark, timings=Timings(groups_s=600.0)) as run:
 
             async def is_at(offset: int) -> bool:
                 return await position() == offset
 
             await run.until(lambda: is_at(30))
-            # Heard of from here on, not found by a look at all groups.
-            monkeypatch.setattr(loop, "ALL_S", 600.0)
             await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): 45}})
             await run.until(lambda: is_at(45))
             await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP", "NOT_MIRRORED"})

@@ -118,7 +118,7 @@ def test_a_missing_right_is_told(guarded: LocalCluster, east: LocalCluster) -> N
                     await loop.apply(view, await loop.look(view))
                 assert "WRITE on topic heartbeats" in caught.value.hint
             assert await loop.apply(view, await loop.look(view)) == ()
-            loop.close()
+            await loop.aclose()
             beats = [heartbeat_of(record) async for record in stored_records(target, "heartbeats")]
         assert [(beat.source_alias, beat.target_alias) for beat in beats] == [
             (link.source.alias, link.target.alias)

@@ -11,11 +11,11 @@ from kafka.protocol.admin import DescribeTransactionsRequest
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.groups import committed_offsets
-from isthmus.control.groups import loop
 from isthmus.control.groups.transaction import GroupTransaction
 from isthmus.local import LocalCluster
 from isthmus.model.group import Committed
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
+from isthmus.model.timings import Timings
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from tests.integration.control.running import configuration_of, link_of, running
@@ -53,10 +53,8 @@ def test_a_commit_that_comes_late_is_ended(
     trusting: LocalCluster,
     topic: Callable[[str], str],
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It counts for nothing, consumers see stable positions again, and the group is carried on."""
-    monkeypatch.setattr(loop, "UNSTABLE_S", 1.0)
     name, group = topic("late"), topic("late")
     create(east, name)
     produce(east, name, records(50))
@@ -65,7 +63,10 @@ def test_a_commit_that_comes_late_is_ended(
     link = replace(link_of(east.cluster(), trusting.cluster(), name, name=name), groups=settings)
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark) as run, Client(trusting.cluster()) as client:
+        async with (
+            running(configuration_of(link), spark, timings=Timings(unstable_s=1.0)) as run,
+            Client(trusting.cluster()) as client,
+        ):
 
             async def is_at(offset: int) -> bool:
                 found = await committed_offsets(client, [group], require_stable=True, patience_s=0.5)

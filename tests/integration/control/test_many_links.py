@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
-from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
@@ -19,6 +18,7 @@ from isthmus.model.configuration import Configuration, SparkSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
 from isthmus.model.state import LinkState
+from isthmus.model.timings import Timings
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.control.test_following import leases_of
 from tests.integration.control.test_jobs import descriptions
@@ -100,17 +100,16 @@ def test_links_come_and_go_while_others_run(
     west: LocalCluster,
     topic: Namer,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One comes, one goes, one gets another naming: the one that stays keeps its lease."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
     stem = topic("supervised")
     stays, goes, comes = links_of(east, west, [f"{stem}.{word}" for word in ("stays", "goes", "comes")])
     roomy = SparkSettings(slots=2, lease_term_s=600.0)
     written = [replace(together([stays, goes]), spark=roomy)]
 
     async def scenario() -> None:
-        async with running(written[0], spark, following=Following(lambda: written[-1], is_constant=True)) as run:
+        following = Following(lambda: written[-1], is_constant=True)
+        async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
             for link in (stays, goes):
                 await run.until(partial(is_at, west, link.name, 20))
             before = await leases_of(west, stays.name)

@@ -20,6 +20,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker_records import Heartbeat, KeyedRecord, checkpoint_of, heartbeat_of, offset_sync_of
 from isthmus.model.progress import LinkProgress
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.control.mirrorclient import IDENTITY, answers, checkpoint_connector
 from tests.integration.control.running import ends, running
@@ -229,13 +230,10 @@ def first_read(cluster: LocalCluster, group: str, name: str, position: int) -> b
         member.close()
 
 
-def test_settings_are_followed_and_what_is_wrong_is_told(
-    chain: Chain, topic: TopicNamer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_are_followed_and_what_is_wrong_is_told(chain: Chain, topic: TopicNamer, spark: SparkSession) -> None:
     """Heartbeats begin while the link runs. A topic that is not compacted is written to all the same, and the loop says
     what is wrong with it; when that is mended it is active.
     """
-    monkeypatch.setattr("isthmus.control.links.controller.FOLLOW_S", 0.2)
     a, _, c = chain
     name = topic("followed")
     topics.create(a, name)
@@ -247,7 +245,7 @@ def test_settings_are_followed_and_what_is_wrong_is_told(
 
     async def scenario() -> None:
         following = Following(lambda: written[-1], is_constant=True)
-        async with running(written[0], spark, following=following) as run:
+        async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
             await run.until(lambda: is_at(c, f"a.{name}", 0))
             assert not await holds_records(c, "heartbeats")
             written.append(configured(chain, f"{rest}, mm2: {{heartbeats: true, heartbeats_interval_s: 0.2}}"))

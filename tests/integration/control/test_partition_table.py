@@ -16,7 +16,6 @@ from confluent_kafka import KafkaError, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import controller
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
 from isthmus.local import LocalCluster
@@ -25,6 +24,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.state import LinkState
+from isthmus.model.timings import Timings
 from tests.faults.proxy import HOST, Proxy, Weather
 from tests.integration.control.running import Running, ends, running
 from tests.integration.control.test_declared import cut
@@ -194,7 +194,8 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
 
     async def scenario(proxy: Proxy) -> None:
         only = await asyncio.to_thread(declared, clients, configuration)
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        following, timings = Following(written=only.written), Timings(follow_s=0.2)
+        async with running(only, spark, following=following, timings=timings) as run:
             await run.until(lambda: _has_some(clients))
             await stands(run, PairState.CATCHING_UP)
             await asyncio.to_thread(until, lambda: written(as_isthmus(guarded), clients.orders))
@@ -212,8 +213,7 @@ def seen(east: LocalCluster, guarded: LocalCluster, spark: SparkSession) -> Iter
                 await run.until(lambda: run.links[0].namespaces == () and run.links[0].state is LinkState.UNAVAILABLE)
                 found[State.ENDED] = await asyncio.to_thread(clients.work, State.ENDED)
 
-    with pytest.MonkeyPatch.context() as patched, Proxy(port, int(broker_port)) as proxy:
-        patched.setattr(controller, "FOLLOW_S", 0.2)
+    with Proxy(port, int(broker_port)) as proxy:
         asyncio.run(scenario(proxy))
         yield found
         Fabric(configuration).declarations.delete(clients.stem)

@@ -13,10 +13,9 @@ from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links import controller, promotion
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
-from isthmus.control.links.provenance import origins
+from isthmus.control.links.provenance import provenance_of
 from isthmus.errors import GateNotMet
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
@@ -24,6 +23,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
 from tests.integration.cluster.hanging import leave_hanging
@@ -83,11 +83,10 @@ def test_a_follower_is_promoted(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not while somebody writes to the source; then at the same offsets and positions, interrupted at any step."""
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
-    monkeypatch.setattr(promotion, "CALM_S", 1.0)
+    timings = Timings(follow_s=0.2)
+    both = replace(both, timings=Timings(calm_s=1.0))
     only, each = created(both, east, name)
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
     steps: list[str] = []
@@ -104,7 +103,7 @@ def test_a_follower_is_promoted(
         return heard
 
     async def scenario() -> None:
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
             with (
                 trickling(east, f"{name}.a-1", random.Random(1)),
@@ -178,19 +177,18 @@ def test_leader_and_follower_change_places(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not while a consumer is at work at the source; then what is produced at the old target arrives at the old source,
     at the same offsets, and both clusters tell where everything came from.
     """
-    monkeypatch.setattr(controller, "FOLLOW_S", 0.2)
-    monkeypatch.setattr(promotion, "CALM_S", 1.0)
+    timings = Timings(follow_s=0.2)
+    both = replace(both, timings=Timings(calm_s=1.0))
     only, _ = created(both, east, name)
     back = f"{name}-back"
     promoter = Promoter(configuration=both, name=name, quiet_s=0.5)
 
     async def scenario() -> None:
-        async with running(only, spark, following=Following(written=only.written)) as run:
+        async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: _is_at(west, f"{name}.x-1", 20))
             joined = consumers.joined(east, f"{name}.app", f"{name}.a-1")
             with joined, pytest.raises(GateNotMet, match=f"at work at east: {name}.app"):
@@ -200,10 +198,11 @@ def test_leader_and_follower_change_places(
             await promoter.reverse(back)
             assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
             await run.until(lambda: _is_at(east, f"{name}.a-1", 21))
-            there, problems = await origins(both.clusters, f"{name}.x-1")
-            assert not problems
-            assert [(each.cluster, each.offset_end, each.source_cluster) for each in there] == [("west", 20, "east")]
-            (here,), _ = await origins(both.clusters, f"{name}.a-1")
+            there = await provenance_of(both.clusters, f"{name}.x-1")
+            assert not there.away
+            told = [(each.cluster, each.offset_end, each.source_cluster) for each in there.origins]
+            assert told == [("west", 20, "east")]
+            (here,) = (await provenance_of(both.clusters, f"{name}.a-1")).origins
             assert (here.cluster, here.source_cluster, here.link, here.verb) == ("east", "west", back, "follows")
 
     asyncio.run(scenario())

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from isthmus.control.clusters.namespaces import Namespaces
+from isthmus.control.fabric import Namespaces
 from isthmus.errors import PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import isthmus.spark
 from isthmus.control.fabric import Fabric
-from isthmus.control.links import controller, pausing, session
+from isthmus.control.links import pausing
 from isthmus.errors import JavaMissing, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
@@ -22,6 +22,7 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
+from isthmus.model.timings import Timings
 from tests.integration.control.running import configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
@@ -70,19 +71,18 @@ def test_run_until_caught_up(east: LocalCluster, west: LocalCluster, spark: Spar
 
 
 def test_gap_is_recorded_for_good(
-    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """What the source deleted before it was copied is told by every status that follows, if the link is to go on.
 
     That is so when the run is caught up: it depends neither on its farewell nor on a later look at the topics.
     """
-    monkeypatch.setattr(session, "FAREWELL_S", 0.0)
     name = topic("gap")
     topics.create(east, name)
     topics.produce(east, name, records(30))
     link = link_of(east.cluster(), west.cluster(), name, name=name)
     link = replace(link, on_data_gap="continue", topics_interval_s=600.0)
-    fabric = Fabric(configuration_of(link), spark=spark)
+    fabric = Fabric(replace(configuration_of(link), timings=Timings(farewell_s=0.0)), spark=spark)
     assert fabric.run(until="caught-up").records == 30
     topics.produce(east, name, records(70))
     topics.delete_records(east, name, 57)
@@ -200,10 +200,8 @@ def test_foreign_write_into_an_idle_topic_is_found(
     west: LocalCluster,
     spark: SparkSession,
     topic: TopicNamer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A record that somebody else puts into a mirrored partition stops that lane, written to or not."""
-    monkeypatch.setattr(session, "AUDIT_S", 0.5)
     stem = topic("foreign")
     idle, busy = f"{stem}.idle", f"{stem}.busy"
     for name in (idle, busy):
@@ -215,7 +213,7 @@ def test_foreign_write_into_an_idle_topic_is_found(
         return await ends(west, name) == [end]
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark) as run:
+        async with running(configuration_of(link), spark, timings=Timings(audit_s=0.5)) as run:
             await run.until(lambda: is_at(idle, 10))
             await asyncio.to_thread(topics.produce, west, idle, [Given(b"key", b"foreign", [], topics.SEPTEMBER)])
             await run.until(lambda: run.state_of(idle) is LaneState.FOREIGN_WRITE)
@@ -231,14 +229,12 @@ def test_foreign_write_into_an_idle_topic_is_found(
     asyncio.run(scenario())
 
 
-def test_clusters_that_never_answer_end_the_run(
-    west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clusters_that_never_answer_end_the_run(west: LocalCluster, spark: SparkSession, topic: TopicNamer) -> None:
     """Nobody waits for ever for a cluster that was never there."""
-    monkeypatch.setattr(controller, "ARRIVAL_S", 1.0)
     nowhere = Cluster(alias="nowhere", bootstrap_servers=("127.0.0.1:1",))
     link = link_of(nowhere, west.cluster(), "orders", name=topic("nowhere"))
-    outcome = Fabric(configuration_of(link), spark=spark).run()
+    configuration = replace(configuration_of(link), timings=Timings(arrival_s=1.0))
+    outcome = Fabric(configuration, spark=spark).run()
     assert outcome.exit_code == Unreachable.exit_code
     assert "nowhere" in outcome.errors[link.name].message
 

@@ -20,7 +20,7 @@ from isthmus.cli.app import app
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.run import show_outcome
 from isthmus.control.fabric import Fabric
-from isthmus.control.links import controller, pausing
+from isthmus.control.links import pausing
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
 from isthmus.errors import ConfigError, GateNotMet
@@ -28,6 +28,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState
 from isthmus.model.progress import LinkProgress, TopicProgress
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.timings import Timings
 from tests.integration.control.running import Running, ends, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
@@ -55,7 +56,8 @@ class Scene:
 
     def fabric(self, spark: SparkSession | None = None, **changes: Any) -> Fabric:
         """A fabric of the link's file, written anew with changes."""
-        return Fabric(config.load(self.file(**changes)), spark=spark)
+        configuration = replace(config.load(self.file(**changes)), timings=Timings(arrival_s=1.0))
+        return Fabric(configuration, spark=spark)
 
     def file(self, *, away: str | None = None, exclude: bool = True, refused: bool = True) -> Path:
         """The configuration, with one cluster at an address where nobody is."""
@@ -132,9 +134,8 @@ def lags(found: dict[str, dict[str, Any]]) -> dict[str, int | None]:
     return {name: topic["lag_records"] for name, topic in found.items()}
 
 
-def test_without_a_controller(scene: Scene, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_controller(scene: Scene, spark: SparkSession) -> None:
     """Paused or not, with either cluster away or none: all commands tell the same topics, lags, states and codes."""
-    monkeypatch.setattr(controller, "ARRIVAL_S", 1.0)
     left = {"copied": COPIED, "new": NEW, "refused": REFUSED}
     for paused in (False, True):
         if paused:

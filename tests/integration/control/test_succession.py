@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.links import controller, succession
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.errors import Fenced, Occupied
 from isthmus.ledger.documents import ControllerDocument
@@ -20,6 +19,7 @@ from isthmus.ledger.log import LedgerWriter
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.state import LinkState
+from isthmus.model.timings import Timings
 from isthmus.model.whereabouts import Whereabouts
 from isthmus.wire.client import Client
 from tests.faults.proxy import Proxy
@@ -175,10 +175,10 @@ def test_who_stands_by_goes_on_when_the_other_ends(
 
 
 def test_who_stands_by_takes_a_silent_link_over(
-    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """A controller on another host that was heard while one stood by is waited for until it is silent."""
-    monkeypatch.setattr(succession, "SILENCE_S", 3.0)
+    timings = Timings(silence_s=3.0)
     name = topic("silent")
     topics.create(east, name)
     some(east, name)
@@ -186,7 +186,7 @@ def test_who_stands_by_takes_a_silent_link_over(
 
     async def scenario() -> None:
         former = await left_behind(west, name)
-        async with running(configuration, spark, when_occupied=WhenOccupied.STAND_BY) as run:
+        async with running(configuration, spark, when_occupied=WhenOccupied.STAND_BY, timings=timings) as run:
             await run.until(lambda: state_of(run) is LinkState.STANDBY)
             async with Client(west.cluster()) as client:
                 writer = LedgerWriter(client)
@@ -201,13 +201,13 @@ def test_who_stands_by_takes_a_silent_link_over(
 
 
 def test_a_controller_that_may_be_gone_is_waited_for(
-    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """The run says what it waits for, and goes on after the silence.
 
     It is not given up meanwhile, although a cluster was reached only later: that its arrival took long is past.
     """
-    monkeypatch.setattr(succession, "SILENCE_S", 3.0)
+    timings = Timings(silence_s=3.0)
     name = topic("silent")
     topics.create(east, name)
     some(east, name)
@@ -217,11 +217,11 @@ def test_a_controller_that_may_be_gone_is_waited_for(
 
     async def scenario() -> None:
         former = await left_behind(west, name)
-        async with running(configuration, spark, until_caught_up=True) as run:
+        async with running(configuration, spark, until_caught_up=True, timings=timings) as run:
             await run.until(lambda: bool(run.links) and run.links[0].state is LinkState.UNAVAILABLE)
             with Proxy(port, int(west.bootstrap_servers.rpartition(":")[2])):
                 await run.until(lambda: is_waiting(run))
-                monkeypatch.setattr(controller, "ARRIVAL_S", 0.0)
+                run.controller.timings = replace(run.controller.timings, arrival_s=0.0)
                 assert run.links[0].state is LinkState.STARTING
                 assert await controller_of(west, name) == former
                 outcome = await run.task
@@ -230,11 +230,9 @@ def test_a_controller_that_may_be_gone_is_waited_for(
     asyncio.run(scenario())
 
 
-def test_a_beat_ends_the_wait(
-    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_beat_ends_the_wait(east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer) -> None:
     """The other controller was only slow: it is named, and nothing is written."""
-    monkeypatch.setattr(succession, "SILENCE_S", 600.0)
+    timings = Timings(silence_s=600.0)
     name = topic("slow")
     topics.create(east, name)
     some(east, name)
@@ -242,7 +240,7 @@ def test_a_beat_ends_the_wait(
 
     async def scenario() -> None:
         former = await left_behind(west, name)
-        async with running(configuration, spark) as run:
+        async with running(configuration, spark, timings=timings) as run:
             await run.until(lambda: is_waiting(run))
             async with Client(west.cluster()) as client:
                 writer = LedgerWriter(client)
@@ -261,16 +259,16 @@ def test_a_beat_ends_the_wait(
 
 
 def test_a_run_that_waits_can_be_ended(
-    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+    east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
     """It ends without waiting further, and leaves everything as it was."""
-    monkeypatch.setattr(succession, "SILENCE_S", 600.0)
+    timings = Timings(silence_s=600.0)
     name = topic("patient")
     configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
 
     async def scenario() -> None:
         former = await left_behind(west, name)
-        async with running(configuration, spark) as run:
+        async with running(configuration, spark, timings=timings) as run:
             await run.until(lambda: is_waiting(run))
             outcome = await asyncio.wait_for(run.end(), 120.0)
         assert (outcome.exit_code, outcome.errors) == (0, {})

@@ -20,6 +20,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import TargetTopic
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
 from tests.integration.groups.consumers import TERM_S
 from tests.integration.lane.topics import Brokers, as_admin
@@ -112,7 +113,7 @@ _LOOK_S: Final = 0.02
 
 
 @asynccontextmanager
-async def carrying(link: Link, *, known: bool = True) -> AsyncIterator[Carrying]:
+async def carrying(link: Link, *, known: bool = True, timings: Timings = USUAL) -> AsyncIterator[Carrying]:
     """Carry the groups of a link until the block is left; its topics count as mirrored if they are `known`."""
     async with Client(link.source) as source, Client(link.target) as target:
         ledger = LinkLedger(target, link.name)
@@ -120,7 +121,7 @@ async def carrying(link: Link, *, known: bool = True) -> AsyncIterator[Carrying]
         follow = asyncio.create_task(ledger.run())
         if known:
             await declare(link, ledger, source, target)
-        loop = GroupLoop(link, source, target, ledger)
+        loop = GroupLoop(link, source, target, ledger, timings)
         run = asyncio.create_task(loop.run())
         try:
             yield Carrying(loop, source, target)

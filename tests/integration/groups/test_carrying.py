@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from isthmus.cluster.groups import committed_offsets, describe_groups
-from isthmus.control.groups import loop
 from isthmus.errors import Unreachable
 from isthmus.ledger.documents import EndedPartition
 from isthmus.local import LocalCluster
@@ -18,6 +17,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.group import Committed, GroupState
 from isthmus.model.link import Link
 from isthmus.model.naming import PrefixNaming
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.integration.groups import consumers
 from tests.integration.groups.carrying import Carrying, between, carrying
@@ -41,18 +41,16 @@ def filled(east: LocalCluster, west: LocalCluster, name: str, count: int, *, par
             produce(cluster, name, records(count), partition=partition)
 
 
-def test_positions_follow_their_group(
-    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_positions_follow_their_group(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
     """Forward, back with the source, with their metadata, each at once; leader epochs are not copied."""
     # All of it is heard of: no other look at all groups comes after the first.
-    monkeypatch.setattr(loop, "ALL_S", 600.0)
+    timings = Timings(groups_s=600.0)
     name, group = topic("follow"), topic('any/"имя" \U0001f600\t')
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 5}})
 
     async def scenario() -> None:
-        async with carrying(between(east, west, [name], [group])) as link:
+        async with carrying(between(east, west, [name], [group]), timings=timings) as link:
             await link.until_at(group, {0: 5})
             for offset in (6, 12, 3, 20):
                 await asyncio.to_thread(consumers.commit, east, {group: {(name, 0): offset}})
@@ -205,11 +203,9 @@ def test_positions_by_timestamp(east: LocalCluster, west: LocalCluster, topic: T
     asyncio.run(scenario())
 
 
-def test_two_hundred_groups_in_one_pass(
-    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_hundred_groups_in_one_pass(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
     """200 groups with 50 partitions each follow what is heard of their commits, without another look at all."""
-    monkeypatch.setattr(loop, "ALL_S", 600.0)
+    timings = Timings(groups_s=600.0)
     name = topic("many")
     groups = [topic("many") for _ in range(200)]
     filled(east, west, name, 10, partitions=50)
@@ -217,7 +213,7 @@ def test_two_hundred_groups_in_one_pass(
     pattern = f"/{'|'.join(groups)}/"
 
     async def scenario() -> None:
-        async with carrying(between(east, west, [name], [pattern])) as link:
+        async with carrying(between(east, west, [name], [pattern]), timings=timings) as link:
             expected = {p: p % 10 for p in range(50)}
             await link.until(lambda: len(link.loop.plan.groups) == 200)
             for group in groups:
@@ -237,10 +233,10 @@ def test_two_hundred_groups_in_one_pass(
 
 
 def test_a_pass_tries_again_what_it_could_not_look_at(
-    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
+    east: LocalCluster, west: LocalCluster, topic: TopicNamer
 ) -> None:
     """While a transaction holds a group's position at the target no pass over all groups is over."""
-    monkeypatch.setattr(loop, "PATIENCE_S", 600.0)
+    timings = Timings(patience_s=600.0)
     name, group = topic("held"), topic("held")
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 7}})
@@ -249,7 +245,7 @@ def test_a_pass_tries_again_what_it_could_not_look_at(
     consumers.send_offsets(producer, west, group, {(name, 0): 3})
 
     async def scenario() -> None:
-        async with carrying(between(east, west, [name], [group])) as link:
+        async with carrying(between(east, west, [name], [group]), timings=timings) as link:
             number = link.loop.begin_pass()
             await link.until(lambda: link.loop._passes_ended >= number)
             assert (link.standing(group), link.loop.has_ended(number)) == (Standing.UNAVAILABLE, False)

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from isthmus.control.clusters.administration import Administration
+from isthmus.control.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.consumption import GroupReport

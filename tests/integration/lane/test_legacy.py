@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from isthmus.control.clusters.administration import Administration
+from isthmus.control.fabric import Administration
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model.cluster import Cluster

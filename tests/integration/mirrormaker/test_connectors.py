@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
 import isthmus
-from isthmus.control.groups import loop
 from isthmus.model.lane import LaneState
 from isthmus.model.offsets import LATEST, OffsetPolicy
+from isthmus.model.timings import Timings
 from tests.integration.control.running import configuration_of, running
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
@@ -105,21 +105,19 @@ def test_replication_with_empty_partition(flow: Flow, spark: SparkSession, offse
     assert positions(flow.target, flow.stem) == expected
 
 
-def test_one_way_replication_with_auto_offset_sync(
-    flow: Flow, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_way_replication_with_auto_offset_sync(flow: Flow, spark: SparkSession) -> None:
     """A group's positions are at the target while it reads at the source: nothing is read again, also of a topic that
     came later, and nothing goes the other way.
     """
     # Also where it had read the new topic before that was mirrored: no other look at all groups comes after the first.
-    monkeypatch.setattr(loop, "ALL_S", 600.0)
+    timings = Timings(groups_s=600.0)
     first, second, group = f"{flow.stem}-1", f"{flow.stem}-2", f"{flow.stem}-group"
     create(flow.source, first)
     produce(flow.source, first)
     consume(flow.source, group, [first], ALL)
 
     async def scenario() -> None:
-        async with running(configuration_of(flow.carrying().link()), spark) as run:
+        async with running(configuration_of(flow.carrying().link()), spark, timings=timings) as run:
             await until_at(run, flow.target, group, at(flow.remote(first), PER_PARTITION))
             await asyncio.to_thread(create, flow.source, second)
             await asyncio.to_thread(produce, flow.source, second)

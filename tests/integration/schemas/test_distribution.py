@@ -18,9 +18,9 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from isthmus import config
+from isthmus.control.fabric import Schemas
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.schemas import SchemasLoop
-from isthmus.control.schemas.distribution import Schemas
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.local.apicurio import ApicurioServer
 from isthmus.model.loop import Change

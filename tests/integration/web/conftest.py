@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from isthmus import config
 from isthmus.local import LocalCluster
+from isthmus.model.timings import Timings
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 from tests.integration.web.asking import RECORDS, Served, serving
@@ -30,5 +32,6 @@ def served(east: LocalCluster, west: LocalCluster, tmp_path_factory: pytest.Temp
     groups = {"include": [f"{stem}-*"]}
     document = {"clusters": clusters, "links": [{**link, "groups": groups}], "spark": {"master": "local[2]"}}
     file.write_text(yaml.safe_dump(document))
-    with serving(config.load(file), folder, file) as found:
+    configuration = replace(config.load(file), timings=Timings(calm_s=0.2))
+    with serving(configuration, folder, file) as found:
         yield found

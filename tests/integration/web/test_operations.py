@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.control.links import promotion
 from isthmus.local import LocalCluster
 from isthmus.web.tokens import Role
 from tests.integration.lane import topics
@@ -21,11 +20,8 @@ pytestmark = pytest.mark.integration
 Namer = Callable[[str], str]
 
 
-def test_namespaces_are_detached_and_failed_over(
-    served: Served, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_namespaces_are_detached_and_failed_over(served: Served, name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Each as an operation with its steps and its result; with If-Match only while the link is as it was read."""
-    monkeypatch.setattr(promotion, "CALM_S", 0.2)
     caplog.set_level(logging.INFO, "isthmus.audit")
     one = f"/v1/links/{name}"
     created = served.ask("POST", "/v1/links", json=body_of(name))

@@ -11,10 +11,10 @@ from typing import Self
 import pytest
 from typer.testing import CliRunner
 
-from isthmus.cli import status
 from isthmus.cli.app import app
 from isthmus.cli.view import Sorting, View
 from isthmus.config.places import SMALLEST
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.model.lane import LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.patterns import NamePattern
@@ -103,7 +103,7 @@ def test_topics_by_either_name() -> None:
 class FakeReader:
     """Has the same links at every look; the third ends the command."""
 
-    def __init__(self, _: object) -> None:
+    def __init__(self, *_: object) -> None:
         self._looks = 0
 
     async def __aenter__(self) -> Self:
@@ -127,7 +127,7 @@ def test_watching_in_a_pipe_is_a_line_for_each_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: tuple[str, ...]
 ) -> None:
     """JSON with the moment of the look, narrowed and sorted as a table would be."""
-    monkeypatch.setattr(status, "StatusReader", FakeReader)
+    monkeypatch.setattr(AsyncFabric, "reader", FakeReader)
     (tmp_path / "isthmus.yaml").write_text(SMALLEST)
     given = ["-c", str(tmp_path / "isthmus.yaml"), "--interval", "100ms", "--sort", "lag", "--topic", "/[ac]/"]
 

@@ -203,3 +203,33 @@ def test_links_that_map_offsets_may_share_a_topic(offsets: tuple[str, str], is_r
         assert "writes x into c" in refusal(text)
     else:
         assert len(config.parse(text).links) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("offsets_copy: groups", "groups.offsets_copy is groups, and the link selects no groups"),
+        ("offsets_copy: encrypted, include: [g]", "groups.offsets_copy is encrypted, and a has no secret"),
+    ],
+)
+def test_a_copy_of_positions_needs_what_it_is_made_of(settings: str, says: str) -> None:
+    """Groups to be copied, and a secret to derive keys from; all groups are copied without naming any."""
+    assert says in refusal(linked(f"name: l, source: a, target: b, groups: {{{settings}}}"))
+    (link,) = config.parse(linked("name: l, source: a, target: b, groups: {offsets_copy: all}"), environment={}).links
+    assert link.groups.is_copied("any")
+    assert not link.groups.is_copied("__isthmus.own")
+
+
+def test_a_copy_of_positions_is_made_in_one_way() -> None:
+    """Two links into one topic do not undo each other's redaction."""
+    links = [
+        f"name: {way}, source: a, target: b, groups: {{include: [g], offsets_copy: {way}}}" for way in ("all", "groups")
+    ]
+    assert "link groups copies into the same topic with groups" in refusal(linked(*links))
+
+
+def test_a_secret_that_can_be_guessed_is_refused() -> None:
+    """It is to be as long as the keys that come from it, and is not repeated."""
+    text = "clusters: {a: {bootstrap_servers: 'a:1', offsets_copy_secret: hunter2}}"
+    assert "offsets_copy_secret" in refusal(text)
+    assert "hunter2" not in refusal(text)

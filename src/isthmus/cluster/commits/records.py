@@ -1,8 +1,9 @@
 """The records of `__consumer_offsets`: which group committed which position.
 
 Keys are versioned: 0 and 1 are commits, 2 is a classic group's metadata, and what newer coordinators keep beside has
-higher versions still. Only commits are read here, values of versions 0 to 4; a value of None is a tombstone. Kafka's
-definitions are OffsetCommitKey.json and OffsetCommitValue.json of its group coordinator.
+higher versions still. Only commits are read here, values of versions 0 to 4; a value of None is a tombstone. Written
+are keys of version 1 and values of version 3, which tools know since Kafka 2.1 (KIP-320). Kafka's definitions are
+OffsetCommitKey.json and OffsetCommitValue.json of its group coordinator.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ _COMMIT_KEYS_UP_TO: Final = 1
 _EPOCH_FROM: Final = 3
 _FLEXIBLE_FROM: Final = 4
 _VALUES_UP_TO: Final = 4
+_KEY_WRITTEN: Final = 1
+_VALUE_WRITTEN: Final = 3
+_TEXT_BYTES_MAX: Final = 32767
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
@@ -67,6 +71,30 @@ def commit_value(value: bytes) -> Committed:
     except (struct.error, IndexError) as error:
         raise ValueError(f"a commit of {counted(len(value), 'byte')} ends too soon") from error
     return Committed(offset, epoch, metadata)
+
+
+def commit_key_bytes(key: CommitKey) -> bytes:
+    """A key as a coordinator writes it: version 1.
+
+    :raises ValueError: A name is longer than such a key can hold.
+    """
+    return _SHORT.pack(_KEY_WRITTEN) + _written(key.group) + _written(key.topic) + _INT.pack(key.partition)
+
+
+def commit_value_bytes(committed: Committed, *, now_ms: int) -> bytes:
+    """A value as a coordinator writes it: version 3, with `now_ms` as the time of the commit. Metadata that no such
+    value can hold is left out.
+    """
+    metadata = committed.metadata if len(committed.metadata.encode()) <= _TEXT_BYTES_MAX else ""
+    head = _SHORT.pack(_VALUE_WRITTEN) + _LONG.pack(committed.offset) + _INT.pack(committed.leader_epoch)
+    return head + _written(metadata) + _LONG.pack(now_ms)
+
+
+def _written(text: str) -> bytes:
+    octets = text.encode()
+    if len(octets) > _TEXT_BYTES_MAX:
+        raise ValueError(f"a text of {counted(len(octets), 'byte')} is too long")
+    return _SHORT.pack(len(octets)) + octets
 
 
 def _text(data: bytes, position: int) -> tuple[str, int]:

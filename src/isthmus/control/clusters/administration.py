@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
@@ -16,10 +16,12 @@ from isthmus.cluster.partitions import partition_states, partitions_of
 from isthmus.cluster.reassignment import Underway, reassignments
 from isthmus.cluster.replicas import with_lags
 from isthmus.cluster.transactions import open_transactions
-from isthmus.control.blocking import in_loop
+from isthmus.control.clusters.copies import CopiedCommit, copied_commits
 from isthmus.control.clusters.known import last_known
-from isthmus.control.clusters.namespaces import Namespaces
-from isthmus.control.clusters.registry import RegistryReport, read_report, watch
+from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.clusters.registry import RegistryReport, read_report
+from isthmus.control.clusters.survey import survey
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.model import health
 from isthmus.model.brokersettings import BrokerSetting
@@ -31,7 +33,8 @@ from isthmus.model.elections import Election, planned
 from isthmus.model.findings import Finding
 from isthmus.model.known import LastKnown
 from isthmus.model.partitions import PartitionState
-from isthmus.model.registry import Registry
+from isthmus.model.plain import plain_fields
+from isthmus.model.survey import ClusterSurvey
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 from isthmus.wire import codes
@@ -58,108 +61,82 @@ class TopicsReport:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values under stable names."""
-        return {
-            "cluster": self.cluster,
-            "partitions": [partition.as_dict() for partition in self.partitions],
-            "transactions": [transaction.as_dict() for transaction in self.transactions],
-            "settings": [setting.as_dict() for setting in self.settings],
-            "findings": [finding.as_dict() for finding in self.findings],
-            "not_told": dict(self.not_told),
-        }
+        return plain_fields(self)
 
 
-class Administration:
+class AsyncAdministration:
     """One Kafka cluster, reached as the configuration says.
 
-    Every call connects, reads and closes again. Where the brokers' version or our rights keep
+    Where the brokers' version or our rights keep
     something back, the value says so in `not_told`; what is there is there.
     """
 
-    def __init__(self, cluster: Cluster, ledger: LedgerSettings | None = None, all_of: Sequence[Cluster] = ()) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        pool: ClusterPool,
+        ledger: LedgerSettings | None = None,
+        all_of: Sequence[Cluster] = (),
+    ) -> None:
         self.cluster = cluster
+        self._client = pool.client(cluster)
         self._others = [other for other in all_of if other.alias != cluster.alias]
         self._ledger = ledger or LedgerSettings()
 
     @property
-    def namespaces(self) -> Namespaces:
+    def namespaces(self) -> AsyncNamespaces:
         """What was declared of parts of its names."""
-        return Namespaces(self.cluster, self._ledger)
+        return AsyncNamespaces(self.cluster, self._ledger)
 
-    def describe(self) -> ClusterReport:
+    async def describe(self) -> ClusterReport:
         """Brokers, controller, quorum, features, open transactions, and findings over all topics.
 
         :raises ClusterError: The cluster did not answer.
         """
-        return in_loop(self._describe())
+        return await describe(self._client)
 
-    def last_known(self) -> LastKnown:
+    async def survey(self) -> ClusterSurvey:
+        """What there is, for who sees the cluster for the first time.
+
+        :raises ClusterError: It does not answer, or does not let us in.
+        """
+        return await survey(self._client)
+
+    async def last_known(self) -> LastKnown:
         """How the cluster stood when a link last saw it, as the other clusters of the configuration remember it.
 
         The cluster itself is not asked.
 
         :raises ClusterError: None of those that answer remembers anything of it.
         """
-        return in_loop(last_known(self.cluster.alias, self._others))
+        return await last_known(self.cluster.alias, self._others)
 
-    def topics(self, names: Collection[str] = ()) -> TopicsReport:
+    async def copied_commits(
+        self, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
+    ) -> tuple[CopiedCommit, ...]:
+        """The positions that groups of other clusters committed there, as far as this cluster holds a copy of them; of
+        one source, by its cluster id, or of all. `key` opens the encrypted values of the group it belongs to.
+
+        :raises ConfigError: It holds no copy, or none of that source.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return await copied_commits(self.cluster, source_id=source_id, groups=groups, key=key)
+
+    async def topics(self, names: Collection[str] = ()) -> TopicsReport:
         """Leaders, replicas and offsets of all topics, or of those named.
 
         :raises ConfigError: There is no topic of that name, or we may not see it.
         :raises ClusterError: The cluster did not answer.
         """
-        return in_loop(self._topics(names))
-
-    def elect_leaders(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Election, ...]:
-        """Let the preferred replicas of all topics, or of those named, lead again, where they are in sync.
-
-        With `dry_run` nothing is done: what would be is `PENDING`.
-
-        :raises ConfigError: There is no topic of that name, or we may not see it.
-        :raises NotAuthorized: ALTER on the cluster is missing.
-        :raises ClusterError: The cluster did not answer.
-        """
-        return in_loop(self._elect_leaders(topics, dry_run=dry_run))
-
-    def groups(self, names: Collection[str] = ()) -> GroupsReport:
-        """State, members, coordinator, positions and lags of all groups we may see, or of those named.
-
-        A group that does not exist has a problem; the others go on.
-
-        :raises ClusterError: The cluster did not answer.
-        """
-        return in_loop(self._groups(names))
-
-    def registry(self) -> RegistryReport:
-        """The registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
-
-        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
-        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
-        """
-        return in_loop(read_report(self.cluster))
-
-    def watch_registry(self) -> Iterator[Registry]:
-        """The registry now, and again whenever it has changed, without end.
-
-        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
-        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
-        """
-        return watch(self.cluster)
-
-    async def _describe(self) -> ClusterReport:
-        async with Client(self.cluster) as client:
-            return await describe(client)
-
-    async def _topics(self, names: Collection[str]) -> TopicsReport:
-        async with Client(self.cluster) as client:
-            metadata = await seen_topics(client, names)
-            partitions, not_told = await partition_states(client, metadata)
-            transactions, silent = await open_transactions(client, partitions)
-            partitions = await with_lags(client, partitions)
-            try:
-                under_way = await reassignments(client)
-                settings = await broker_settings(client, metadata.brokers)
-            except ClusterError as error:
-                under_way, settings, silent = {}, (), {**silent, "reassignments": error.message}
+        metadata = await seen_topics(self._client, names)
+        partitions, not_told = await partition_states(self._client, metadata)
+        transactions, silent = await open_transactions(self._client, partitions)
+        partitions = await with_lags(self._client, partitions)
+        try:
+            under_way = await reassignments(self._client)
+            settings = await broker_settings(self._client, metadata.brokers)
+        except ClusterError as error:
+            under_way, settings, silent = {}, (), {**silent, "reassignments": error.message}
         alias, now_ms = self.cluster.alias, int(time.time() * _MS_PER_S)
         return TopicsReport(
             cluster=alias,
@@ -173,15 +150,35 @@ class Administration:
             not_told={**not_told, **silent},
         )
 
-    async def _groups(self, names: Collection[str]) -> GroupsReport:
-        async with Client(self.cluster) as client:
-            return await group_reports(client, names)
+    async def elect_leaders(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Election, ...]:
+        """Let the preferred replicas of all topics, or of those named, lead again, where they are in sync.
 
-    async def _elect_leaders(self, topics: Collection[str], *, dry_run: bool) -> tuple[Election, ...]:
-        async with Client(self.cluster) as client:
-            metadata = await seen_topics(client, topics)
-            elections = planned(partitions_of(metadata))
-            return elections if dry_run else await elect(client, elections)
+        With `dry_run` nothing is done: what would be is `PENDING`.
+
+        :raises ConfigError: There is no topic of that name, or we may not see it.
+        :raises NotAuthorized: ALTER on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        metadata = await seen_topics(self._client, topics)
+        elections = planned(partitions_of(metadata))
+        return elections if dry_run else await elect(self._client, elections)
+
+    async def groups(self, names: Collection[str] = ()) -> GroupsReport:
+        """State, members, coordinator, positions and lags of all groups we may see, or of those named.
+
+        A group that does not exist has a problem; the others go on.
+
+        :raises ClusterError: The cluster did not answer.
+        """
+        return await group_reports(self._client, names)
+
+    async def registry(self) -> RegistryReport:
+        """The registry of brokers and partitions, from ZooKeeper where the cluster has one and it is configured.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return await read_report(self._client)
 
 
 def _moving(state: PartitionState, under_way: Mapping[PartitionKey, Underway]) -> PartitionState:

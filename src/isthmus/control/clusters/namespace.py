@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from isthmus.control.clusters.enforcement import made_rules
 from isthmus.model.namespace import Namespace, NamespaceKind
+from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import Reservation
@@ -75,14 +76,14 @@ class NamespaceReport:
             "exact": self.namespace.is_exact,
             "reserved": self.is_reserved,
             "async_only": self.is_async_only,
-            "attached": [each.as_dict() for each in self.attached],
+            "attached": plain(self.attached),
             "members": None if self.members is None else list(self.members),
             "empty": None if self.members is None else not self.members,
             "in_force": _in_force(self),
-            "aborted": [each.as_dict() for each in self.aborted],
+            "aborted": plain(self.aborted),
             "overlapping": [str(other) for other in self.overlapping],
-            "problem": None if self.problem is None else problem_dict(self.problem),
-            "said": [register.as_dict() for register in self.registers],
+            "problem": plain(self.problem),
+            "said": plain(self.registers),
         }
 
 

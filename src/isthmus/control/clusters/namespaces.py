@@ -11,7 +11,6 @@ from typing import Any, Final
 from isthmus.cluster.aborting import abort_transactions
 from isthmus.cluster.access import describe_rules
 from isthmus.cluster.groups import list_groups, listed
-from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.enforcement import (
     ENFORCED,
     KEPT,
@@ -45,29 +44,36 @@ from isthmus.wire.client import Client
 _OF_PRINCIPALS: Final = (Resource.TOPIC, Resource.GROUP)
 
 
-class Namespaces:
+class AsyncNamespaces:
     """The namespaces of one cluster: `fabric.cluster(alias).namespaces`. With `dry_run` nothing is written."""
 
     def __init__(self, cluster: Cluster, ledger: LedgerSettings) -> None:
         self._cluster = cluster
         self._ledger = ledger
 
-    def all(self) -> tuple[NamespaceReport, ...]:
+    async def all(self) -> tuple[NamespaceReport, ...]:
         """Those that were declared, by kind and name.
 
         :raises ClusterError: The cluster's ledger cannot be read.
         """
-        return in_loop(self._all())
+        async with self._declarations() as declarations:
+            return await self._reports(declarations, await self._look(declarations))
 
-    def describe(self, namespace: Namespace) -> NamespaceReport:
+    async def describe(self, namespace: Namespace) -> NamespaceReport:
         """One of them.
 
         :raises ConfigError: It was not declared.
         :raises ClusterError: The cluster's ledger cannot be read.
         """
-        return in_loop(self._describe(namespace))
+        async with self._declarations() as declarations:
+            found = self._found(await self._reports(declarations, await self._look(declarations)), namespace)
+            if not found.is_reserved:
+                return found
+            keep = keeping(self._cluster, found.registers)
+            client = declarations.client(self._cluster.alias)
+            return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
-    def create(
+    async def create(
         self, namespace: Namespace, *, reserved: bool = False, async_only: bool = False, dry_run: bool = False
     ) -> NamespaceReport:
         """Declare one.
@@ -76,9 +82,9 @@ class Namespaces:
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
         values = {RESERVED: reserved, ASYNC_ONLY: async_only}
-        return in_loop(self._change(namespace, values, is_new=True, dry_run=dry_run))
+        return await self._change(namespace, values, is_new=True, dry_run=dry_run)
 
-    def update(
+    async def update(
         self,
         namespace: Namespace,
         *,
@@ -95,18 +101,31 @@ class Namespaces:
         """
         values = {RESERVED: reserved, ASYNC_ONLY: async_only}
         given = {name: value for name, value in values.items() if value is not None}
-        return in_loop(self._change(namespace, given, is_new=False, dry_run=dry_run))
+        return await self._change(namespace, given, is_new=False, dry_run=dry_run)
 
-    def delete(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
+    async def delete(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
         """Have the ledger forget one; what is in it stays.
 
         :raises ConfigError: It was not declared.
         :raises PlanRefused: It is attached to a link.
         :raises ClusterError: The cluster's ledger cannot be read or written.
         """
-        return in_loop(self._delete(namespace, dry_run=dry_run))
+        async with self._declarations() as declarations:
+            declared = await self._look(declarations)
+            found = self._found(await self._reports(declarations, declared), namespace)
+            if found.attached:
+                link = found.attached[0].link
+                raise PlanRefused(
+                    f"namespace {namespace} of {self._cluster.alias} is attached to link {link}",
+                    hint=f"isthmus link detach {link} first.",
+                )
+            document = next(each for each in declared.namespaces[self._cluster.alias] if each.namespace == namespace)
+            if not dry_run:
+                await take_back(declarations.client(self._cluster.alias), made_rules(found.registers))
+                await declarations.write_namespace(self._cluster.alias, document, delete=True)
+            return found
 
-    def enforce(
+    async def enforce(
         self,
         namespace: Namespace,
         *,
@@ -122,15 +141,22 @@ class Namespaces:
         :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
         """
         own = Keeping(principals=tuple(keep), has_super_user=super_user)
-        return in_loop(self._enforce(namespace, own if own.said else own_login(self._cluster), dry_run=dry_run))
+        return await self._enforce(namespace, own if own.said else own_login(self._cluster), dry_run=dry_run)
 
-    def relax(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
+    async def relax(self, namespace: Namespace, *, dry_run: bool = False) -> NamespaceReport:
         """Take back the access rules that `enforce` made, and no others. It stays reserved.
 
         :raises ConfigError: It was not declared.
         :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
         """
-        return in_loop(self._relax(namespace, dry_run=dry_run))
+        async with self._declarations() as declarations:
+            declared = await self._look(declarations)
+            known = self._found(await self._reports(declarations, declared), namespace)
+            if dry_run:
+                return known
+            await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
+            await self._write(declarations, declared, known, {ENFORCED: []})
+        return await self.describe(namespace)
 
     async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
         """Have one be reserved no more, if it was declared, and no rules be there that were made for it; the
@@ -157,17 +183,7 @@ class Namespaces:
             values = {RESERVED: True, KEPT: keep.said, ENFORCED: rule_values(rules)}
             await self._write(declarations, declared, known, values)
             await make(client, found.missing)
-        return await self._describe(namespace)
-
-    async def _relax(self, namespace: Namespace, *, dry_run: bool) -> NamespaceReport:
-        async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            known = self._found(await self._reports(declarations, declared), namespace)
-            if dry_run:
-                return known
-            await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
-            await self._write(declarations, declared, known, {ENFORCED: []})
-        return await self._describe(namespace)
+        return await self.describe(namespace)
 
     async def _write(
         self, declarations: Declarations, declared: Declared, known: NamespaceReport, values: Mapping[str, Any]
@@ -181,19 +197,6 @@ class Namespaces:
             registers=merged(known.registers, changed(known.registers, values, author(cluster_id))),
         )
         await declarations.write_namespace(self._cluster.alias, document)
-
-    async def _all(self) -> tuple[NamespaceReport, ...]:
-        async with self._declarations() as declarations:
-            return await self._reports(declarations, await self._look(declarations))
-
-    async def _describe(self, namespace: Namespace) -> NamespaceReport:
-        async with self._declarations() as declarations:
-            found = self._found(await self._reports(declarations, await self._look(declarations)), namespace)
-            if not found.is_reserved:
-                return found
-            keep = keeping(self._cluster, found.registers)
-            client = declarations.client(self._cluster.alias)
-            return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
     async def _change(
         self, namespace: Namespace, values: Mapping[str, Any], *, is_new: bool, dry_run: bool
@@ -242,22 +245,6 @@ class Namespaces:
                 f"{following[0].other_cluster} by link {link}",
                 hint=f"What follows has one writer: isthmus link detach {link} first.",
             )
-
-    async def _delete(self, namespace: Namespace, *, dry_run: bool) -> NamespaceReport:
-        async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            found = self._found(await self._reports(declarations, declared), namespace)
-            if found.attached:
-                link = found.attached[0].link
-                raise PlanRefused(
-                    f"namespace {namespace} of {self._cluster.alias} is attached to link {link}",
-                    hint=f"isthmus link detach {link} first.",
-                )
-            document = next(each for each in declared.namespaces[self._cluster.alias] if each.namespace == namespace)
-            if not dry_run:
-                await take_back(declarations.client(self._cluster.alias), made_rules(found.registers))
-                await declarations.write_namespace(self._cluster.alias, document, delete=True)
-            return found
 
     def _declarations(self) -> Declarations:
         return Declarations([self._cluster], self._ledger)

@@ -11,12 +11,12 @@ from typing import Any, Final
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.reassignment import reassign, reassignments, throttle, unthrottle
-from isthmus.control.blocking import in_loop
 from isthmus.control.clusters.administration import seen_topics
+from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
 from isthmus.model.assignment import Assignment, Move, even_assignments, moves_to
 from isthmus.model.cluster import Cluster
-from isthmus.wire.client import Client
+from isthmus.model.plain import plain_fields
 
 _LOOK_S: Final = 0.5
 Told = Callable[[int, int], None]
@@ -58,14 +58,7 @@ class Reassignment:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "before": list(self.before),
-            "after": list(self.after),
-            "state": str(self.state),
-            "detail": self.detail,
-        }
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +70,14 @@ class ReassignmentPlan:
     moves: tuple[Move, ...]
 
 
-class Reassigning:
-    """Reassignments of one cluster. Every call connects and closes again; brokers go on by themselves meanwhile."""
+class AsyncReassigning:
+    """Reassignments of one cluster. Brokers go on by themselves meanwhile."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, pool: ClusterPool) -> None:
         self._cluster = cluster
+        self._client = pool.client(cluster)
 
-    def plan(
+    async def plan(
         self, topics: Collection[str] = (), *, brokers: Collection[int] = (), replicas: int | None = None
     ) -> ReassignmentPlan:
         """An even assignment of all topics, or of those named, to all live brokers, or to those named.
@@ -91,17 +85,29 @@ class Reassigning:
         :raises ConfigError: There is no such topic or broker, or there are fewer brokers than replicas.
         :raises ClusterError: The cluster did not answer.
         """
-        return in_loop(self._plan(topics, brokers, replicas))
+        racks = await self._racks(brokers)
+        states = partitions_of(await seen_topics(self._client, topics))
+        after = even_assignments(states, racks, replicas=replicas)
+        before = tuple(Assignment(state.topic, state.partition, state.replicas) for state in states)
+        return ReassignmentPlan(before=before, after=after, moves=moves_to(after, states))
 
-    def compare(self, assignments: Collection[Assignment]) -> ReassignmentPlan:
+    async def compare(self, assignments: Collection[Assignment]) -> ReassignmentPlan:
         """What would have to move for these assignments.
 
         :raises ConfigError: There is no such partition or broker.
         :raises ClusterError: The cluster did not answer.
         """
-        return in_loop(self._compare(assignments))
+        await self._racks({broker for one in assignments for broker in one.replicas})
+        states = partitions_of(await seen_topics(self._client, {one.topic for one in assignments}))
+        named = {(one.topic, one.partition) for one in assignments}
+        before = tuple(
+            Assignment(state.topic, state.partition, state.replicas)
+            for state in states
+            if (state.topic, state.partition) in named
+        )
+        return ReassignmentPlan(before=before, after=tuple(assignments), moves=moves_to(assignments, states))
 
-    def execute(
+    async def execute(
         self, moves: Sequence[Move], *, throttle_bytes_per_s: int | None = None, on_progress: Told = lambda *_: None
     ) -> tuple[Reassignment, ...]:
         """Move these partitions, wait until it is done, and take the bound of what they copy away again.
@@ -111,78 +117,24 @@ class Reassigning:
         :raises NotAuthorized: ALTER on the cluster is missing, or, with a bound, ALTER_CONFIGS.
         :raises ClusterError: The cluster did not answer.
         """
-        return in_loop(self._execute(moves, throttle_bytes_per_s, on_progress))
-
-    def underway(self) -> tuple[Reassignment, ...]:
-        """What brokers are doing now.
-
-        :raises NotAuthorized: DESCRIBE on the cluster is missing.
-        :raises ClusterError: The cluster did not answer.
-        """
-        return in_loop(self._underway())
-
-    def cancel(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Reassignment, ...]:
-        """Give up what is under way, of all topics or of those named: partitions stay where they were.
-
-        :raises NotAuthorized: ALTER on the cluster is missing.
-        :raises ClusterError: The cluster did not answer.
-        """
-        return in_loop(self._cancel(topics, dry_run=dry_run))
-
-    async def _plan(self, topics: Collection[str], brokers: Collection[int], replicas: int | None) -> ReassignmentPlan:
-        async with Client(self._cluster) as client:
-            racks = await self._racks(client, brokers)
-            states = partitions_of(await seen_topics(client, topics))
-        after = even_assignments(states, racks, replicas=replicas)
-        before = tuple(Assignment(state.topic, state.partition, state.replicas) for state in states)
-        return ReassignmentPlan(before=before, after=after, moves=moves_to(after, states))
-
-    async def _compare(self, assignments: Collection[Assignment]) -> ReassignmentPlan:
-        async with Client(self._cluster) as client:
-            await self._racks(client, {broker for one in assignments for broker in one.replicas})
-            states = partitions_of(await seen_topics(client, {one.topic for one in assignments}))
-        named = {(one.topic, one.partition) for one in assignments}
-        before = tuple(
-            Assignment(state.topic, state.partition, state.replicas)
-            for state in states
-            if (state.topic, state.partition) in named
-        )
-        return ReassignmentPlan(before=before, after=tuple(assignments), moves=moves_to(assignments, states))
-
-    async def _racks(self, client: Client, brokers: Collection[int]) -> dict[int, str | None]:
-        """The racks of live brokers, all or those named.
-
-        :raises ConfigError: One of those named is not there.
-        """
-        live = (await describe_cluster(client)).brokers
-        missing = sorted(set(brokers) - live.keys())
-        if missing:
-            raise ConfigError(
-                f"{self._cluster.alias} has no live broker {', '.join(map(str, missing))}",
-                hint=f"Live brokers are {', '.join(map(str, sorted(live)))}.",
-            )
-        return {node: broker.rack for node, broker in sorted(live.items()) if not brokers or node in brokers}
-
-    async def _execute(self, moves: Sequence[Move], rate: int | None, on_progress: Told) -> tuple[Reassignment, ...]:
         if not moves:
             return ()
         wanted = {(move.topic, move.partition): move for move in moves}
-        async with Client(self._cluster) as client:
-            if rate is not None:
-                await throttle(client, moves, rate)
-            begun = await reassign(client, {key: move.after for key, move in wanted.items()})
-            waiting = set(begun.values)
-            while waiting:
-                waiting &= (await reassignments(client)).keys()
-                on_progress(len(wanted) - len(waiting), len(wanted))
-                if waiting:
-                    await asyncio.sleep(_LOOK_S)
-            await unthrottle(
-                client,
-                {move.topic for move in moves},
-                {broker for move in moves for broker in (*move.before, *move.after)},
-            )
-            found = partitions_of(await client.metadata(sorted({topic for topic, _ in wanted})))
+        if throttle_bytes_per_s is not None:
+            await throttle(self._client, moves, throttle_bytes_per_s)
+        begun = await reassign(self._client, {key: move.after for key, move in wanted.items()})
+        waiting = set(begun.values)
+        while waiting:
+            waiting &= (await reassignments(self._client)).keys()
+            on_progress(len(wanted) - len(waiting), len(wanted))
+            if waiting:
+                await asyncio.sleep(_LOOK_S)
+        await unthrottle(
+            self._client,
+            {move.topic for move in moves},
+            {broker for move in moves for broker in (*move.before, *move.after)},
+        )
+        found = partitions_of(await self._client.metadata(sorted({topic for topic, _ in wanted})))
         now = {(state.topic, state.partition): state.replicas for state in found}
         outcomes: list[Reassignment] = []
         for key, move in wanted.items():
@@ -196,21 +148,29 @@ class Reassigning:
                 outcomes.append(Reassignment.of(move, ReassignmentState.GIVEN_UP, f"it is on {shown} now"))
         return tuple(outcomes)
 
-    async def _underway(self) -> tuple[Reassignment, ...]:
-        async with Client(self._cluster) as client:
-            return await self._found(client, ())
+    async def underway(self) -> tuple[Reassignment, ...]:
+        """What brokers are doing now.
 
-    async def _cancel(self, topics: Collection[str], *, dry_run: bool) -> tuple[Reassignment, ...]:
-        async with Client(self._cluster) as client:
-            found = await self._found(client, topics)
-            if dry_run or not found:
-                return found
-            given_up = await reassign(client, {(one.topic, one.partition): None for one in found})
-            await unthrottle(
-                client,
-                {one.topic for one in found},
-                {broker for one in found for broker in (*one.before, *one.after)},
-            )
+        :raises NotAuthorized: DESCRIBE on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        return await self._found(())
+
+    async def cancel(self, topics: Collection[str] = (), *, dry_run: bool = False) -> tuple[Reassignment, ...]:
+        """Give up what is under way, of all topics or of those named: partitions stay where they were.
+
+        :raises NotAuthorized: ALTER on the cluster is missing.
+        :raises ClusterError: The cluster did not answer.
+        """
+        found = await self._found(topics)
+        if dry_run or not found:
+            return found
+        given_up = await reassign(self._client, {(one.topic, one.partition): None for one in found})
+        await unthrottle(
+            self._client,
+            {one.topic for one in found},
+            {broker for one in found for broker in (*one.before, *one.after)},
+        )
         return tuple(
             Reassignment(
                 topic=one.topic,
@@ -224,11 +184,25 @@ class Reassigning:
             for key in [(one.topic, one.partition)]
         )
 
-    async def _found(self, client: Client, topics: Collection[str]) -> tuple[Reassignment, ...]:
-        under_way = await reassignments(client)
+    async def _racks(self, brokers: Collection[int]) -> dict[int, str | None]:
+        """The racks of live brokers, all or those named.
+
+        :raises ConfigError: One of those named is not there.
+        """
+        live = (await describe_cluster(self._client)).brokers
+        missing = sorted(set(brokers) - live.keys())
+        if missing:
+            raise ConfigError(
+                f"{self._cluster.alias} has no live broker {', '.join(map(str, missing))}",
+                hint=f"Live brokers are {', '.join(map(str, sorted(live)))}.",
+            )
+        return {node: broker.rack for node, broker in sorted(live.items()) if not brokers or node in brokers}
+
+    async def _found(self, topics: Collection[str]) -> tuple[Reassignment, ...]:
+        under_way = await reassignments(self._client)
         if not under_way:
             return ()
-        states = partitions_of(await client.metadata(sorted({topic for topic, _ in under_way})))
+        states = partitions_of(await self._client.metadata(sorted({topic for topic, _ in under_way})))
         replicas = {(state.topic, state.partition): state.replicas for state in states}
         return tuple(
             Reassignment(

@@ -16,6 +16,7 @@ from isthmus.control.blocking import in_loop
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
 from isthmus.model.findings import Finding
+from isthmus.model.plain import plain
 from isthmus.model.registry import Registry, disagreements
 from isthmus.wire.client import Client
 
@@ -43,22 +44,20 @@ class RegistryReport:
             "is_from_zookeeper": self.is_from_zookeeper,
             "statement": self.statement,
             **self.registry.as_dict(),
-            "findings": [finding.as_dict() for finding in self.findings],
+            "findings": plain(self.findings),
         }
 
 
-async def read_report(cluster: Cluster) -> RegistryReport:
+async def read_report(client: Client) -> RegistryReport:
     """The registry now.
 
     :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
     """
-    async with Client(cluster) as client:
-        mode = await metadata_mode(client)
-        is_kept = mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None
-        registry, findings = (
-            await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
-        )
+    cluster = client.cluster
+    mode = await metadata_mode(client)
+    is_kept = mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None
+    registry, findings = await compared(client, cluster.alias) if is_kept else (await told_registry(client, mode), ())
     return RegistryReport(
         cluster=cluster.alias,
         mode=mode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from isthmus.cluster.brokers import Operation, Operations, topic_operations
+from isthmus.cluster.brokers import Operation, Operations, describe_cluster, topic_operations
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.permissions import group_operations
 from isthmus.errors import ClusterError, NotAuthorized
@@ -13,6 +13,7 @@ from isthmus.model.grants import places_of
 from isthmus.model.link import Link
 from isthmus.model.mirrormaker import HEARTBEATS
 from isthmus.model.needs import About, Need, Side, needs_of
+from isthmus.model.offsetscopy import copy_topic
 from isthmus.model.rights import Right, grant, listed, on_cluster, on_group, on_topic
 from isthmus.model.wording import counted
 from isthmus.wire import codes
@@ -72,6 +73,18 @@ async def own_topic_findings(link: Link, side: Side, client: Client) -> list[Fin
         needs = needs_of(link, side, About.MIRRORED)
         found.extend(await _own_topic(link, _alias(link, side), client, HEARTBEATS, needs))
     return found
+
+
+async def offsets_copy_findings(link: Link, source: Client, target: Client) -> list[Finding]:
+    """What is missing on the topic that has a copy of the source's committed positions.
+
+    :raises ClusterError: A cluster did not answer.
+    """
+    needs = needs_of(link, Side.TARGET, About.OFFSETS_COPY)
+    if not needs:
+        return []
+    name = copy_topic((await describe_cluster(source)).cluster_id)
+    return await _own_topic(link, link.target.alias, target, name, needs)
 
 
 async def _own_topic(link: Link, alias: str, client: Client, name: str, needs: Sequence[Need]) -> list[Finding]:

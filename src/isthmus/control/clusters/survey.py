@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from isthmus.cluster.groups import list_groups, listed
-from isthmus.model.cluster import Cluster
 from isthmus.model.naming import RESERVED_PREFIX
 from isthmus.model.survey import ClusterSurvey
 from isthmus.wire.client import Client
 
 
-async def survey(cluster: Cluster) -> ClusterSurvey:
+async def survey(client: Client) -> ClusterSurvey:
     """What there is.
 
     :raises ClusterError: It does not answer, or does not let us in.
     """
-    async with Client(cluster) as client:
-        metadata = await client.metadata(None)
-        groups = listed(await list_groups(client))
+    metadata = await client.metadata(None)
+    groups = listed(await list_groups(client))
     return ClusterSurvey(
         cluster_id=metadata.cluster_id or "",
         brokers=len(metadata.brokers),

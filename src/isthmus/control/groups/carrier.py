@@ -12,13 +12,15 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
 from isthmus.model.progress import GroupProgress
+from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 
 
 class GroupCarrier:
     """Carries the groups of one link, if any are configured, as long as `run` is kept running."""
 
-    def __init__(self, link: Link, source: Client, target: Client, ledger: LinkLedger) -> None:
+    def __init__(self, link: Link, source: Client, target: Client, ledger: LinkLedger, timings: Timings) -> None:
+        self._timings = timings
         self._source, self._target = source, target
         self._ledger = ledger
         self._changed = asyncio.Event()
@@ -27,7 +29,9 @@ class GroupCarrier:
         self._loop = self._loop_of(link)
 
     def _loop_of(self, link: Link) -> GroupLoop | None:
-        return GroupLoop(link, self._source, self._target, self._ledger) if link.groups.is_configured else None
+        if not link.groups.is_configured:
+            return None
+        return GroupLoop(link, self._source, self._target, self._ledger, self._timings)
 
     def follow(self, link: Link) -> None:
         """Go on with other settings, as soon as what was done so far is written down."""

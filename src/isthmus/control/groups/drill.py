@@ -25,7 +25,8 @@ from isthmus.model.group import Committed
 from isthmus.model.groupsettings import OWN_PREFIX
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
-from isthmus.model.problem import Problem, problem_dict
+from isthmus.model.plain import plain, plain_fields
+from isthmus.model.problem import Problem
 from isthmus.model.rights import grant, on_group
 from isthmus.model.translation import Way
 from isthmus.wire.client import Client
@@ -54,7 +55,7 @@ class PositionDrill:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +90,8 @@ class GroupDrill:
             "skipped": self.skipped,
             "read_again": self.read_again,
             "not_mirrored": list(self.not_mirrored),
-            "problem": problem_dict(self.problem) if self.problem else None,
-            "positions": [position.as_dict() for position in self.positions],
+            "problem": plain(self.problem),
+            "positions": plain(self.positions),
         }
 
 

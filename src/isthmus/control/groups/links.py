@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from functools import partial
 
 from isthmus.cluster.commits.source import CommitSource
-from isthmus.control.blocking import in_loop
 from isthmus.control.groups.away import remembered_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.drill import GroupDrill, drill
@@ -17,12 +16,13 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.review import GroupReview
+from isthmus.control.groups.sealing import group_key
 from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import remembered
 from isthmus.control.pool import ClusterPool
-from isthmus.errors import ClusterError, PlanRefused
+from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
@@ -33,14 +33,17 @@ from isthmus.wire.client import Client
 _DOCUMENTS_MAX = 100
 
 
-class Groups:
+class AsyncGroups:
     """The consumer groups of a fabric's links: `fabric.groups`."""
 
-    def __init__(self, links: Callable[[str | None], tuple[Link, ...]], ledger: LedgerSettings) -> None:
+    def __init__(
+        self, links: Callable[[str | None], tuple[Link, ...]], ledger: LedgerSettings, pool: ClusterPool
+    ) -> None:
         self._links = links
         self._ledger = ledger
+        self._pool = pool
 
-    def plan(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
+    async def plan(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
         """How the groups stand on both sides, and what `sync` would write. Nothing is changed.
 
         A cluster that does not answer is a problem of its links, not an error.
@@ -48,17 +51,17 @@ class Groups:
         :raises ConfigError: There is no link of that name.
         :raises PlanRefused: No link carries a group of that name.
         """
-        return self._each(link, group, dry_run=True)
+        return await self._each(link, group, dry_run=True)
 
-    def sync(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
+    async def sync(self, *, link: str | None = None, group: str | None = None) -> tuple[GroupsPlan, ...]:
         """Carry the groups once; how they stand afterwards. While links run their controllers do this all the time.
 
         :raises ConfigError: There is no link of that name.
         :raises PlanRefused: No link carries a group of that name.
         """
-        return self._each(link, group, dry_run=False)
+        return await self._each(link, group, dry_run=False)
 
-    def drill(self, group: str, *, link: str | None = None, records: int = 1000) -> GroupDrill:
+    async def drill(self, group: str, *, link: str | None = None, records: int = 1000) -> GroupDrill:
         """Try what a failover of a group would bring, with a scratch group: what is skipped, what is read again.
 
         `records` is how many are compared in each partition.
@@ -67,26 +70,54 @@ class Groups:
         :raises PlanRefused: No link carries a group of that name.
         :raises ClusterError: A cluster refused or did not answer.
         """
-        return in_loop(self._drill(self._links(link), group, records))
-
-    def _each(self, link: str | None, group: str | None, *, dry_run: bool) -> tuple[GroupsPlan, ...]:
         links = self._links(link)
-        found = in_loop(self._all(links, group, dry_run=dry_run))
+        for each in await in_force(links, self._pool):
+            if not each.groups.matches(group):
+                continue
+            look = await look_at(each, group, self._pool)
+            if look.plans:
+                # Records of a copy are its link's to compare.
+                own = tuple(p for p in look.plans[0].positions if not p.is_returning)
+                plan = replace(look.plans[0], positions=own)
+                return await drill(each, plan, look.source, look.target, look.maps, records=records)
+        raise _unknown(group, links, [])
+
+    def key(self, group: str, *, link: str | None = None) -> bytes:
+        """The key that opens the values of one group in an encrypted copy of positions; no cluster is asked.
+
+        Without `link` it is that of the only source for which there is a secret.
+
+        :raises ConfigError: There is no link of that name, or no secret, or there are several.
+        """
+        secrets = {
+            each.source.alias: each.source.offsets_copy_secret
+            for each in self._links(link)
+            if each.source.offsets_copy_secret is not None
+        }
+        if len(secrets) != 1:
+            raise ConfigError(
+                "several clusters have an offsets_copy_secret" if secrets else "no source has an offsets_copy_secret",
+                hint=f"Say --link: there are {', '.join(secrets)}."
+                if secrets
+                else "Give clusters.<alias>.offsets_copy_secret: docs/groups.md.",
+            )
+        (secret,) = secrets.values()
+        return group_key(secret, group)
+
+    async def _each(self, link: str | None, group: str | None, *, dry_run: bool) -> tuple[GroupsPlan, ...]:
+        links = self._links(link)
+        chosen = await in_force(links, self._pool)
+        found = await asyncio.gather(*(self._one(each, group, dry_run=dry_run) for each in chosen))
         if group is not None and not any(plan.groups or plan.problem for plan in found):
-            raise _unknown(group, links, [name for plan in self.plan(link=link) for name in _names(plan)])
+            raise _unknown(group, links, [name for plan in await self.plan(link=link) for name in _names(plan)])
         return tuple(plan for plan in found if group is None or plan.groups or plan.problem)
 
-    async def _all(self, links: tuple[Link, ...], group: str | None, *, dry_run: bool) -> list[GroupsPlan]:
-        async with ClusterPool() as pool:
-            chosen = await in_force(links, pool)
-            return await asyncio.gather(*(self._one(link, group, pool, dry_run=dry_run) for link in chosen))
-
-    async def _one(self, link: Link, group: str | None, pool: ClusterPool, *, dry_run: bool) -> GroupsPlan:
+    async def _one(self, link: Link, group: str | None, *, dry_run: bool) -> GroupsPlan:
         plan = GroupsPlan(link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way)
         if not link.groups.is_configured:
             return plan
         try:
-            look = await look_at(link, group, pool)
+            look = await look_at(link, group, self._pool)
             if dry_run:
                 return replace(plan, groups=tuple(look.plans))
             committer = GroupCommitter(look.target, link.name)
@@ -96,7 +127,7 @@ class Groups:
         except PlanRefused as error:
             return replace(plan, problem=problem_of(error))
         except ClusterError as error:
-            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group, pool))
+            return replace(plan, problem=problem_of(error), groups=await _last_known(link, group, self._pool))
 
     async def _remember(self, look: GroupsLook) -> None:
         writer = LedgerWriter(look.target)
@@ -107,19 +138,6 @@ class Groups:
                 look.memory.taken(changes)
         finally:
             writer.close()
-
-    async def _drill(self, links: tuple[Link, ...], group: str, records: int) -> GroupDrill:
-        async with ClusterPool() as pool:
-            for link in await in_force(links, pool):
-                if not link.groups.matches(group):
-                    continue
-                look = await look_at(link, group, pool)
-                if look.plans:
-                    # Records of a copy are its link's to compare.
-                    own = tuple(p for p in look.plans[0].positions if not p.is_returning)
-                    plan = replace(look.plans[0], positions=own)
-                    return await drill(link, plan, look.source, look.target, look.maps, records=records)
-        raise _unknown(group, links, [])
 
 
 @dataclass(frozen=True, slots=True)

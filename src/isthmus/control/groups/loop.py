@@ -14,7 +14,6 @@ from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
 from isthmus.control.groups.review import GroupReview
-from isthmus.control.groups.transaction import TIMEOUT_MS
 from isthmus.control.links.memory import pauses
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
@@ -23,17 +22,12 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
-ALL_S: Final = 10.0
-"""How often all groups are looked at, whether they committed or not."""
 OUTAGE_S: Final = 2.0
-UNSTABLE_S: Final = 2 * TIMEOUT_MS / 1000
-"""Whatever was begun in a transaction of ours is over by then: what is still pending came too late."""
-PATIENCE_S: Final = 10.0
-REMEMBER_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
 _AGAIN_S: Final = {
     Standing.CATCHING_UP: 0.5,
@@ -53,7 +47,10 @@ class GroupLoop:
     `problem` is why the groups cannot be carried at the moment.
     """
 
-    def __init__(self, link: Link, source: Client, target: Client, ledger: LinkLedger) -> None:
+    def __init__(
+        self, link: Link, source: Client, target: Client, ledger: LinkLedger, timings: Timings = USUAL
+    ) -> None:
+        self._timings = timings
         self.problem: Problem | None = None
         self._link = link
         self._source, self._target = source, target
@@ -93,9 +90,9 @@ class GroupLoop:
     def has_ended(self, number: int) -> bool:
         """Whether a pass over all groups is over, and those that could not be looked at were tried again.
 
-        What cannot be done is given up after `PATIENCE_S`: `problem` and the groups' standings tell why.
+        What cannot be done is given up after `patience_s`: `problem` and the groups' standings tell why.
         """
-        if time.monotonic() > self._wanted_at + PATIENCE_S:
+        if time.monotonic() > self._wanted_at + self._timings.patience_s:
             return True
         is_told = not any(map(_is_pending, self._groups.values()))
         return self._passes_ended >= number and self.problem is None and is_told
@@ -132,7 +129,7 @@ class GroupLoop:
             self._passes_begun += 1
             await self._review.refresh()
             self._changed |= self._commits.positions.keys() | self._memory.groups
-            self._all_at = now + ALL_S
+            self._all_at = now + self._timings.groups_s
         if (topics := self._begun_topics()) != self._topics:
             # What was committed in a topic before it was mirrored is carried now, though nobody commits there again.
             self._topics = topics
@@ -152,7 +149,7 @@ class GroupLoop:
             tell_unmatched(self._link, await unmatched_groups(self._link, self._source))
             self._has_told_unmatched = True
         if now >= self._remember_at:
-            self._remember_at = now + REMEMBER_S
+            self._remember_at = now + self._timings.remember_s
             await self.remember()
 
     def _begun_topics(self) -> frozenset[object]:
@@ -170,7 +167,7 @@ class GroupLoop:
     async def _clear(self) -> None:
         """End what commits of ours that came too late have left pending."""
         now = time.monotonic()
-        if stuck := [group for group, since in self._review.unstable.items() if now - since > UNSTABLE_S]:
+        if stuck := [group for group, since in self._review.unstable.items() if now - since > self._timings.unstable_s]:
             await self._committer.clear(stuck)
             for group in stuck:
                 del self._review.unstable[group]

@@ -14,7 +14,8 @@ from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.link import Link
 from isthmus.model.offsets import OffsetPolicy
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
 from isthmus.wire.offsets import PartitionKey
@@ -105,8 +106,8 @@ class GroupPlan:
             "target_state": str(self.target_state),
             "standing": str(self.standing),
             "delete": self.delete,
-            "problem": problem_dict(self.problem) if self.problem else None,
-            "positions": [position.as_dict() for position in self.positions],
+            "problem": plain(self.problem),
+            "positions": plain(self.positions),
         }
 
 
@@ -134,9 +135,9 @@ class GroupsPlan:
             "source": self.source,
             "target": self.target,
             "way": self.way,
-            "problem": problem_dict(self.problem) if self.problem else None,
-            "notes": [problem_dict(note) for note in self.notes],
-            "groups": [group.as_dict() for group in self.groups],
+            "problem": plain(self.problem),
+            "notes": plain(self.notes),
+            "groups": plain(self.groups),
         }
 
 

@@ -30,13 +30,10 @@ Until = Literal["caught-up"] | Callable[[tuple[LinkProgress, ...]], bool]
 OnProgress = Callable[[tuple[LinkProgress, ...]], None]
 
 PROGRESS_S: Final = 0.5
-FOLLOW_S: Final = 2.0
 RECOUNT_S: Final = 5.0
 KNOWN_S: Final = 60.0
 """How old what clusters remember of each other may be while a run goes on."""
 _SOON_S: Final = 2.0
-ARRIVAL_S: Final = 15.0
-"""How long a cluster may take to answer when a run begins."""
 _GRACE_S: Final = 15.0
 """As long as all farewells may take when nobody answers."""
 _TELL_S: Final = 2.0
@@ -66,6 +63,7 @@ class Controller:
         takes: Takes | None = None,
     ) -> None:
         check_trees(configuration)
+        self.timings = configuration.timings
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()
         self._hung_up = asyncio.Event()
@@ -127,7 +125,7 @@ class Controller:
         written = following.written
         async with Declarations(written.clusters, written.ledger) as declarations:
             while True:
-                if await self._is_to_reread(FOLLOW_S) and following.reread is not None:
+                if await self._is_to_reread(self.timings.follow_s) and following.reread is not None:
                     written = await self._reread(following.reread) or written
                 try:
                     declared = await declarations.look()
@@ -139,7 +137,7 @@ class Controller:
 
     async def _follow_file(self, reread: Reread) -> None:
         while True:
-            is_asked = await self._is_to_reread(FOLLOW_S if self._following.is_constant else None)
+            is_asked = await self._is_to_reread(self.timings.follow_s if self._following.is_constant else None)
             if is_asked and (configuration := await self._reread(reread)) is not None:
                 await self._links.take(configuration)
 
@@ -195,7 +193,7 @@ class Controller:
                     # What was found out since is told too, before all is stopped.
                     self._tell_progress()
                     return arrivals
-            if time.monotonic() - begun > ARRIVAL_S:
+            if time.monotonic() - begun > self.timings.arrival_s:
                 self._give_up()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), PROGRESS_S)

@@ -33,7 +33,8 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.declaration import Declaration, End
 from isthmus.model.link import Link
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import Register, Registers
 from isthmus.model.reshaping import TreeShape, reshaped
 from isthmus.model.switching import TargetChoice
@@ -173,8 +174,8 @@ class DeclaredLink:
             **self.declaration.as_dict(),
             "written_by_file": self.written_by_file,
             "behind": list(self.behind),
-            "away": {alias: problem_dict(problem) for alias, problem in self.away.items()},
-            "unusable": None if self.unusable is None else problem_dict(self.unusable),
+            "away": plain(self.away),
+            "unusable": plain(self.unusable),
             "said": [register.as_dict() for register in self.declaration.registers],
             "overruled": [
                 {"cluster": alias, "said": said.as_dict(), "holds": holds.as_dict()}

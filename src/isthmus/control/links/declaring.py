@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from isthmus.config.declared import check_settings, declared_link
-from isthmus.control.blocking import in_loop
 from isthmus.control.links.attaching import author, check_maps, declare
 from isthmus.control.links.declared import Declarations, Declared, DeclaredLink
 from isthmus.control.links.handshake import handshake, semantics_of
@@ -34,7 +33,7 @@ class _New(NamedTuple):
     settings: dict[str, Any]
 
 
-class DeclaredLinks:
+class AsyncDeclaredLinks:
     """The links that operators declared on the clusters of a configuration: `fabric.declarations`.
 
     What changes something writes to both clusters of the link. One that is away learns of it when it is back, from the
@@ -44,21 +43,24 @@ class DeclaredLinks:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
-    def all(self, *, deleted: bool = False) -> tuple[DeclaredLink, ...]:
+    async def all(self, *, deleted: bool = False) -> tuple[DeclaredLink, ...]:
         """Every declared link, by name; those that were deleted only if asked for.
 
         :raises PlanRefused: A newer Isthmus wrote a ledger.
         """
-        return in_loop(self._all(deleted=deleted))
+        async with self._open() as (_, declared):
+            links = declared.links.values() if deleted else declared.living
+            return tuple(self._standing(declared, each) for each in links)
 
-    def describe(self, name: str) -> DeclaredLink:
+    async def describe(self, name: str) -> DeclaredLink:
         """The link of that name.
 
         :raises ConfigError: None was declared.
         """
-        return in_loop(self._describe(name))
+        async with self._open() as (_, declared):
+            return self._standing(declared, _known(declared, name))
 
-    def create(
+    async def create(
         self,
         name: str,
         *,
@@ -79,9 +81,9 @@ class DeclaredLinks:
         :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
         """
         new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
-        return in_loop(self._create(new, cluster_ids or {}, dry_run=dry_run))
+        return await self._create(new, cluster_ids or {}, dry_run=dry_run)
 
-    def update(
+    async def update(
         self, name: str, *, settings: Mapping[str, Any] | None = None, mode: str | None = None, dry_run: bool = False
     ) -> DeclaredLink:
         """Change settings, by dotted key; `None` takes one back to its default.
@@ -94,18 +96,18 @@ class DeclaredLinks:
         values: dict[str, Any] = {f"{SETTINGS}{key}": value for key, value in (settings or {}).items()}
         if mode is not None:
             values[MODE] = _mode(mode)
-        return in_loop(self.change(name, lambda _: values, dry_run=dry_run))
+        return await self.change(name, lambda _: values, dry_run=dry_run)
 
-    def attach(self, name: str, maps: Collection[NamespaceMap], *, dry_run: bool = False) -> DeclaredLink:
+    async def attach(self, name: str, maps: Collection[NamespaceMap], *, dry_run: bool = False) -> DeclaredLink:
         """Have namespaces of the target follow those of the source; they become reserved.
 
         :raises ConfigError: There is no such link.
         :raises PlanRefused: They overlap with others that follow, or somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
-        return in_loop(self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run))
+        return await self.change(name, lambda _: dict.fromkeys(map(attachment, maps), True), dry_run=dry_run)
 
-    def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
+    async def detach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
         """Have namespaces follow no more, all of them where none is named. They stay reserved.
 
         :raises ConfigError: There is no such link, or one of them is not attached.
@@ -120,9 +122,9 @@ class DeclaredLinks:
                     raise ConfigError(f"link {name} does not attach {each}", hint=f"It attaches {there}.")
             return dict.fromkeys(map(attachment, maps or known.maps), False)
 
-        return in_loop(self.change(name, values, dry_run=dry_run))
+        return await self.change(name, values, dry_run=dry_run)
 
-    def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
+    async def reattach(self, name: str, maps: Collection[NamespaceMap] = (), *, dry_run: bool = False) -> DeclaredLink:
         """Attach namespaces again that were detached, all of them where none is named.
 
         :raises ConfigError: There is no such link, or one of them was never attached.
@@ -136,30 +138,21 @@ class DeclaredLinks:
                     raise ConfigError(f"link {name} never detached {each}", hint="Use isthmus link attach.")
             return dict.fromkeys(map(attachment, maps or known.detached), True)
 
-        return in_loop(self.change(name, values, dry_run=dry_run))
+        return await self.change(name, values, dry_run=dry_run)
 
-    def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
+    async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
         """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are.
 
         :raises ConfigError: There is no such link.
         :raises PlanRefused: Somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
-        return in_loop(self.change(name, _deletion, dry_run=dry_run))
+        return await self.change(name, _deletion, dry_run=dry_run)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[Declarations, Declared]]:
         async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
             yield declarations, await declarations.look()
-
-    async def _all(self, *, deleted: bool) -> tuple[DeclaredLink, ...]:
-        async with self._open() as (_, declared):
-            links = declared.links.values() if deleted else declared.living
-            return tuple(self._standing(declared, each) for each in links)
-
-    async def _describe(self, name: str) -> DeclaredLink:
-        async with self._open() as (_, declared):
-            return self._standing(declared, _known(declared, name))
 
     def _standing(self, declared: Declared, declaration: Declaration) -> DeclaredLink:
         aliases = {declared.alias_of(declaration.source), declared.alias_of(declaration.target)}

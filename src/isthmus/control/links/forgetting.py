@@ -27,6 +27,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.plain import plain_fields
 from isthmus.model.state import ControllerState
 from isthmus.wire.client import Client
 
@@ -43,7 +44,7 @@ class Forgotten:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {"link": self.link, "topic": self.topic, "documents": list(self.documents)}
+        return plain_fields(self)
 
 
 def no_longer_mirrored(link: Link, documents: Mapping[str, Document]) -> tuple[TargetTopic, ...]:

@@ -10,14 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
-from isthmus.control.clusters.namespaces import Namespaces
-from isthmus.control.groups.links import Groups
+from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declared import Declarations, Declared
-from isthmus.control.links.declaring import DeclaredLinks
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.leaving import is_writing, left_partitions, provenance, source_logs
 from isthmus.control.links.memory import now_ms, recollect
@@ -40,8 +39,6 @@ from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
 LOOK_S: Final = 0.5
-CALM_S: Final = 3.0
-"""Longer than a controller takes to see what was declared: lanes that are gone for so long do not come back."""
 _NAMED_MAX: Final = 3
 _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
 
@@ -77,18 +74,16 @@ class Promoter:
         if dry_run:
             return found
         self.on_step(f"creating link {link}")
-        links, known = DeclaredLinks(self.configuration.written), (await self._look())[1]
-        create = partial(
-            links.create,
+        links, known = AsyncDeclaredLinks(self.configuration.written), (await self._look())[1]
+        await links.create(
             link,
             source=known.target.alias,
             target=known.source.alias,
             maps=[each.reversed for each in chosen],
             settings=known.settings,
         )
-        await asyncio.to_thread(create)
         if not known.is_deleted:
-            await asyncio.to_thread(links.delete, self.name)
+            await links.delete(self.name)
         return found
 
     async def _check_members(self, link: Link) -> None:
@@ -243,10 +238,11 @@ class Promoter:
         if not link.groups.is_configured:
             return {}
         self.on_step("carrying the positions of consumer groups")
-        groups = Groups(lambda _: (link,), self.configuration.ledger)
         deadline = time.monotonic() + self.timeout_s
         while True:
-            (plan,) = await asyncio.to_thread(groups.plan if dry_run else groups.sync)
+            async with ClusterPool() as pool:
+                groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, pool)
+                (plan,) = await (groups.plan() if dry_run else groups.sync())
             standings = {group.group: group.standing for group in plan.groups}
             unsettled = [name for name, standing in standings.items() if standing in _UNSETTLED]
             if plan.problem is None and (dry_run or not unsettled):
@@ -261,7 +257,7 @@ class Promoter:
 
     async def _detach(self, chosen: Collection[NamespaceMap], *, spares_source: bool = False) -> None:
         self.on_step("detaching")
-        links = DeclaredLinks(self.configuration.written)
+        links = AsyncDeclaredLinks(self.configuration.written)
         values = dict.fromkeys(map(attachment, chosen), False)
         await links.change(self.name, lambda _: values, spares_source=spares_source)
 
@@ -279,7 +275,7 @@ class Promoter:
                     return
                 else:
                     calm_from = calm_from or time.monotonic()
-                    if time.monotonic() - calm_from >= CALM_S:
+                    if time.monotonic() - calm_from >= self.configuration.timings.calm_s:
                         return
                 if time.monotonic() > deadline:
                     raise GateNotMet(
@@ -319,7 +315,7 @@ class Promoter:
         if found.verb == "detach":
             return replace(found, is_done=True)
         self.on_step("releasing the namespaces")
-        namespaces = Namespaces(link.target, self.configuration.ledger)
+        namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
         aborted = [open_there for each in found.namespaces for open_there in await namespaces.release(each.target)]
         return replace(found, aborted=tuple(aborted), is_done=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
 from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
+from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -60,8 +61,23 @@ class Origin:
         }
 
 
-async def origins(clusters: Collection[Cluster], topic: str) -> tuple[tuple[Origin, ...], dict[str, Problem]]:
-    """Where a topic's records came from on each cluster, and why some of these could not be asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a topic's records came from on each cluster, and `away`: why some of these could not be asked, by alias."""
+
+    origins: tuple[Origin, ...]
+    away: Mapping[str, Problem]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "origins": plain(self.origins),
+            "away": plain(self.away),
+        }
+
+
+async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance:
+    """Where a topic's records came from, as the ledgers of these clusters remember."""
     found: list[Origin] = []
     names: dict[str, str] = {}
     problems: dict[str, Problem] = {}
@@ -80,7 +96,7 @@ async def origins(clusters: Collection[Cluster], topic: str) -> tuple[tuple[Orig
     await asyncio.gather(*map(ask, clusters))
     named = (replace(each, source_cluster=names.get(each.source_cluster, each.source_cluster)) for each in found)
     order = sorted(named, key=lambda each: (each.cluster, each.partition, each.offset_begin, each.at_ms))
-    return tuple(order), problems
+    return Provenance(origins=tuple(order), away=problems)
 
 
 def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[Document]) -> Iterable[Origin]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from isthmus.control.topics.plan import TopicPlan
 from isthmus.control.topics.recording import begun, changed_topics
@@ -17,9 +16,6 @@ from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.loop import LoopProgress
 from isthmus.model.naming import TargetTopic
 from isthmus.model.topic import TopicIds
-
-FAREWELL_S: Final = 1.0
-"""How long an end waits for a ledger that may be away."""
 
 
 @dataclass(frozen=True, slots=True)

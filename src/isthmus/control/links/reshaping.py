@@ -23,7 +23,7 @@ from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.links.switching import wished, write_choice
 from isthmus.control.links.trees import by_themselves, trees_named
 from isthmus.control.topics.names import find_topics
-from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
+from isthmus.errors import GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import TreeDocument
 from isthmus.model.configuration import Configuration
 from isthmus.model.copyflags import level_of
@@ -224,12 +224,3 @@ def _require(declared: Declared, aliases: Collection[str]) -> None:
                 f"{alias} and {other} are the same cluster",
                 hint="Every cluster is one leaf: correct bootstrap_servers.",
             )
-
-
-def check_above(beside: str | None, *, above: bool) -> None:
-    """See that a place is named.
-
-    :raises ConfigError: None is, or two.
-    """
-    if above == (beside is not None):
-        raise ConfigError("a new cluster needs a place", hint="Give --above, or --beside CLUSTER.")

@@ -67,7 +67,7 @@ class LinkRun:
         self._is_over = self._is_away = False
         self._problem: Problem | None = None
         self._warned = ""
-        self._succession = Succession(link.name, when_occupied)
+        self._succession = Succession(link.name, when_occupied, configuration.timings.silence_s)
         self._started_ms = now_ms()
         self._session: Session | None = None
         self._is_at_work = False
@@ -179,6 +179,7 @@ class LinkRun:
                     has_claimed=self.has_claimed,
                     respect=partial(self._respect, source, target),
                     progress=self._progress,
+                    timings=self._configuration.timings,
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None

@@ -18,7 +18,7 @@ from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import pauses, rebuilt_topics, recorded_topics
-from isthmus.control.links.record import FAREWELL_S, LinkRecord
+from isthmus.control.links.record import LinkRecord
 from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
@@ -41,12 +41,12 @@ from isthmus.model.loop import LoopProgress
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
+from isthmus.model.timings import Timings
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
-AUDIT_S: Final = 20.0
 _ALL: Final = -1
 """In place of a partition: a topic as a whole."""
 _HASTE: Final = 0.8
@@ -77,8 +77,10 @@ class Session:
         has_claimed: asyncio.Event,
         respect: Respect,
         progress: RunProgress,
+        timings: Timings,
     ) -> None:
         self._away: Problem | None = None
+        self._timings = timings
         self._context = context
         self._link = self._written = link
         self._source, self._target = source, target
@@ -98,7 +100,7 @@ class Session:
         self._catch_up = CatchUp(source)
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
-        self._groups = GroupCarrier(link, source, target, ledger)
+        self._groups = GroupCarrier(link, source, target, ledger, timings)
         self._loops = LoopRunners(
             [LoopRunner(make(), link, self._view, ledger, lambda: self.paused.is_whole) for make in LOOPS]
         )
@@ -192,10 +194,10 @@ class Session:
             if not follow.done():
                 await self._remember_groups()
                 with contextlib.suppress(IsthmusError, TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(self._timings.farewell_s):
                         await self._write_reports()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(FAREWELL_S):
+                    async with asyncio.timeout(self._timings.farewell_s):
                         await self._record.ended()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
@@ -334,7 +336,7 @@ class Session:
 
     async def _remember_groups(self) -> None:
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(self._timings.farewell_s):
                 await self._groups.remember()
 
     # Topics
@@ -360,7 +362,7 @@ class Session:
 
     async def _audit_when_due(self) -> None:
         self._audit.review(self._topics.lanes, self._told())
-        if time.monotonic() - self._audited_at > AUDIT_S:
+        if time.monotonic() - self._audited_at > self._timings.audit_s:
             self._audited_at = time.monotonic()
             lanes = self._runnable()
             ranges = await log_ranges(self._target, [(lane.target_topic, lane.partition) for lane in lanes])

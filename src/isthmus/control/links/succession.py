@@ -68,7 +68,8 @@ class Vigil:
     All times are of the monotonic clock, in seconds. Who `stands_by` waits for the end of whoever is heard.
     """
 
-    def __init__(self, found: ControllerDocument, *, stands_by: bool = False) -> None:
+    def __init__(self, found: ControllerDocument, *, stands_by: bool = False, silence_s: float = SILENCE_S) -> None:
+        self._silence_s = silence_s
         self.controller = found
         self._stands_by = stands_by
         self._turn = Turn.WAIT
@@ -91,7 +92,7 @@ class Vigil:
             return
         if self._quiet_since is None:
             self._quiet_since = asked_at
-        if self._turn is Turn.WAIT and asked_at - self._quiet_since >= SILENCE_S:
+        if self._turn is Turn.WAIT and asked_at - self._quiet_since >= self._silence_s:
             self._turn = Turn.FREE
 
     def unreadable(self) -> None:
@@ -111,7 +112,8 @@ class Succession:
     `is_standing_by` while another controller is heard whose end is waited for.
     """
 
-    def __init__(self, link: str, when_occupied: WhenOccupied) -> None:
+    def __init__(self, link: str, when_occupied: WhenOccupied, silence_s: float) -> None:
+        self._silence_s = silence_s
         self._key = f"{ControllerDocument.KIND}/{link}"
         self._when_occupied = when_occupied
         self.is_standing_by = False
@@ -153,7 +155,7 @@ class Succession:
                     return
                 if not self._stands_by:
                     raise _occupied(found)
-            vigil = Vigil(found, stands_by=self._stands_by)
+            vigil = Vigil(found, stands_by=self._stands_by, silence_s=self._silence_s)
             self.is_standing_by = self._stands_by
             await self._watch(tail, vigil, partial(tell, self._problem(found, self._entry)))
             self._gone = vigil.controller
@@ -167,7 +169,9 @@ class Succession:
         return self._when_occupied is WhenOccupied.STAND_BY
 
     def _problem(self, found: ControllerDocument, entry: Entry) -> Problem:
-        return _standing_by(found) if self._stands_by else _waiting(found, entry)
+        if self._stands_by:
+            return _standing_by(found, self._silence_s)
+        return _waiting(found, entry, self._silence_s)
 
     def _take(self, entries: Iterable[Entry]) -> list[Entry]:
         """What the ledger says of the link's controller, the newest of which is kept."""
@@ -217,20 +221,20 @@ def _controller(entry: Entry) -> ControllerDocument | None:
     return document if isinstance(document, ControllerDocument) else None
 
 
-def _waiting(found: ControllerDocument, entry: Entry) -> Problem:
+def _waiting(found: ControllerDocument, entry: Entry, silence_s: float) -> Problem:
     # For people: what counts is what is heard from now on, by our own clock.
     heard_s = max(now_ms() - entry.timestamp, 0) / 1000
     return Problem(
         f"waiting for {found.described}, last heard {heard_s:.0f} s ago: "
-        f"after {SILENCE_S:.0f} s of silence the link is taken over",
+        f"after {silence_s:.0f} s of silence the link is taken over",
         "It may be gone, frozen or cut off. isthmus run --take-over does not wait for it.",
     )
 
 
-def _standing_by(found: ControllerDocument) -> Problem:
+def _standing_by(found: ControllerDocument, silence_s: float) -> Problem:
     return Problem(
         f"standing by for {found.described}",
-        f"When that one ends or is silent for {SILENCE_S:.0f} s, this process runs the link.",
+        f"When that one ends or is silent for {silence_s:.0f} s, this process runs the link.",
     )
 
 

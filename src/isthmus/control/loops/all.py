@@ -12,6 +12,7 @@ from isthmus.control.loops.handover import HandoverLoop
 from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.control.loops.offset_syncs import OffsetSyncLoop
+from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.errors import ClusterError
 from isthmus.model.loop import Change
@@ -23,6 +24,7 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     HeartbeatLoop,
     CheckpointLoop,
     OffsetSyncLoop,
+    OffsetsCopyLoop,
     SchemasLoop,
     HandoverLoop,
 )

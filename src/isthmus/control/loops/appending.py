@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
@@ -208,6 +208,16 @@ async def stored_records(client: Client, topic: str, *, offsets_max: int | None 
 
     :raises ClusterError: It cannot be read, or there is none.
     """
+    async for record in raw_records(client, topic, offsets_max=offsets_max):
+        if record.key is not None and record.value is not None:
+            yield KeyedRecord(bytes(record.key), bytes(record.value))
+
+
+async def raw_records(client: Client, topic: str, *, offsets_max: int | None = None) -> AsyncIterator[Any]:
+    """The same records as they are decoded: tombstones too, with timestamps and headers.
+
+    :raises ClusterError: It cannot be read, or there is none.
+    """
     key = (topic, PARTITION)
     found = await log_ranges(client, [key])
     for error in found.errors.values():
@@ -218,5 +228,5 @@ async def stored_records(client: Client, topic: str, *, offsets_max: int | None 
     async for batches in reader.read(OffsetRange(topic, PARTITION, begin, log.end)):
         for stored in batches:
             for record in () if stored.batch.is_control else records_in(stored.batch):
-                if record.key is not None and record.value is not None and begin <= record.offset < log.end:
-                    yield KeyedRecord(bytes(record.key), bytes(record.value))
+                if begin <= record.offset < log.end:
+                    yield record

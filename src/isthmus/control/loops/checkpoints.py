@@ -77,7 +77,7 @@ class CheckpointLoop:
             raise
         return left
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection."""
         self._appender.close()
 

@@ -57,7 +57,7 @@ class HeartbeatLoop:
             raise
         return left
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection."""
         self._appender.close()
 

@@ -105,7 +105,7 @@ class InternalTopics:
         problem = Problem(
             f"topic {place[1]} of {place[0]} has {counted(count, 'partition')}: tools read the first one, which is "
             "written",
-            "Nothing is lost by it. To have it as MirrorMaker 2 has it, delete it: Isthmus creates it anew.",
+            "Nothing is lost by it. To have it with one partition, delete it: Isthmus creates it anew.",
         )
         return self._change(place, "partitions", str(count), _MADE, problem)
 

@@ -71,6 +71,6 @@ class Loop(Protocol):
 class Holding(Protocol):
     """A loop that holds something open between its passes; whoever runs it closes it."""
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close what is open. The next pass may open it again."""
         ...

@@ -89,7 +89,7 @@ class OffsetSyncLoop:
             raise
         return left
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection."""
         self._appender.close()
 

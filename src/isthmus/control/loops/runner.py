@@ -72,8 +72,7 @@ class LoopRunner:
             while True:
                 await self._cycle()
         finally:
-            if isinstance(self._loop, Holding):
-                self._loop.close()
+            await self._let_go()
 
     async def _cycle(self) -> None:
         self._stirred.clear()
@@ -84,10 +83,16 @@ class LoopRunner:
         if view is not None and interval_s is not None:
             await self._pass(view)
             pause_s = self._pause_s(interval_s)
+        elif self.is_idle:
+            await self._let_go()
         with contextlib.suppress(ClusterError):
             await self._tell()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stirred.wait(), pause_s)
+
+    async def _let_go(self) -> None:
+        if isinstance(self._loop, Holding):
+            await self._loop.aclose()
 
     def _pause_s(self, interval_s: float) -> float:
         if self._is_away:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from isthmus.control.blocking import in_loop
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.model.cluster import Cluster, SchemaRegistry, SchemaRoute
 from isthmus.model.configuration import Configuration
-from isthmus.model.problem import Problem, problem_dict, problem_of
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.schemas import RegistryContents
 from isthmus.model.subjects import logical_name
 from isthmus.schemas.execution import apply_schemas
@@ -47,24 +47,24 @@ class SchemasPlan:
             "registry": self.registry,
             "primary": self.primary,
             "is_alike": self.is_alike,
-            "changes": [change.as_dict() for change in self.changes],
-            "problem": None if self.problem is None else problem_dict(self.problem),
+            "changes": plain(self.changes),
+            "problem": plain(self.problem),
         }
 
 
-class Schemas:
+class AsyncSchemas:
     """The schema registries of a configuration."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
-    def contents(self, alias: str | None = None) -> RegistryContents:
+    async def contents(self, alias: str | None = None) -> RegistryContents:
         """All that a registry holds; without an alias that of the primary one.
 
         :raises ConfigError: There is no such registry.
         :raises ClusterError: It cannot be asked.
         """
-        return in_loop(registry_contents(self.registry(alias)))
+        return await registry_contents(self.registry(alias))
 
     def registry(self, alias: str | None = None) -> SchemaRegistry:
         """The registry of that cluster; without an alias the primary one, or the only one.
@@ -108,16 +108,16 @@ class Schemas:
             raise ConfigError("there is no registry beside the primary one", hint=_HOW)
         return found
 
-    def plan(self, aliases: Collection[str] = (), *, delete_gone: bool = False) -> tuple[SchemasPlan, ...]:
+    async def plan(self, aliases: Collection[str] = (), *, delete_gone: bool = False) -> tuple[SchemasPlan, ...]:
         """What each of these registries, or all, need to hold what the primary holds. Nothing is changed.
 
         With `delete_gone` what the primary has no more is to be deleted though it was not deleted softly before.
 
         :raises ConfigError: See `routes`.
         """
-        return in_loop(_plans(self.routes(aliases), delete_gone=delete_gone))
+        return await _plans(self.routes(aliases), delete_gone=delete_gone)
 
-    def sync(
+    async def sync(
         self,
         aliases: Collection[str] = (),
         *,
@@ -130,7 +130,7 @@ class Schemas:
 
         :raises ConfigError: See `routes`.
         """
-        return in_loop(_all_synced(self.routes(aliases), on_change, delete_gone=delete_gone))
+        return await _all_synced(self.routes(aliases), on_change, delete_gone=delete_gone)
 
 
 async def registry_contents(registry: SchemaRegistry) -> RegistryContents:

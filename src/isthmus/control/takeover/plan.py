@@ -9,6 +9,7 @@ from typing import Any
 from isthmus.model.alignment import Aligned
 from isthmus.model.lane import Gap
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
 from isthmus.model.topic import TopicIds
 
@@ -94,7 +95,7 @@ class TopicTakeover:
             "outcome": str(self.outcome),
             "problem": None if self.problem is None else self.problem.message,
             "todo": None if self.problem is None else self.problem.hint,
-            "partitions": [each.as_dict() for each in self.partitions],
+            "partitions": plain(self.partitions),
         }
 
 
@@ -129,5 +130,5 @@ class LinkTakeover:
             "unselected": list(self.unselected),
             "beyond": self.count("beyond"),
             "doubled": self.count("doubled"),
-            "topics": [topic.as_dict() for topic in self.topics],
+            "topics": plain(self.topics),
         }

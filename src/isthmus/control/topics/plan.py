@@ -13,6 +13,7 @@ from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.loop import Change
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
 
 
@@ -112,8 +113,8 @@ class TopicPlan:
             "records_to_copy": self.lag_records,
             "offsets_to_fill": self.prefix_offsets,
             "configs": dict(self.creation.configs) if self.creation else {},
-            "reasons": [problem_dict(problem) for problem in self.reasons],
-            "notes": [problem_dict(problem) for problem in self.notes],
+            "reasons": plain(self.reasons),
+            "notes": plain(self.notes),
             "refused_partitions": [
                 {"partition": p.partition, "state": str(p.state), **problem_dict(p.refusal)}
                 for p in self.refused
@@ -180,13 +181,13 @@ class LinkPlan:
             "target": self.target,
             "source_cluster_id": self.source_id,
             "target_cluster_id": self.target_id,
-            "problem": problem_dict(self.problem) if self.problem else None,
+            "problem": plain(self.problem),
             "aborted": None if self.aborted is None else str(self.aborted.policy),
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
-            "topics": [topic.as_dict() for topic in self.topics],
-            "unmatched": [problem_dict(problem) for problem in self.unmatched],
-            "recommendations": [problem_dict(problem) for problem in self.recommendations],
-            "changes": [change.as_dict() for change in self.changes],
+            "topics": plain(self.topics),
+            "unmatched": plain(self.unmatched),
+            "recommendations": plain(self.recommendations),
+            "changes": plain(self.changes),
             "no_longer_mirrored": list(self.no_longer_mirrored),
         }
 
@@ -209,4 +210,4 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
-        return {"links": [link.as_dict() for link in self.links], "has_changes": self.has_changes}
+        return {"links": plain(self.links), "has_changes": self.has_changes}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qs, quote
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -50,13 +49,13 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     @router.post("/links/{link}/pause")
     async def pause(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await run_sync(lambda: paused(desk, caller, link, topic))
+        await paused(desk, caller, link, topic)
         return _to_link(link, topic)
 
     @router.post("/links/{link}/resume")
     async def resume(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await run_sync(lambda: resumed(desk, caller, link, topic))
+        await resumed(desk, caller, link, topic)
         return _to_link(link, topic)
 
     @router.post("/links/{link}/verify")
@@ -71,7 +70,7 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
             )
         except ValidationError as error:
             raise _unusable(error) from None
-        return _to_operation(await run_sync(lambda: begin_verify(desk, operations, caller, link, body)))
+        return _to_operation(await begin_verify(desk, operations, caller, link, body))
 
     @router.post("/links/{link}/drill")
     async def drill(link: str, request: Request, caller: Operator) -> Response:
@@ -80,7 +79,7 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
             body = DrillBody(group=form.get("group"))
         except ValidationError as error:
             raise _unusable(error) from None
-        return _to_operation(await run_sync(lambda: begin_drill(desk, operations, caller, link, body)))
+        return _to_operation(await begin_drill(desk, operations, caller, link, body))
 
     @router.post("/operations/{operation}/cancel")
     async def cancel(operation: str, caller: Operator) -> Response:

@@ -108,19 +108,21 @@ def _slow_pages(router: APIRouter, looks: Looks) -> None:
     """These ask both clusters: the page is there at once, and what it is about follows."""
 
     @router.get("/links/{link}/groups")
-    def groups_page(link: str, caller: Viewer, part: bool = False) -> Response:
+    async def groups_page(link: str, caller: Viewer, part: bool = False) -> Response:
         if not part:
-            looks.desk.link(link)
+            await looks.desk.having(link)
             return page("groups.html", caller=caller, name=link, plans=None, shown_max=_ROWS_MAX)
-        plans = looks.desk.link(link)[0].groups.plan(link=link)
+        async with looks.desk.fabric(link) as fabric:
+            plans = await fabric.groups.plan(link=link)
         return page("groups_part.html", caller=caller, name=link, plans=plans, shown_max=_ROWS_MAX)
 
     @router.get("/links/{link}/plan")
-    def plan_page(link: str, caller: Viewer, part: bool = False) -> Response:
+    async def plan_page(link: str, caller: Viewer, part: bool = False) -> Response:
         if not part:
-            looks.desk.link(link)
+            await looks.desk.having(link)
             return page("plan.html", caller=caller, name=link, plan=None, shown_max=_ROWS_MAX)
-        (plan,) = looks.desk.link(link)[0].plan(link=link).links
+        async with looks.desk.fabric(link) as fabric:
+            (plan,) = (await fabric.plan(link=link)).links
         return page("plan_part.html", caller=caller, name=link, plan=plan, shown_max=_ROWS_MAX)
 
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from isthmus.control.topics.plan import TopicPlan
+from isthmus.control.answers import TopicPlan
 from isthmus.model.elapsed import ago
 from isthmus.model.progress import LinkProgress
 from isthmus.model.wording import counted

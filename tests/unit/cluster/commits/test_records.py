@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
+from isthmus.cluster.commits.records import (
+    CommitKey,
+    commit_key,
+    commit_key_bytes,
+    commit_value,
+    commit_value_bytes,
+)
 from isthmus.model.group import Committed
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -81,3 +87,18 @@ def test_unknown_versions_are_refused() -> None:
     """A value of a version to come is not guessed at."""
     with pytest.raises(ValueError, match="version 5"):
         commit_value(struct.pack(">hq", 5, 1))
+
+
+@given(TEXTS, TEXTS, INTS, LONGS, INTS, TEXTS)
+def test_what_is_written_is_as_coordinators_write_it(
+    group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str
+) -> None:
+    """Keys of version 1, values of version 3."""
+    committed = Committed(offset, epoch, metadata)
+    assert commit_key_bytes(CommitKey(group, topic, partition)) == key(1, group, topic, partition)
+    assert commit_value_bytes(committed, now_ms=5) == value(3, committed, 5)
+
+
+def test_metadata_that_has_no_place_is_left_out() -> None:
+    """A value holds no text of more than 32,767 bytes; the position counts."""
+    assert commit_value(commit_value_bytes(Committed(7, 1, "x" * 40_000), now_ms=5)) == Committed(7, 1, "")

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
-
 from isthmus import config
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.following import change_of
-from isthmus.control.links.reshaping import check_above
-from isthmus.errors import ConfigError
 from isthmus.ledger.documents import SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
@@ -63,12 +59,3 @@ def test_the_documents_survive_the_ledger() -> None:
     ):
         assert decoded(document.key, encoded(document)) == document
     assert (link_of("switch/t.a.2"), link_of("tree/t")) == ("t.a.2", "")
-
-
-def test_a_place_has_to_be_named() -> None:
-    """One of them, and only one."""
-    check_above(None, above=True)
-    check_above("a", above=False)
-    for beside, above in ((None, False), ("a", True)):
-        with pytest.raises(ConfigError, match="a new cluster needs a place"):
-            check_above(beside, above=above)

@@ -1,0 +1,88 @@
+"""Both logs of links compared on Spark, once it is known what is to be compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from isthmus.control.application import SparkApplication
+from isthmus.control.links.filtering import in_force
+from isthmus.control.links.trees import mirrors
+from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.names import find_topics
+from isthmus.control.topics.observation import treated
+from isthmus.errors import ConfigError
+from isthmus.model.link import Link
+from isthmus.model.transactions import AbortedPolicy
+
+if TYPE_CHECKING:
+    from isthmus.spark.verification import OnVerified, Verdict
+
+
+async def comparison(
+    links: tuple[Link, ...],
+    pool: ClusterPool,
+    application: SparkApplication,
+    topics: Collection[str],
+    *,
+    since_ms: int | None,
+    until_ms: int | None,
+    allow_lag: bool,
+    on_progress: OnVerified | None,
+) -> Callable[[], dict[str, Verdict]]:
+    """What compares both logs of links; see `AsyncFabric.comparison`.
+
+    :raises ConfigError: No link has a topic of that name.
+    :raises ClusterError: A cluster could not be read; the function raises that too.
+    """
+    links = await in_force(mirrors(links), pool)
+    selected = await _selected(links, topics, pool)
+    policies = await asyncio.gather(*(treated(each, pool.client(each.target)) for each in links))
+    treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
+
+    def compare() -> dict[str, Verdict]:
+        from isthmus.spark.verification import verify
+
+        verdicts = {
+            link.name: verify(
+                application.session(),
+                link.source,
+                link.target,
+                selected[link.name],
+                since_ms=since_ms,
+                until_ms=until_ms,
+                allow_lag=allow_lag,
+                # Under `auto` they may have been left out at another time.
+                may_lack_aborted=link.transactions.aborted is not AbortedPolicy.COPY,
+                link=link.name,
+                progress=on_progress,
+            )
+            for link in links
+        }
+        return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
+
+    return compare
+
+
+async def _selected(links: tuple[Link, ...], topics: Collection[str], pool: ClusterPool) -> dict[str, dict[str, str]]:
+    """The topics of each link that are there, all of them or those named, as at the source or as at the target; by
+    the name at the source that at the target.
+
+    :raises ConfigError: No link has a topic of that name.
+    """
+    selected: dict[str, dict[str, str]] = {}
+    seen: set[str] = set()
+    for link in links:
+        found = await find_topics(pool.client(link.source), link.topics)
+        there = {own: name for name, own in found.there.items()}
+        seen.update(there, there.values())
+        selected[link.name] = {own: name for own, name in there.items() if not topics or {own, name} & {*topics}}
+    for name in topics:
+        if name not in seen:
+            raise ConfigError(
+                f"no link mirrors a topic named {name}",
+                hint=f"There are {', '.join(sorted(seen)) or 'none at all'}.",
+            )
+    return selected

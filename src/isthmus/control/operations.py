@@ -1,0 +1,140 @@
+"""What operators do with one link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from isthmus.control.links import pausing
+from isthmus.control.links.pausing import Resumed
+from isthmus.control.links.promotion import Promoter
+from isthmus.control.links.waiting import Waiting, wait_until
+from isthmus.control.recovery.holdings import holdings, replay_of
+from isthmus.control.recovery.links import LinkRecoverer
+from isthmus.control.recovery.replaying import QuarantinedPartition, QuarantineFilter, ReplayedPartition
+from isthmus.control.takeover.execution import OnProgress, TakeoverSettings, take_over
+from isthmus.control.takeover.plan import LinkTakeover
+from isthmus.model.condition import WaitCondition
+from isthmus.model.configuration import Configuration
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.predecessor import Predecessor
+
+
+class AsyncLinkOperations:
+    """One link, to be paused, waited for, promoted and recovered: `fabric.link(name)`.
+
+    Each verb connects to the clusters that it needs. A link that is declared has to be one of the configuration, but
+    for what a `promoter` does.
+    """
+
+    def __init__(self, configuration: Configuration, name: str) -> None:
+        self.configuration = configuration
+        self.name = name
+
+    def promoter(
+        self,
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Promoter:
+        """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
+        return Promoter(
+            configuration=self.configuration,
+            name=self.name,
+            maps=tuple(maps),
+            quiet_s=quiet_s,
+            timeout_s=timeout_s,
+            on_step=on_step,
+        )
+
+    def recoverer(
+        self,
+        topics: Collection[str] = (),
+        *,
+        quiet_s: float = 2.0,
+        timeout_s: float = 60.0,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> LinkRecoverer:
+        """What brings topics back that have diverged, these or all; see `LinkRecoverer`."""
+        return LinkRecoverer(
+            configuration=self.configuration,
+            name=self.name,
+            topics=tuple(topics),
+            quiet_s=quiet_s,
+            timeout_s=timeout_s,
+            on_step=on_step,
+        )
+
+    async def pause(self, topic: str | None = None, *, namespace: str | None = None, dry_run: bool = False) -> bool:
+        """Pause the link, one of its topics or a namespace; whether it was paused before. See `pausing.pause`.
+
+        :raises ConfigError: There is no such link, it does not mirror the topic, or both are given.
+        :raises ClusterError: The ledger at the target cannot be written.
+        """
+        chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
+        return await pausing.pause(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)
+
+    async def resume(self, topic: str | None = None, *, namespace: str | None = None, dry_run: bool = False) -> Resumed:
+        """Take a pause back; what was paused, and what still is. See `pausing.resume`.
+
+        :raises ConfigError: There is no such link, it does not mirror the topic, or both are given.
+        :raises ClusterError: The ledger at the target cannot be written.
+        """
+        chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
+        return await pausing.resume(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)
+
+    async def wait(
+        self,
+        topic: str | None,
+        conditions: Sequence[WaitCondition],
+        *,
+        timeout_s: float,
+        on_look: Callable[[Waiting], None] = lambda _: None,
+    ) -> Waiting:
+        """Look once a second until all conditions hold, or the time is over; the last look. See `wait_until`.
+
+        :raises ConfigError: There is no such link, or it does not mirror the topic.
+        """
+        chosen = self.configuration.link(self.name)
+        return await wait_until(chosen, topic, conditions, timeout_s=timeout_s, on_look=on_look)
+
+    async def quarantine(self, topic: str | None = None) -> tuple[QuarantinedPartition, ...]:
+        """What was set aside of the topics of the link, or of one of them.
+
+        :raises ConfigError: There is no such link, or it does not mirror the topic.
+        :raises ClusterError: The target cannot be read.
+        """
+        return await holdings(self.configuration.link(self.name), topic)
+
+    async def replay(
+        self,
+        topic: str,
+        *,
+        cluster: str | None = None,
+        into: str | None = None,
+        selected: QuarantineFilter | None = None,
+        dry_run: bool = False,
+    ) -> tuple[ReplayedPartition, ...]:
+        """Write what was set aside of a topic somewhere else, each record once. See `replay_of`.
+
+        :raises ConfigError: There is no such link or cluster, it does not mirror the topic, or nothing was set aside.
+        :raises PlanRefused: The other topic is not there, or has fewer partitions.
+        :raises ClusterError: A cluster cannot be read or written; a repeated call goes on.
+        """
+        return await replay_of(
+            self.configuration, self.name, topic, cluster=cluster, into=into, selected=selected, dry_run=dry_run
+        )
+
+    async def take_over(
+        self, predecessor: Predecessor, settings: TakeoverSettings, on_progress: OnProgress
+    ) -> LinkTakeover:
+        """Have the link go on where a flow of MirrorMaker 2 stopped. See `execution.take_over`.
+
+        :raises ConfigError: There is no such link.
+        :raises GateNotMet: MirrorMaker 2 has not stopped.
+        :raises PlanRefused: A controller runs the link, or MirrorMaker 2 keeps no positions there.
+        :raises ClusterError: A cluster or a log cannot be read, or the ledger not be written.
+        """
+        chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
+        return await take_over(chosen, predecessor, settings, ledger, on_progress)

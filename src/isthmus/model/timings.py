@@ -1,0 +1,35 @@
+"""How often a run looks, and how long it waits, where no operator decides that: values, so that tests may choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """All of them in seconds.
+
+    What the file and what is declared say is looked at every `follow_s`. A cluster may take `arrival_s` to answer when
+    a run begins, and an end waits `farewell_s` for a ledger that may be away. Logs of both sides are held against each
+    other every `audit_s`. A link is taken over after `silence_s` without its controller. Lanes that were detached have
+    ended once nothing was heard of them for `calm_s`: longer than a controller takes to see what was declared.
+
+    All groups are looked at every `groups_s`, whether they committed or not, and what was written for them is
+    remembered every `remember_s`. A pass over all of them is given up after `patience_s`. What is pending in a
+    transaction for `unstable_s` was begun by somebody else: those of ours are over by then.
+    """
+
+    follow_s: float = 2.0
+    arrival_s: float = 15.0
+    farewell_s: float = 1.0
+    audit_s: float = 20.0
+    silence_s: float = 10.0
+    calm_s: float = 3.0
+    groups_s: float = 10.0
+    remember_s: float = 2.0
+    patience_s: float = 10.0
+    unstable_s: float = 20.0
+
+
+USUAL: Final = Timings()

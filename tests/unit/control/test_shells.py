@@ -1,0 +1,75 @@
+"""Whoever has no event loop can do whatever others can."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+
+from isthmus.control import fabric
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.control.blocking import Shell, blocking
+from isthmus.control.clusters.namespaces import AsyncNamespaces
+from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.pool import ClusterPool
+
+SHELLS = [found for _, found in inspect.getmembers(fabric, inspect.isclass) if issubclass(found, Shell)]
+ELSEWHERE = {
+    AsyncFabric: {"open", "aclose", "comparison"},
+    AsyncDeclaredLinks: {"change"},
+    AsyncNamespaces: {"release"},
+}
+"""What has another form there (`open_fabric`, `close`, `verify`), and what is a part of other verbs."""
+
+
+def core_of(shell: type[Any]) -> type[Any]:
+    """The class of which it is the shell."""
+    (core,) = (base.__args__[0] for base in shell.__orig_bases__)
+    assert isinstance(core, type)
+    return core
+
+
+@pytest.mark.parametrize("shell", [found for found in SHELLS if found is not Shell])
+def test_a_shell_has_all_verbs_of_its_core(shell: type[Any]) -> None:
+    """Each verb to be awaited is there to be called as well, with the same arguments and the same words about it."""
+    core = core_of(shell)
+    verbs = {
+        name: method
+        for name, method in inspect.getmembers(core, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name not in ELSEWHERE.get(core, ())
+    }
+    assert verbs
+    for name, method in verbs.items():
+        called = getattr(shell, name)
+        assert inspect.signature(called) == inspect.signature(method), name
+        assert called.__doc__ == method.__doc__, name
+
+
+class _Core:
+    def __init__(self, pool: ClusterPool) -> None:
+        self.pool = pool
+
+    async def doubled(self, number: int, *, plus: int = 0) -> int:
+        """Twice the number."""
+        return 2 * number + plus
+
+    async def own_pool(self) -> ClusterPool:
+        return self.pool
+
+
+class _Shell(Shell[_Core]):
+    doubled = blocking(_Core.doubled)
+    own_pool = blocking(_Core.own_pool)
+
+
+async def _from_a_notebook() -> int:
+    return _Shell(_Core).doubled(3, plus=1)
+
+
+def test_a_shell_answers_with_what_its_core_does() -> None:
+    """Arguments go in and results come out as they are, with a loop at work and without, over a pool for each call."""
+    shell = _Shell(_Core)
+    assert shell.doubled(3, plus=1) == 7 == asyncio.run(_from_a_notebook())
+    assert shell.own_pool() is not shell.own_pool()
