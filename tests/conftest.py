@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from isthmus.local import LocalCluster
+from tests import sharing
 
 HEAP_MB = 256
 
@@ -20,9 +21,11 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts the tests in the background has them ignore Ctrl-C, which what they start inherits."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A plugin, as what a session shares belongs to no folder, of which alone a conftest.py is told.
+    config.pluginmanager.register(sharing)
 
 
 class ByFolder(LoadScopeScheduling):
@@ -71,6 +74,13 @@ def east3() -> Iterator[LocalCluster]:
 def west3() -> Iterator[LocalCluster]:
     """Another cluster like `east3`."""
     with LocalCluster.start("west3", brokers=3, heap_mb=HEAP_MB, properties=STEADY) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[LocalCluster]:
+    """A cluster with an authorizer."""
+    with LocalCluster.start("secured", brokers=1, heap_mb=HEAP_MB, secure=True) as cluster:
         yield cluster
 
 

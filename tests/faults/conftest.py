@@ -30,10 +30,3 @@ def mirror3(east3: LocalCluster, west3: LocalCluster) -> Iterator[Mirror]:
                 broker.resume()
                 broker.start(wait=False)
             cluster.wait_until_ready()
-
-
-@pytest.fixture(scope="session")
-def secured() -> Iterator[LocalCluster]:
-    """A cluster with an authorizer."""
-    with LocalCluster.start("secured", brokers=1, secure=True, heap_mb=256) as cluster:
-        yield cluster

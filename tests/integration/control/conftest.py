@@ -22,13 +22,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def secured() -> Iterator[LocalCluster]:
-    """A source with an authorizer."""
-    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
 def guarded() -> Iterator[LocalCluster]:
     """A target with an authorizer."""
     with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,13 +25,6 @@ from tests.integration.lane.topics import Given
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[LocalCluster]:
-    """A cluster with TLS and logins."""
-    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
 
 
 def again(cluster: LocalCluster, alias: str) -> Cluster:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,6 @@ from tests.integration.lane.transactions import TransactionalProducer
 pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[LocalCluster]:
-    """A cluster with an authorizer, where `isthmus` has the rights a link needs."""
-    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
 
 
 def examined(source: Cluster, target: Cluster, *patterns: str) -> list[Finding]:

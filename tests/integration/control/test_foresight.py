@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -341,13 +341,6 @@ def test_patterns_that_match_nothing(
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is to catch up waits a second for somebody to act, not half a minute."""
     monkeypatch.setattr(goal, "STUCK_AFTER_S", 1.0)
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[LocalCluster]:
-    """A cluster with an authorizer, where `isthmus` has the rights a link needs."""
-    with LocalCluster.start("secured", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
 
 
 @pytest.mark.usefixtures("soon")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -27,13 +27,6 @@ pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 NOW_MS = topics.SEPTEMBER
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[LocalCluster]:
-    """A cluster with logins and rights."""
-    with LocalCluster.start("guarded", brokers=1, heap_mb=256, secure=True) as cluster:
-        yield cluster
 
 
 def numbered(begin: int, end: int) -> list[KeyedRecord]:

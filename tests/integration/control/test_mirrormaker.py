@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,62 @@ def test_a_chain_answers_as_with_mirror_maker(chain: Chain, topic: TopicNamer, s
     for held, pair in (("b.heartbeats", ("a", "b")), ("b.a.heartbeats", ("b", "a")), ("heartbeats", ("b", "c"))):
         beats = [heartbeat_of(record) for record in stored(c, held)]
         assert {(beat.source_alias, beat.target_alias) for beat in beats} == {pair}
+
+
+def test_a_ring_under_another_separator(chain: Chain, topic: TopicNamer, spark: SparkSession) -> None:
+    """Heartbeats go round three clusters to each of the others, and stop before they come home; MirrorClient with the
+    same separator tells hops, topics and positions from the names.
+    """
+    name = topic("ring")
+    three = dict(zip("abc", chain, strict=True))
+    ring = [("a", "b"), ("b", "c"), ("c", "a")]
+    for cluster in chain:
+        topics.create(cluster, name)
+        topics.produce(cluster, name, numbered(0, 20))
+        consumers.commit(cluster, {name: {(name, 0): 15}})
+    links = [
+        f"name: {name}-{source}{target}, source: {source}, target: {target}, topics: {{include: ['/.*{name}/'], "
+        f"naming: {{mm2: {{separator: __}}}}}}, groups: {{include: [{name}]}}, topics_interval_s: 0.5, "
+        "mm2: {heartbeats: true, checkpoints: true, checkpoints_interval_s: 0.5}"
+        for source, target in ring
+    ]
+    # By one hop and by two: where a topic is, and what is before its name.
+    ways = [way for source, at in ring for way in ((at, f"{source}__"), (dict(ring)[at], f"{at}__{source}__"))]
+
+    async def are_told() -> bool:
+        held = [(at, f"{path}heartbeats") for at, path in ways]
+        held += [(at, f"{source}__checkpoints__internal") for source, at in ring]
+        return all([await holds_records(three[at], each) for at, each in held])
+
+    async def scenario() -> None:
+        async with running(configured(chain, *links), spark) as run:
+            for at, path in ways:
+                await run.until(partial(is_at, three[at], f"{path}{name}", 20))
+            await run.until(are_told)
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    for at, cluster in three.items():
+        paths = {path for place, path in ways if place == at}
+        # Those with dots are of other links.
+        found = {each for each in topics.names(cluster) if "heartbeats" in each and "." not in each}
+        assert found == {"heartbeats", *(f"{path}heartbeats" for path in paths)}
+        (near,) = (path for path in paths if path.count("__") == 1)
+        (far,) = paths - {near}
+        remote, one_hop, two_hops, translated, upstream, kept = answers(
+            cluster,
+            f"remoteTopics {near[0]}",
+            f"replicationHops {near[0]}",
+            f"replicationHops {far[3]}",
+            f"translateOffsets {near[0]} {name}",
+            "upstreamClusters",
+            "checkpointTopics",
+            properties=("replication.policy.separator=__",),
+        )
+        assert remote >= {f"{near}{name}", f"{far}{name}", f"{near}heartbeats", f"{far}heartbeats"}
+        assert (one_hop, two_hops, upstream) == ({"1"}, {"2"}, {near[0], far[3]})
+        assert f"{near}{name}-0:15:" in translated
+        assert kept == {f"{near}checkpoints__internal"}
 
 
 @pytest.mark.parametrize(("offsets", "others"), [("same", 0), ("mapped", 30)])

@@ -13,6 +13,7 @@ import pytest
 from isthmus.cluster.groups import committed_offsets
 from isthmus.control.groups.committing import CommitOutcome, GroupCommit, GroupCommitter
 from isthmus.control.groups.transaction import GroupTransaction, Placed, commit_outside
+from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
 from isthmus.model import group as model
 from isthmus.wire.client import Client
@@ -64,10 +65,10 @@ class Old:
 
 
 @pytest.fixture(scope="module", params=["4.4", "3.9.1", "2.8.2"])
-def target(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+def target(request: pytest.FixtureRequest, west: LocalCluster) -> Iterator[Brokers]:
     """A target with the present coordinator, and one with the old."""
     if request.param == "4.4":
-        yield request.getfixturevalue("west")
+        yield west
         return
     with ZooKeeperModeCluster.start(request.param) as old:
         yield Old(old)

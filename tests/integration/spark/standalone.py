@@ -29,6 +29,7 @@ class StandaloneSpark:
 
     def __init__(self, master: str, folder: Path) -> None:
         self.master = master
+        self._workers = 0
         driver, blocks = free_ports(2)
         self.conf = {
             "spark.driver.bindAddress": HOST,
@@ -42,22 +43,38 @@ class StandaloneSpark:
         }
         self.folder = folder
 
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        """A worker with one core while the block lasts, and what it executes."""
+        number, self._workers = self._workers, self._workers + 1
+        port, webui = free_ports(2)
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(webui)]
+        arguments += [
+            "--cores",
+            "1",
+            "--memory",
+            "600m",
+            "--work-dir",
+            str(self.folder / f"work-{number}"),
+            self.master,
+        ]
+        name = "org.apache.spark.deploy.worker.Worker"
+        with _daemon(name, arguments, self.folder / f"worker-{number}.log"):
+            yield
+
 
 @contextmanager
 def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
     """Start it, wait until both workers have registered, and end every process of it."""
-    port, *others = free_ports(2 + 2 * WORKERS)
+    port, webui = free_ports(2)
     with ExitStack() as running:
-        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(others.pop())]
+        arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(webui)]
         running.enter_context(_daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
-        master = _await_master(folder / "master.log")
-        for number in range(WORKERS):
-            arguments = ["--host", HOST, "--port", str(others.pop()), "--webui-port", str(others.pop())]
-            arguments += ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work-{number}"), master]
-            name = "org.apache.spark.deploy.worker.Worker"
-            running.enter_context(_daemon(name, arguments, folder / f"worker-{number}.log"))
+        cluster = StandaloneSpark(_await_master(folder / "master.log"), folder)
+        for _ in range(WORKERS):
+            running.enter_context(cluster.worker())
         _await_workers(folder / "master.log")
-        yield StandaloneSpark(master, folder)
+        yield cluster
 
 
 @contextmanager

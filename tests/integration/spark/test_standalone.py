@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
+from isthmus.control.links.workers import Workers
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.receipt import Ending
 from isthmus.spark.session import session, slot_count
 from tests.integration.lane import oracle, topics
-from tests.integration.spark.controlled import controlled
+from tests.integration.spark.controlled import TERM_S, controlled
 from tests.integration.spark.processes import executors, kill
-from tests.integration.spark.standalone import WORKERS, standalone_spark
+from tests.integration.spark.standalone import WORKERS, StandaloneSpark, standalone_spark
 from tests.integration.spark.traffic import traffic
 
 pytestmark = pytest.mark.integration
@@ -24,16 +27,23 @@ Names = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """An application on a Spark cluster with two executors of one slot each."""
-    folder = tmp_path_factory.mktemp("standalone")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
+    """A Spark cluster with two workers of one core each."""
+    with standalone_spark(tmp_path_factory.mktemp("standalone")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def spark(standalone: StandaloneSpark) -> Iterator[SparkSession]:
+    """An application on it with two executors of one slot each."""
     active = SparkSession.getActiveSession()
     if active is not None:
         active.stop()
-    with standalone_spark(folder) as cluster, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         # What an operator sets: the Python that every executor has.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        spark = session(SparkSettings(master=cluster.master, conf=cluster.conf), log=folder / "driver.log")
+        settings = SparkSettings(master=standalone.master, conf=standalone.conf)
+        spark = session(settings, log=standalone.folder / "driver.log")
         yield spark
         spark.stop()
 
@@ -58,6 +68,36 @@ def test_leases_are_handed_from_executor_to_executor(
 
     asyncio.run(scenario())
     oracle.assert_same(east, west, orders, partitions=2)
+
+
+def test_slots_follow_executors_that_come_and_go(spark: SparkSession, standalone: StandaloneSpark) -> None:
+    """A worker that joins the cluster of Spark is a slot more, which takes tasks; when it has left it is none."""
+    context = spark.sparkContext
+
+    def where(_: Iterable[int]) -> Iterable[int]:
+        yield os.getppid()
+
+    async def scenario() -> None:
+        workers = Workers(SparkSettings(master=standalone.master), links=["one"], spark=spark)
+        workers.start()
+        _, slots = await workers.ready()
+
+        async def until(count: int) -> None:
+            deadline = time.monotonic() + TERM_S
+            while slots.count != count:
+                assert time.monotonic() < deadline, slots.count
+                await asyncio.sleep(0.1)
+                await workers.recount()
+
+        await until(WORKERS)
+        with standalone.worker():
+            await until(WORKERS + 1)
+            # Tasks that have to run at once, each of them below another executor.
+            tasks = context.parallelize(range(WORKERS + 1), WORKERS + 1).barrier().mapPartitions(where)
+            assert len(set(await asyncio.to_thread(tasks.collect))) == WORKERS + 1
+        await until(WORKERS)
+
+    asyncio.run(scenario())
 
 
 def test_a_killed_executor_costs_seconds(
