@@ -43,8 +43,6 @@ def target_unclean_election(scene: Scene, chance: random.Random) -> Iterator[Tol
         unclean_leader_election_enable="true",
     )
     scene.suffers(victim.topic, "target truncated")
-    if scene.conditions.is_mapped:
-        scene.suffers(victim.topic, "copies lost")
     yield from _unclean(scene, scene.target, victim, first, second)
 
 

@@ -94,7 +94,6 @@ _TERMINAL_BY: Final = {
     "target recreated": {"TOPIC_RECREATED"},
     "target trimmed": {"FOREIGN_WRITE", "DIVERGED", "TOPIC_RECREATED"},
     "target truncated": set(),
-    "copies lost": {"DIVERGED"},
     "foreign write": {"FOREIGN_WRITE", "DIVERGED", "FAILED"},
     "circle": {"FOREIGN_WRITE", "REFUSED", "FAILED"},
 }

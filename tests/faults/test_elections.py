@@ -16,6 +16,7 @@ from tests.faults.schedule import until_in_sync
 from tests.faults.stream import DAY_MS, Stream
 from tests.faults.witness import until_all_advance
 from tests.integration.lane import topics
+from tests.integration.lane.mapping import Maps, assert_mapped
 from tests.integration.lane.mirror import Mirror
 
 pytestmark = pytest.mark.faults
@@ -26,17 +27,22 @@ FOLLOWER: Final = 2
 TERM_S: Final = 120.0
 
 
-@pytest.mark.parametrize("age_ms", [0, 3 * DAY_MS], ids=["fresh", "old"])
-def test_unclean_election(mirror3: Mirror, topic: TopicNamer, age_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("age_ms", "is_mapped"), [(0, False), (3 * DAY_MS, False), (0, True)], ids=["fresh", "old", "mapped"]
+)
+def test_unclean_election(
+    mirror3: Mirror, topic: TopicNamer, age_ms: int, is_mapped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """A replica that had fallen behind becomes the leader: what it lacks is sent again, once and in order."""
     name = topic("unclean")
     source, target = mirror3.source, mirror3.target
     topics.create(source, name, replicas=3, min_insync_replicas=2)
     _create_on(target, name, [LEADER, FOLLOWER])
-    stream, key = Stream(source, {name: age_ms}), LaneKey(TargetTopic(name), 0)
+    stream, key, maps = Stream(source, {name: age_ms}), LaneKey(TargetTopic(name), 0), Maps()
 
     async def scenario() -> None:
-        async with mirror3.running(name, engine={"settle_s": 2.0}) as running:
+        engine = {"settle_s": 2.0, **({"maps": maps} if is_mapped else {})}
+        async with mirror3.running(name, engine=engine, is_mapped=is_mapped) as running:
             with stream.flowing():
                 await until_all_advance(running)
                 await asyncio.to_thread(target.broker(FOLLOWER).kill)
@@ -51,11 +57,16 @@ def test_unclean_election(mirror3: Mirror, topic: TopicNamer, age_ms: int, caplo
                 await asyncio.to_thread(target.broker(LEADER).start)
                 await until_in_sync(target, name, replicas=2)
             await running.until(stream.is_copied)
+            if is_mapped:
+                maps.save(running.engine)
 
     asyncio.run(scenario())
 
     assert f"{key}: the target lost" in caplog.text
     stream.assert_mirrored(target)
+    if is_mapped:
+        assert maps.cursors[key].rewound > 0
+        assert_mapped(source, target, name, name, maps.of(name))
 
 
 def _create_on(cluster: LocalCluster, name: str, replicas: list[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from isthmus.ledger.documents import Document, MapDocument, TopicDocument
@@ -11,7 +11,7 @@ from isthmus.model.lane import LaneKey
 from isthmus.model.log import LogRange
 from isthmus.model.naming import TargetTopic
 from isthmus.model.offsets import Cursor
-from isthmus.model.translation import OffsetMap
+from isthmus.model.translation import MappedRange, OffsetMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,38 @@ def map_segments(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
             if isinstance(topic, TopicDocument) and not document.is_of(topic.source_topic_id, topic.target_topic_id):
                 continue
             found.setdefault(LaneKey(document.topic, document.partition), []).append(document)
-    return found
+    return {key: current(segments) for key, segments in found.items()}
+
+
+def current(segments: Iterable[MapDocument]) -> list[MapDocument]:
+    """What segments say that is still true: where a lane has gone back, as the target had lost records, those that it
+    wrote from then on take the place of all that earlier ones say of the same records.
+    """
+    given = list(segments)
+    newest = max((segment.cursor.rewound for segment in given), default=0)
+    if not newest:
+        return given
+    kept = [segment for segment in given if segment.cursor.rewound == newest]
+    begin = min(segment.ordinal_begin for segment in kept)
+    for segment in given:
+        if segment.cursor.rewound < newest and segment.ordinal_begin < begin:
+            kept.append(_up_to(segment, begin))
+    return kept
+
+
+def _up_to(segment: MapDocument, ordinal: int) -> MapDocument:
+    """What a segment says of records before an ordinal."""
+    if segment.cursor.ordinal <= ordinal:
+        return segment
+    ranges: list[MappedRange] = []
+    left = ordinal - segment.ordinal_begin
+    for one in segment.ranges:
+        if left > 0:
+            ranges.append(one._replace(length=min(one.length, left)))
+        left -= one.length
+    last = ranges[-1] if ranges else MappedRange(segment.cursor.source_offset, segment.cursor.target_offset, 0)
+    cursor = replace(segment.cursor, ordinal=ordinal, source_offset=last.source_end, target_offset=last.target_end)
+    return replace(segment, ranges=tuple(ranges), cursor=cursor)
 
 
 def mapped_topics(link: str, documents: Mapping[str, Document]) -> frozenset[TargetTopic]:
@@ -77,10 +108,11 @@ def lane_map(segments: list[MapDocument]) -> LaneMap:
 
     :raises ConfigError: They contradict each other.
     """
-    ordered = sorted(segments, key=lambda segment: (segment.cursor.ordinal, segment.cursor.source_offset))
+    ordered = sorted(current(segments), key=lambda segment: segment.cursor.reach[1:])
     offsets = OffsetMap.of(one for segment in ordered for one in segment.ranges)
     begin = max(segment.begin for segment in segments)
-    return LaneMap(offsets, ordered[-1].cursor, begin, tuple(ordered))
+    cursor = max((segment.cursor for segment in ordered), key=lambda each: each.reach)
+    return LaneMap(offsets, cursor, begin, tuple(ordered))
 
 
 def trimmed_ordinal(segments: Iterable[MapDocument]) -> int:

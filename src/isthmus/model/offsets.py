@@ -36,7 +36,8 @@ class Cursor:
     from an earlier life of the lane, that is where it left off. The last record of the lane lies right before
     `target_offset`, unless there is none yet: then none of it lies before it or behind. `source_epoch` is a leader
     epoch of the source not below that of the last record read, -1 while unknown. A lane that `continues_another` was
-    begun where another program had stopped copying (`isthmus import --take-over`).
+    begun where another program had stopped copying (`isthmus import --take-over`). `rewound` is how often the lane has
+    gone back, because the target had lost what it had acknowledged.
     """
 
     source_offset: int
@@ -45,6 +46,12 @@ class Cursor:
     source_epoch: int = -1
     first_ordinal: int = 0
     continues_another: bool = False
+    rewound: int = 0
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """What tells later cursors of a lane from earlier ones."""
+        return self.rewound, self.ordinal, self.source_offset
 
     @property
     def has_appended(self) -> bool:

@@ -10,7 +10,7 @@ from isthmus.lane.mapped.places import Known
 from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument, decoded
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.maps import lane_map, needless, trimmed_ordinal
+from isthmus.ledger.maps import current, lane_map, needless, trimmed_ordinal
 from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
@@ -86,9 +86,10 @@ class LedgerMaps:
     def _resumed(self, lane: Lane, found: Collection[MapDocument], log_start: int) -> Known | Problem | None:
         """A lane goes on with what its last segments say, in a segment of this lease that takes their place."""
         self._lanes[lane.key] = lane
-        segments = [segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id)]
-        # What is about topics that had these names before is over.
-        self._replaced[lane.key] = [segment.key for segment in found if segment not in segments]
+        segments = current(segment for segment in found if segment.is_of(lane.source_topic_id, lane.target_topic_id))
+        # What is about topics that had these names before is over, as is what a lane that went back had written.
+        valid = {segment.key for segment in segments}
+        self._replaced[lane.key] = [segment.key for segment in found if segment.key not in valid]
         if not segments:
             return None
         try:

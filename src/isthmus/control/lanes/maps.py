@@ -60,7 +60,7 @@ def lane_cursors(link: str, documents: Mapping[str, Document]) -> dict[LaneKey, 
     No map has to be put together for it: one that cannot be true keeps nobody from knowing.
     """
     return {
-        key: max((segment.cursor for segment in segments), key=lambda cursor: (cursor.ordinal, cursor.source_offset))
+        key: max((segment.cursor for segment in segments), key=lambda cursor: cursor.reach)
         for key, segments in map_segments(link, documents).items()
     }
 

@@ -8,6 +8,7 @@ became of the request that brought them, and whether or not the broker remembers
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -19,7 +20,8 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.errors import ClusterError
 from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.mapped.outlook import deleted, lost, missed
-from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of
+from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of, ours
+from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S, state_of
 from isthmus.lane.pieces import Piece
@@ -39,6 +41,7 @@ from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey, list_offsets
 
 _AT_ONCE: Final = 16
 _LEAP_S: Final = 10.0
+_log = logging.getLogger(__name__)
 
 
 class Known(NamedTuple):
@@ -185,6 +188,9 @@ class Places:
         if limit.stable_end < cursor.source_offset:
             return self._beyond(run, search, limit, cursor)
         found = await self._scan(run, cursor, end, seen.producer)
+        if found.is_lost and await self._rewinds(run, transit, end):
+            cursor = transit.cursor
+            found = await self._scan(run, cursor, end, seen.producer)
         if found.is_lost:
             problem = _lost_at_target(run, cursor)
             run.fail(LaneState.DIVERGED, problem.message, problem.hint)
@@ -267,12 +273,12 @@ class Places:
         async with aclosing(self._target_log.read(span)) as answers:
             async for stored in answers:
                 for batch, _ in stored:
-                    arrived = self._ours(batch, cursor)
+                    arrived = ours(batch, self._producer_id, cursor)
                     if is_first and cursor.has_appended and batch.base_offset <= begin:
-                        found.is_lost = arrived is None or arrived.ordinal_end != cursor.ordinal
+                        found.is_lost = arrived is None or not arrived.is_aligned(cursor)
                     is_first = False
-                    if arrived is not None and arrived.ordinal >= found.ordinal_end:
-                        found.arrived.append(arrived)
+                    if arrived is not None and arrived.ordinal_end > found.ordinal_end:
+                        found.arrived.append(arrived.since(found.ordinal_end))
                         found.batches.append(batch)
                         found.ordinal_end = arrived.ordinal_end
         if state is not None and state.last_sequence >= 0:
@@ -280,11 +286,21 @@ class Places:
             found.ordinal_end = max(found.ordinal_end, ordinal_of(state.last_sequence, cursor.ordinal) + 1)
         return found
 
-    def _ours(self, batch: Batch, cursor: Cursor) -> Arrived | None:
-        if batch.producer_id != self._producer_id or batch.is_control or batch.base_sequence < 0:
-            return None
-        ordinal = ordinal_of(batch.base_sequence, cursor.ordinal)
-        return Arrived(ordinal, batch.base_offset, batch.offset_end - batch.base_offset)
+    async def _rewinds(self, run: LaneRun, transit: Transit, end: int) -> bool:
+        """Whether the lane went back to its last record that the target holds, by what its map tells of them."""
+        if run.lane.level:
+            # Others may have distributed what was lost: it would come to them once more.
+            return False
+        before = transit.cursor
+        found = await last_held(self._target_log, run.target, self._producer_id, transit, end)
+        if found is None:
+            return False
+        transit.rewind(found.ordinal_end, found.range)
+        lost = before.ordinal - transit.cursor.ordinal
+        _log.warning(
+            "%s: the target lost %d records of ours (unclean leader election) and gets them again", run.lane.key, lost
+        )
+        return True
 
     # The source's log
 
@@ -298,6 +314,7 @@ class Places:
                 Held(arrived.ordinal + record.offset - arrived.target_begin, record)
                 for arrived, batch in zip(found.arrived, found.batches, strict=True)
                 for record in records_of(batch)
+                if record.offset >= arrived.target_begin
             ]
             source = await self._records(run, cursor, limit, len(held))
             recount = compared_anew(cursor, held, source, deleted=deleted)
@@ -347,8 +364,8 @@ def _without_gaps(found: _Found, ordinal: int) -> list[Arrived]:
 
 def _lost_at_target(run: LaneRun, cursor: Cursor) -> Problem:
     return Problem(
-        f"the target has not at offset {cursor.target_offset - 1} any more what was appended there: it lost records "
-        "(unclean leader election)",
+        f"the target has not at offset {cursor.target_offset - 1} any more what was appended there, nor what came "
+        "before: it lost records (unclean leader election)",
         f"`isthmus verify --topic {run.lane.target_topic}` names what is missing. Copy the topic anew under another "
         "name (topics.naming).",
     )

@@ -14,7 +14,7 @@ from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.rebatch import Record
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
-from isthmus.wire.batch import SEQUENCE_MASK
+from isthmus.wire.batch import SEQUENCE_MASK, Batch
 
 
 class Arrived(NamedTuple):
@@ -27,6 +27,16 @@ class Arrived(NamedTuple):
     @property
     def ordinal_end(self) -> int:
         return self.ordinal + self.length
+
+    def is_aligned(self, cursor: Cursor) -> bool:
+        """Whether the last record before a cursor lies here where the cursor has it."""
+        last = cursor.target_offset - 1 - self.target_begin
+        return 0 <= last < self.length and self.ordinal + last == cursor.ordinal - 1
+
+    def since(self, ordinal: int) -> Arrived:
+        """What is here of the records from an ordinal on: after a lane went back a batch may begin before it."""
+        skipped = max(ordinal - self.ordinal, 0)
+        return Arrived(self.ordinal + skipped, self.target_begin + skipped, self.length - skipped)
 
 
 class Held(NamedTuple):
@@ -47,6 +57,14 @@ def ordinal_of(sequence: int, near: int) -> int:
     """The ordinal that has this sequence, of those that have it the one nearest to `near`."""
     half = (SEQUENCE_MASK + 1) // 2
     return near + ((sequence - near + half) & SEQUENCE_MASK) - half
+
+
+def ours(batch: Batch, producer_id: int, cursor: Cursor) -> Arrived | None:
+    """What a batch of the target holds of a lane, `None` if it is of others."""
+    if batch.producer_id != producer_id or batch.is_control or batch.base_sequence < 0:
+        return None
+    ordinal = ordinal_of(batch.base_sequence, cursor.ordinal)
+    return Arrived(ordinal, batch.base_offset, batch.offset_end - batch.base_offset)
 
 
 def counted_anew(read: Transit, arrived: Iterable[Arrived]) -> Recount:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final, NamedTuple, Self
 
 from isthmus.lane.mapped.flagging import flagged
@@ -59,6 +60,28 @@ class Transit:
         self.cursor = cursor
         self._stretches.clear()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
+
+    @property
+    def placed_ranges(self) -> list[tuple[int, MappedRange]]:
+        """The ranges of the present segment, each with the ordinal of its first record; none where some records of it
+        lie nowhere any more, so that ordinals do not follow from ranges.
+        """
+        ordinals = list(accumulate((one.length for one in self.ranges), initial=self.ordinal_begin))
+        return list(zip(ordinals, self.ranges, strict=False)) if ordinals[-1] == self.cursor.ordinal else []
+
+    def rewind(self, ordinal: int, one: MappedRange) -> None:
+        """Go back to before `ordinal`, to the end of `one`: the last range that the target holds, as far as it does."""
+        kept = [held for held in self.ranges if held.source_begin < one.source_begin]
+        self.ranges = [*kept, one]
+        self.resume(
+            replace(
+                self.cursor,
+                source_offset=one.source_end,
+                ordinal=ordinal,
+                target_offset=one.target_end,
+                rewound=self.cursor.rewound + 1,
+            )
+        )
 
     def begin_segment(self) -> None:
         """What the ranges of the present segment say is written down for good."""

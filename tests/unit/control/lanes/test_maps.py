@@ -99,6 +99,33 @@ def test_a_lost_segment_skips_nothing_on_the_way_home(
         assert all(source >= found for source, target in where.items() if target >= position)
 
 
+@given(logs, st.lists(st.integers(1, 25)), st.integers(0, 30), st.data())
+def test_what_a_lane_that_went_back_wrote_before_counts_no_more(
+    log: list[int | None], cuts: list[int], position: int, data: st.DataObject
+) -> None:
+    """The target lost the last records, which went elsewhere then: whatever earlier segments say, late or not, the map
+    is what is true now.
+    """
+    documents, where = segments_of(log, cuts)
+    begin = data.draw(st.sampled_from(sorted({one.ordinal_begin for one in documents})))
+    kept = data.draw(st.integers(begin, len(where)))
+    there, end = dict(where), 1 + max((to for _, to in list(where.items())[:kept]), default=-1)
+    there |= {source: end + 5 + number for number, source in enumerate(list(where)[kept:])}
+    ranges = [MappedRange(source, to, 1) for source, to in list(there.items())[begin:]]
+    target_end = ranges[-1].target_end if ranges else end
+    again = document("again", begin, ranges, Cursor(len(log), len(where), target_end, rewound=1))
+    told = data.draw(st.permutations([*documents, again]))
+
+    found = lane_map(told)
+
+    assert {source: found.offsets.within(source, source + 1)[0].target_begin for source in there} == there
+    assert found.cursor == again.cursor
+    assert lane_cursors("east-west", {one.key: one for one in told}) == {LaneKey(TOPIC, 0): again.cursor}
+    at = mapped_position(found, position)
+    assert at is not None
+    assert all((target >= at.offset) == (source >= position) for source, target in there.items())
+
+
 def test_a_lane_that_has_copied_nothing_begins_where_it_says() -> None:
     """What it will append comes to lie there or behind, so a position may stand there already."""
     begun = LaneMap(OffsetMap(), Cursor(source_offset=7, ordinal=0, target_offset=40))

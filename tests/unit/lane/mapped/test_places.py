@@ -22,6 +22,7 @@ from isthmus.model.lane import Lane, LaneKey, LaneState
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import LATEST, Cursor
 from isthmus.model.problem import Problem
+from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import Batch
 from isthmus.wire.client import Client
 from tests.unit.lane.looks import NOWHERE
@@ -62,11 +63,15 @@ class Store:
         self.cursor = cursor
         self.problem: Problem | None = None
         self.is_away = False
+        self.ranges: tuple[MappedRange, ...] = ()
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
         if self.problem is not None:
             return {lane.key: self.problem for lane in lanes}
-        return {} if self.cursor is None else {lane.key: Known(self.cursor, self.cursor.ordinal) for lane in lanes}
+        if self.cursor is None:
+            return {}
+        begin = self.cursor.ordinal - sum(one.length for one in self.ranges)
+        return {lane.key: Known(self.cursor, begin, self.ranges) for lane in lanes}
 
     async def begin(self, cursors: Mapping[Lane, Cursor]) -> None:
         (self.cursor,) = cursors.values()
@@ -247,6 +252,55 @@ def test_a_log_without_our_last_record_is_another_one() -> None:
             assert (scene.run.state, scene.run.writer.position) == (LaneState.DIVERGED, -1)
 
         with_scene(work, Cursor(5, 5, 15))
+
+
+def test_a_lane_goes_back_to_its_last_record_that_is_there() -> None:
+    """A target that was cut off gets again what it lost, behind what others wrote since; what of it was appended anew
+    already is found by its ordinals.
+    """
+    placed = (MappedRange(0, 10, 10), MappedRange(10, 25, 10), MappedRange(21, 40, 5))
+    ours, cursor = batch(10, 10, producer_id=OURS, sequence=0), Cursor(26, 25, 45)
+    left, theirs = batch(25, 3, producer_id=OURS, sequence=10), batch(28, 30, producer_id=THEIRS, sequence=0)
+
+    async def cut(scene: Scene) -> None:
+        scene.store.ranges, scene.target.batches = placed, [ours, left, theirs]
+        assert await scene.look(58) is None
+        assert scene.place == (13, 13)
+        assert scene.run.transit is not None
+        assert scene.run.transit.cursor == Cursor(13, 13, 28, rewound=1)
+        assert scene.run.transit.ranges == [MappedRange(0, 10, 10), MappedRange(10, 25, 3)]
+
+    with_scene(cut, cursor)
+
+    async def copied_anew(scene: Scene) -> None:
+        again = batch(58, 4, producer_id=OURS, sequence=13)
+        scene.store.ranges, scene.target.batches = placed, [ours, left, theirs, again]
+        assert await scene.look(62) is None
+        assert scene.place == (17, 17)
+        assert scene.run.transit is not None
+        assert scene.run.transit.ranges[-1] == MappedRange(13, 58, 4)
+
+    with_scene(copied_anew, cursor)
+
+    async def in_place_of_others(scene: Scene) -> None:
+        # What was appended anew stands where other records of ours stood: it is not taken for them.
+        scene.store.ranges = placed
+        scene.target.batches = [batch(10, 4, producer_id=OURS, sequence=0), batch(14, 31, producer_id=OURS, sequence=4)]
+        assert await scene.look(45) is None
+        assert scene.run.transit is not None
+        assert scene.run.transit.ranges == [MappedRange(0, 10, 35)]
+        assert scene.place == (35, 35)
+
+    with_scene(in_place_of_others, cursor)
+
+    for batches, lane in (([theirs], LANE), ([ours, left, theirs], replace(LANE, level=1))):
+
+        async def gone(scene: Scene, batches: list[Batch] = batches) -> None:
+            scene.store.ranges, scene.target.batches = placed, batches
+            assert await scene.look(58) is None
+            assert (scene.run.state, scene.run.writer.position) == (LaneState.DIVERGED, -1)
+
+        with_scene(gone, cursor, lane=lane)
 
 
 def test_what_cannot_be_true_ends_the_lane() -> None:

@@ -103,6 +103,28 @@ def test_a_cursor_takes_back_what_was_on_its_way() -> None:
     assert transit.ranges == [MappedRange(0, 0, 2), MappedRange(2, 5, 3)]
 
 
+def test_a_lane_goes_back_to_what_is_left_of_it() -> None:
+    """What the target has lost is read and appended again, under the same ordinals; the map keeps what is left."""
+    transit = Transit(Cursor(0, 10, 50, first_ordinal=10))
+    read(transit, batch(0, 4), control(4), batch(5, 4))
+    transit.appended(4, 50, source_epoch=2)
+    transit.appended(4, 60, source_epoch=2)
+    assert transit.placed_ranges == [(10, MappedRange(0, 50, 4)), (14, MappedRange(5, 60, 4))]
+
+    transit.rewind(15, MappedRange(5, 60, 1))
+
+    assert transit.cursor == Cursor(6, 15, 61, 2, first_ordinal=10, rewound=1)
+    assert transit.ranges == [MappedRange(0, 50, 4), MappedRange(5, 60, 1)]
+    (piece,) = read(transit, batch(5, 4))
+    assert (piece.batch.base_offset, piece.batch.record_count) == (15, 3)
+    transit.appended(3, 90)
+    assert transit.ranges[-1] == MappedRange(6, 90, 3)
+    # Of records that the target has deleted nobody knows where they were.
+    read(transit, batch(9, 2))
+    transit.appended(2, -1)
+    assert transit.placed_ranges == []
+
+
 def test_ordinals_are_known_by_their_sequences() -> None:
     """Of all that have a sequence it is the nearest, also where sequences begin again."""
     wrap = SEQUENCE_MASK + 1
