@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 ARCHIVED := $(VENV)/.archived
 SOURCES := src tests $(wildcard bench demo soak docs)
 
-.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench soak fuzz-rest mutants docs requirements browser-files package clean java
+.PHONY: default help env fmt check unit integration faults test demo demo-recovery demo-tree bench soak fuzz-rest mutants docs spark-versions requirements browser-files package clean java
 
 default: env help
 
@@ -94,6 +94,11 @@ REQUESTS ?= 10000
 fuzz-rest: env ## all that the REST API's own description allows, and more, over real clusters: SEED=7 REQUESTS=2000
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -m soak.rest --seed $(SEED) --requests $(REQUESTS)
 
+SPARKS ?= 3.5 4.0 4.1 4.2 4.3
+
+spark-versions: env ## a run and a verification on each Spark, in environments of their own (minutes): SPARKS="3.5 4.1"
+	@SPARKS="$(SPARKS)" $(BIN)/pytest tests/integration/spark/versions.py
+
 MUTANTS ?=
 
 mutants: env ## change lines of the pure modules one by one: which does no unit test notice? MUTANTS='*tenure*' for some
@@ -108,7 +113,7 @@ requirements: ## pin the dependencies anew (needs uv)
 		--custom-compile-command "make requirements" \
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--extra keyring --extra schemas --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
+		--extra keyring --extra schemas --extra spark --extra terminal --extra web --extra zookeeper --constraint requirements/dev.txt \
 		--custom-compile-command "make requirements" pyproject.toml --output-file requirements/run.txt
 
 browser-files: ## fetch the scripts for browsers anew, as requirements/browser.lock names them (needs npm)
@@ -124,7 +129,7 @@ package: env ## build the wheel and the source archive into dist/, and install t
 	@rm -rf dist && $(BIN)/python -m hatchling build >/dev/null
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(PYTHON) -m venv "$$folder" && wheel=$$(ls "$$PWD"/dist/*.whl) && cd "$$folder" && \
-	bin/python -m pip install --quiet --disable-pip-version-check "$$wheel" && bin/isthmus --version && \
+	bin/python -m pip install --quiet --disable-pip-version-check "$$wheel[spark,web]" && bin/isthmus --version && \
 	ls "$$wheel" "$${wheel%-py3-none-any.whl}.tar.gz"
 
 clean: ## remove the environment and every cache in the checkout

@@ -22,6 +22,7 @@ from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
 from isthmus.config.places import DEFAULT_NAME, SMALLEST, SYSTEM_FOLDER, VARIABLE
 from isthmus.errors import error_classes, exit_codes, what_happened
 from isthmus.metrics.catalogue import METRICS, MetricScope
+from isthmus.model.checks import CHECKS
 from isthmus.model.configuration import Configuration
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
@@ -122,6 +123,13 @@ error). `isthmus help ISTH-CONFIG` shows a section of this page, `isthmus help e
 |---|---|"""
 
 
+CHECKS_INTRODUCTION = """
+## Findings
+
+`isthmus doctor` and `isthmus cluster` give what they find codes too, which are no errors: `code` in `-o json` is null
+where all is well. The message of a finding names what it is about, and its hint what to do there."""
+
+
 def errors_page() -> str:
     """Every error with what happened and what to do, and the table of exit codes, in Markdown."""
     lines = [ERRORS_INTRODUCTION]
@@ -134,6 +142,14 @@ def errors_page() -> str:
             f"Exit code {error.exit_code}; `{error.__name__}` in Python.\n",
             f"**What happened.** {what_happened(error)}{passes}\n",
             f"**What to do.** {error.remedy}",
+        ]
+    lines.append(CHECKS_INTRODUCTION)
+    for check in CHECKS.values():
+        lines += [
+            f"\n## {check.code}\n",
+            f"A finding of `{check.name}`.\n",
+            f"**What was found.** {check.found}\n",
+            f"**What to do.** {check.remedy}",
         ]
     return "\n".join(lines) + "\n"
 

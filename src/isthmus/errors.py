@@ -21,6 +21,7 @@
     │   ├── JavaMissing                 20
     │   ├── PortBusy                    21
     │   ├── JarsUnavailable             22
+    │   ├── SparkMissing                23
     │   └── OutputFailed                    the results cannot be written
     └── InvariantError                  70  a bug in Isthmus: please report it
 
@@ -288,6 +289,17 @@ class JarsUnavailable(HostError):
     exit_code = 22
     error_code = "ISTH-JARS"
     remedy = "See that this host reaches its Maven repository, then try again: what was fetched stays in the cache."
+
+
+class SparkMissing(HostError):
+    """No usable Spark was found."""
+
+    exit_code = 23
+    error_code = "ISTH-SPARK"
+    remedy = (
+        "Install one with Isthmus (`pip install 'isthmus[spark]'`), set SPARK_HOME to the folder of a Spark 3.5 or 4, "
+        "or start the program with that Spark's spark-submit."
+    )
 
 
 class OutputFailed(HostError):

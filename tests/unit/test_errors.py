@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from isthmus.cli.app import app
 from isthmus.errors import IsthmusError, error_classes, exit_codes
+from isthmus.model.checks import CHECKS
 from isthmus.model.problem import problem_dict, problem_of
 
 ERRORS = list(error_classes())
@@ -35,6 +36,7 @@ CODES = {
     "ISTH-JAVA": 20,
     "ISTH-PORT": 21,
     "ISTH-JARS": 22,
+    "ISTH-SPARK": 23,
     "ISTH-OUTPUT": 1,
     "ISTH-INVARIANT": 70,
 }
@@ -73,7 +75,12 @@ def test_help_explains_codes() -> None:
     runner = CliRunner()
     codes = json.loads(runner.invoke(app, ["help", "exit-codes", "-o", "json"]).stdout)
     assert [row["exit_code"] for row in codes] == list(exit_codes())
-    assert runner.invoke(app, ["help", "errors", "-o", "name"]).stdout.split() == [e.error_code for e in ERRORS]
+    assert runner.invoke(app, ["help", "errors", "-o", "name"]).stdout.split() == [
+        *(error.error_code for error in ERRORS),
+        *(check.code for check in CHECKS.values()),
+    ]
+    told = json.loads(runner.invoke(app, ["help", "isth-check-clock", "-o", "json"]).stdout)
+    assert (told["code"], told["exit_code"]) == ("ISTH-CHECK-CLOCK", None)
     occupied = json.loads(runner.invoke(app, ["help", "isth-occupied", "-o", "json"]).stdout)
     assert (occupied["exit_code"], "--standby" in occupied["what_to_do"]) == (16, True)
     assert runner.invoke(app, ["help", "ISTH-NOTHING"]).exit_code == 2

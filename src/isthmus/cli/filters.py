@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -10,6 +10,7 @@ from rich.text import Text
 from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.several import each_shown
 from isthmus.control.answers import Filters, patterns
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
@@ -21,7 +22,7 @@ _Patterns = list[str] | None
 
 @app.command()
 def filters(
-    link: Annotated[str, typer.Argument(metavar="LINK", help="The link.")],
+    link: Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")],
     include: Annotated[_Patterns, typer.Option("--include", help="A topic, prefix* or /regex/ to mirror.")] = None,
     exclude: Annotated[_Patterns, typer.Option("--exclude", help="What to leave out of it.")] = None,
     groups_include: Annotated[_Patterns, typer.Option("--groups-include", help="Consumer groups to carry.")] = None,
@@ -45,26 +46,32 @@ def filters(
     )
     if reset and not given.is_as_written:
         raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
-    fabric = Fabric(linked(path, link))
-    if reset or not given.is_as_written:
-        found = fabric.filter(link, Filters() if reset else given, dry_run=dry_run)
-    else:
-        found = fabric.filters(link)
-    fields = found.as_dict(fabric.configuration.link(link))
-    if not output.is_table:
-        render(fields, output, names=[link])
-        return
-    rows = [
-        {
-            "filter": name.replace("_", " "),
-            "patterns": ", ".join(fields[name]),
-            "from": _origin(name, fields["changed"]),
-        }
-        for name in ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
-    ]
-    render(rows, output)
-    if dry_run:
-        console.print(Text(printable(f"{link}: nothing was changed")))
+
+    def work(name: str) -> dict[str, Any]:
+        fabric = Fabric(linked(path, name))
+        if reset or not given.is_as_written:
+            found = fabric.filter(name, Filters() if reset else given, dry_run=dry_run)
+        else:
+            found = fabric.filters(name)
+        return found.as_dict(fabric.configuration.link(name))
+
+    def show(fields: dict[str, Any]) -> None:
+        if not output.is_table:
+            render(fields, output, names=link)
+            return
+        rows = [
+            {
+                "filter": name.replace("_", " "),
+                "patterns": ", ".join(fields[name]),
+                "from": _origin(name, fields["changed"]),
+            }
+            for name in ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
+        ]
+        render(rows, output, title=str(fields["link"]) if len(link) > 1 else None)
+        if dry_run:
+            console.print(Text(printable(f"{fields['link']}: nothing was changed")))
+
+    each_shown(link, output, work, show, lambda fields: fields)
 
 
 def _origin(name: str, changed: list[str]) -> str:

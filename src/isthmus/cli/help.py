@@ -10,6 +10,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.options import OutputOption
 from isthmus.cli.output import OutputFormat, Row, print_line, render
 from isthmus.errors import ConfigError, IsthmusError, error_classes, exit_codes, what_happened
+from isthmus.model.checks import CHECKS, Check
 
 _EXIT_COLUMNS: Final = (Column("exit_code"), Column("meaning", Cells.PROSE))
 _ERROR_COLUMNS: Final = (Column("code"), Column("exit_code"), Column("what_happened", Cells.PROSE))
@@ -33,9 +34,10 @@ def explain(
         ]
         render(rows, output, columns=_EXIT_COLUMNS)
     elif topic == "errors":
-        render([_row(each) for each in error_classes()], output, columns=_ERROR_COLUMNS)
+        rows = [*map(_row, error_classes()), *map(_check_row, CHECKS.values())]
+        render(rows, output, columns=_ERROR_COLUMNS)
     elif topic.upper().startswith("ISTH"):
-        render(_row(_named(topic)), output)
+        render(_named(topic), output)
     else:
         _show_command(ctx, topic)
 
@@ -50,10 +52,20 @@ def _row(error: type[IsthmusError]) -> Row:
     }
 
 
-def _named(code: str) -> type[IsthmusError]:
-    for each in error_classes():
-        if each.error_code == code.upper():
-            return each
+def _check_row(check: Check) -> Row:
+    return {
+        "code": check.code,
+        "exit_code": None,
+        "what_happened": check.found,
+        "what_to_do": check.remedy,
+        "may_pass_by_itself": False,
+    }
+
+
+def _named(code: str) -> Row:
+    for row in (*map(_row, error_classes()), *map(_check_row, CHECKS.values())):
+        if row["code"] == code.upper():
+            return row
     raise ConfigError(f"there is no error {code}", hint="isthmus help errors lists all of them.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,6 +18,7 @@ from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
+from isthmus.cli.several import each_shown
 from isthmus.config.declared import setting
 from isthmus.config.manifest import LinkManifest, read_manifest
 from isthmus.control.answers import DeclaredLink
@@ -34,6 +35,7 @@ app.command()(promoting.reverse)
 app.command()(recovering.recover)
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The link.")]
+_Names = Annotated[list[str], typer.Argument(metavar="LINK...", help="The link, or several.")]
 _Maps = Annotated[
     list[str] | None,
     typer.Option("--map", help="Topics: local-:remote- has remote-* of the target follow local-* of the source."),
@@ -75,6 +77,9 @@ def create(
     groups: GroupMaps = None,
     mode: Annotated[str | None, typer.Option("--mode", help="How a link copies: async, if nothing is said.")] = None,
     settings: _Settings = None,
+    no_validate: Annotated[
+        bool, typer.Option("--no-validate", help="Declare it though the clusters may not be ready for it.")
+    ] = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -105,6 +110,7 @@ def create(
         mode=wanted.mode,
         settings=wanted.settings,
         cluster_ids=wanted.cluster_ids,
+        validate=not no_validate,
         dry_run=dry_run,
     )
     _show(found, output, dry_run=dry_run)
@@ -138,7 +144,7 @@ def describe(
 
 @app.command()
 def update(
-    name: _Name,
+    name: _Names,
     settings: _Settings = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to its default.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async.")] = None,
@@ -154,12 +160,13 @@ def update(
     values = {**dict(map(setting, settings or ())), **dict.fromkeys(unset or ())}
     if not values and mode is None:
         raise ConfigError("nothing is to be changed", hint="Give --set, --unset or --mode.")
-    _show(Fabric(configured(path)).declarations.update(name, settings=values, mode=mode, dry_run=dry_run), output)
+    links = Fabric(configured(path)).declarations
+    _each(name, lambda one: links.update(one, settings=values, mode=mode, dry_run=dry_run), output, dry_run=dry_run)
 
 
 @app.command()
 def attach(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -172,12 +179,13 @@ def attach(
     chosen = maps_of(maps, exact, groups)
     if not chosen:
         raise ConfigError("no namespace is named", hint="Give --map, --map-exact or --group-map.")
-    _show(Fabric(configured(path)).declarations.attach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
+    links = Fabric(configured(path)).declarations
+    _each(name, lambda one: links.attach(one, chosen, dry_run=dry_run), output, dry_run=dry_run)
 
 
 @app.command()
 def reattach(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -188,12 +196,13 @@ def reattach(
 ) -> None:
     """Attach namespaces again that were detached, all of them where none is named."""
     chosen = maps_of(maps, exact, groups)
-    _show(Fabric(configured(path)).declarations.reattach(name, chosen, dry_run=dry_run), output, dry_run=dry_run)
+    links = Fabric(configured(path)).declarations
+    _each(name, lambda one: links.reattach(one, chosen, dry_run=dry_run), output, dry_run=dry_run)
 
 
 @app.command()
 def delete(
-    name: _Name,
+    name: _Names,
     yes: YesOption = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
@@ -202,10 +211,14 @@ def delete(
 ) -> None:
     """Detach everything and end a declared link. Topics stay as they are, and reserved namespaces reserved."""
     links = Fabric(configured(path)).declarations
-    if not (yes or dry_run):
-        links.describe(name)
-        confirm(name, "delete the link")
-    _show(links.delete(name, dry_run=dry_run), output, dry_run=dry_run)
+    for one in () if yes or dry_run else name:
+        links.describe(one)
+        confirm(one, "delete the link")
+    _each(name, lambda one: links.delete(one, dry_run=dry_run), output, dry_run=dry_run)
+
+
+def _each(names: Sequence[str], work: Callable[[str], DeclaredLink], output: OutputFormat, *, dry_run: bool) -> None:
+    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), DeclaredLink.as_dict)
 
 
 def _text_of(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""`isthmus pause`: stop copying links, topics or a namespace for a while."""
+"""`isthmus pause`: stop copying links, topics, a namespace or a task for a while."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ def pause(
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="PREFIX", help="Only topics whose names begin so: orders-.")
     ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Only this task of it: data, topics, groups, configs ... as in status.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be paused.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -32,8 +35,8 @@ def pause(
     """
 
     def work(name: str, configuration: Configuration) -> Row:
-        if Fabric(configuration).link(name).pause(topic, namespace=namespace, dry_run=dry_run):
+        if Fabric(configuration).link(name).pause(topic, namespace=namespace, task=task, dry_run=dry_run):
             return {"outcome": "was paused"}
         return {"outcome": "to be paused" if dry_run else "paused"}
 
-    each_link(link, {"topic": topic, "namespace": namespace}, path, output, work)
+    each_link(link, {"topic": topic, "namespace": namespace, "task": task}, path, output, work)

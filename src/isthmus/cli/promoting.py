@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -13,7 +13,9 @@ from isthmus.cli.config import configured
 from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
+from isthmus.cli.several import each_shown
 from isthmus.control.fabric import Fabric
+from isthmus.errors import IsthmusError
 from isthmus.model.duration import parse_duration
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import Promotion
@@ -21,6 +23,7 @@ from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
 
 _Name = Annotated[str, typer.Argument(metavar="LINK", help="The declared link.")]
+_Names = Annotated[list[str], typer.Argument(metavar="LINK...", help="The declared link, or several.")]
 _Maps = Annotated[
     list[str] | None, typer.Option("--map", help="Only these namespaces, as local-:remote-; else all of them.")
 ]
@@ -43,7 +46,7 @@ _COLUMNS: Final = (
 
 
 def detach(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -58,19 +61,25 @@ def detach(
 
     `isthmus link reattach` has them follow again.
     """
-    chosen = Fabric(configured(path)).link(name)
-    promoter = chosen.promoter(maps_of(maps, exact, groups), timeout_s=parse_duration(timeout), on_step=_tell)
-    if not (yes or dry_run):
-        confirm(name, "have its namespaces follow no more")
-    _show(promoter.detach(dry_run=dry_run), output, dry_run=dry_run)
+    fabric, chosen, timeout_s = Fabric(configured(path)), maps_of(maps, exact, groups), parse_duration(timeout)
+    for one in () if yes or dry_run else name:
+        confirm(one, "have its namespaces follow no more")
+
+    def work(one: str) -> Promotion:
+        return fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=_tell).detach(dry_run=dry_run)
+
+    _each(name, work, output, dry_run=dry_run)
 
 
 def promote(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
+    max_lag: Annotated[
+        int, typer.Option("--max-lag", min=0, help="How many records of the source may stay behind, for good.")
+    ] = 0,
     timeout: _Timeout = "1m",
     yes: YesOption = False,
     dry_run: _DryRun = False,
@@ -82,16 +91,29 @@ def promote(
 
     Stop the producers at the source first. It is waited for until nobody writes there, everything is copied and all
     consumer groups are carried; else this ends with 5, and nothing was changed. An interrupted promotion goes on when
-    the command is given again.
+    the command is given again. Several links are promoted as one: none is changed unless all could be.
     """
     quiet_s, timeout_s = parse_duration(quiet), parse_duration(timeout)
-    chosen = Fabric(configured(path)).link(name)
-    promoter = chosen.promoter(
-        maps_of(maps, exact, groups), quiet_s=quiet_s, timeout_s=max(timeout_s, quiet_s), on_step=_tell
+    names = list(dict.fromkeys(name))
+    for one in () if yes or dry_run else names:
+        confirm(one, "have its namespaces follow no more, and be written to")
+    found = Fabric(configured(path)).promote(
+        names,
+        maps_of(maps, exact, groups),
+        quiet_s=quiet_s,
+        timeout_s=max(timeout_s, quiet_s),
+        max_lag=max_lag,
+        on_step=_tell,
+        dry_run=dry_run,
     )
-    if not (yes or dry_run):
-        confirm(name, "have its namespaces follow no more, and be written to")
-    _show(promoter.promote(dry_run=dry_run), output, dry_run=dry_run)
+
+    def result(one: str) -> Promotion:
+        became = found[one]
+        if isinstance(became, IsthmusError):
+            raise became
+        return became
+
+    _each(names, result, output, dry_run=dry_run)
 
 
 def reverse(
@@ -121,7 +143,7 @@ def reverse(
 
 
 def failover(
-    name: _Name,
+    name: _Names,
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
@@ -137,12 +159,15 @@ def failover(
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
     """
-    chosen = Fabric(configured(path)).link(name)
-    promoter = chosen.promoter(maps_of(maps, exact, groups), timeout_s=parse_duration(timeout), on_step=_tell)
-    if not (yes or dry_run):
-        _tell(_missing(promoter.failover(dry_run=True)))
-        confirm(name, "give up what is missing")
-    _show(promoter.failover(dry_run=dry_run), output, dry_run=dry_run)
+    fabric, chosen, timeout_s = Fabric(configured(path)), maps_of(maps, exact, groups), parse_duration(timeout)
+
+    def work(one: str, *, dry_run: bool = dry_run) -> Promotion:
+        return fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=_tell).failover(dry_run=dry_run)
+
+    for one in () if yes or dry_run else name:
+        _tell(_missing(work(one, dry_run=True)))
+        confirm(one, "give up what is missing")
+    _each(name, work, output, dry_run=dry_run)
 
 
 def maps_of(
@@ -154,6 +179,10 @@ def maps_of(
         *(NamespaceMap.parse(text, is_exact=True) for text in exact or ()),
         *(NamespaceMap.parse(text, "group") for text in groups or ()),
     )
+
+
+def _each(names: Sequence[str], work: Callable[[str], Promotion], output: OutputFormat, *, dry_run: bool) -> None:
+    each_shown(names, output, work, lambda found: _show(found, output, dry_run=dry_run), Promotion.as_dict)
 
 
 def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:

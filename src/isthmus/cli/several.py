@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import typer
+from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import linked
-from isthmus.cli.output import OutputFormat, Row, render
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.problem import problem_dict, problem_of
@@ -19,11 +20,60 @@ _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
     Column("namespace", Cells.NAME),
+    Column("task", Cells.NAME),
     Column("outcome"),
     Column("note", Cells.PROSE, gives_way=1),
 )
+FoundT = TypeVar("FoundT")
 Work = Callable[[str, Configuration], Row]
 """Does it for the link of this name: the outcome, with a note; raises IsthmusError."""
+
+
+def each_shown(
+    links: Sequence[str],
+    output: OutputFormat,
+    work: Callable[[str], FoundT],
+    show: Callable[[FoundT], None],
+    values: Callable[[FoundT], Row],
+) -> None:
+    """Do it for each, and show what came of it: of one link as it is, of several one after the other, or a row for
+    each with its `problem`. Ends as the first that failed would have ended alone.
+
+    :raises IsthmusError: There is one link only, and that failed.
+    """
+    names = list(dict.fromkeys(links))
+    if len(names) == 1:
+        show(work(names[0]))
+        return
+    found: dict[str, FoundT | IsthmusError] = {}
+    for name in names:
+        try:
+            found[name] = work(name)
+        except IsthmusError as error:
+            found[name] = error
+        if output.is_table:
+            _show_one(name, found[name], show)
+    if not output.is_table:
+        render([_row_of(name, each, values) for name, each in found.items()], output, names=names)
+    _end_with(each for each in found.values() if isinstance(each, IsthmusError))
+
+
+def _show_one(name: str, found: FoundT | IsthmusError, show: Callable[[FoundT], None]) -> None:
+    if isinstance(found, IsthmusError):
+        console.print(Text(printable(f"{name}: {found.error_code}: {found} {found.hint}".strip())))
+    else:
+        show(found)
+
+
+def _row_of(name: str, found: FoundT | IsthmusError, values: Callable[[FoundT], Row]) -> Row:
+    if isinstance(found, IsthmusError):
+        return {"link": name, "problem": problem_dict(problem_of(found))}
+    return {"link": name, **values(found), "problem": None}
+
+
+def _end_with(failures: Iterable[IsthmusError]) -> None:
+    for failed in failures:
+        raise typer.Exit(failed.exit_code)
 
 
 def each_link(
@@ -36,7 +86,7 @@ def each_link(
     """
     names = list(dict.fromkeys(links))
     rows: list[Row] = []
-    failed: IsthmusError | None = None
+    failures: list[IsthmusError] = []
     for name in names:
         row: dict[str, object] = {"link": name, **parts, "outcome": "failed", "note": "", "problem": None}
         try:
@@ -44,7 +94,7 @@ def each_link(
         except IsthmusError as error:
             if len(names) == 1:
                 raise
-            failed = failed or error
+            failures.append(error)
             row |= {"note": f"{error} {error.hint}".strip(), "problem": problem_dict(problem_of(error))}
         rows.append(row)
     if output.is_table:
@@ -52,5 +102,4 @@ def each_link(
         render([{column.name: row[column.name] for column in columns} for row in rows], output, columns=columns)
     else:
         render(rows, output, names=names)
-    if failed is not None:
-        raise typer.Exit(failed.exit_code)
+    _end_with(failures)

@@ -6,6 +6,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from isthmus.local.spark import find_spark
 from isthmus.model.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ class SparkApplication:
         """What a run has started is gone on with, and stopped by `close`."""
         if self._given is None:
             self._own = spark
+
+    def find(self) -> None:
+        """See that pyspark can be imported; whatever imports it comes after this.
+
+        :raises SparkMissing: There is none.
+        """
+        if self.running is None:
+            find_spark()
 
     def session(self) -> SparkSession:
         """The session there is, or a new one; that takes seconds.

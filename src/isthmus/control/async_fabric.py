@@ -338,7 +338,8 @@ class AsyncFabric:
 
         `topics` are only these, of those the links select; `since_ms` and `until_ms` are the
         timestamps to begin and to end at. Records the target does not have yet are missing,
-        unless `allow_lag`. Aborted records that it lacks are counted as left out, unless the link
+        unless `allow_lag`. What all topics of a link came to is kept in its ledger, for `status`.
+        Aborted records that it lacks are counted as left out, unless the link
         is configured to copy them: then they are missing.
 
         :raises ConfigError: There is no link of that name, or no link has a topic of that name.
@@ -348,6 +349,7 @@ class AsyncFabric:
             self.links(link),
             self._pool,
             self._application,
+            self.configuration.ledger,
             topics,
             since_ms=since_ms,
             until_ms=until_ms,
@@ -366,6 +368,7 @@ class AsyncFabric:
         take_over: bool,
         standby: bool,
     ) -> RunOutcome:
+        self._application.find()
         from isthmus.control.links.controller import Controller
         from isthmus.control.links.succession import WhenOccupied
         from isthmus.control.links.workers import Workers

@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from isthmus.control.application import SparkApplication
+from isthmus.control.blocking import in_loop
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.trees import mirrors
+from isthmus.control.links.verified import remember_verdict
 from isthmus.control.pool import ClusterPool
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import treated
 from isthmus.errors import ConfigError
+from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.transactions import AbortedPolicy
 
@@ -25,6 +28,7 @@ async def comparison(
     links: tuple[Link, ...],
     pool: ClusterPool,
     application: SparkApplication,
+    ledger: LedgerSettings,
     topics: Collection[str],
     *,
     since_ms: int | None,
@@ -32,7 +36,8 @@ async def comparison(
     allow_lag: bool,
     on_progress: OnVerified | None,
 ) -> Callable[[], dict[str, Verdict]]:
-    """What compares both logs of links; see `AsyncFabric.comparison`.
+    """What compares both logs of links; see `AsyncFabric.comparison`. What all topics of a link came to is kept in its
+    ledger, for `status`.
 
     :raises ConfigError: No link has a topic of that name.
     :raises ClusterError: A cluster could not be read; the function raises that too.
@@ -43,6 +48,7 @@ async def comparison(
     treatments = {each.name: treatment.policy for each, treatment in zip(links, policies, strict=True)}
 
     def compare() -> dict[str, Verdict]:
+        application.find()
         from isthmus.spark.verification import verify
 
         verdicts = {
@@ -61,6 +67,9 @@ async def comparison(
             )
             for link in links
         }
+        if not topics and since_ms is None and until_ms is None:
+            for each in links:
+                in_loop(remember_verdict(each, verdicts[each.name], ledger))
         return {name: replace(verdict, aborted=str(treatments[name])) for name, verdict in verdicts.items()}
 
     return compare

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Collection, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from isthmus.cluster.brokers import (
@@ -35,9 +34,10 @@ from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import number
-from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused
+from isthmus.errors import ClusterError, IsthmusError, JavaMissing, PlanRefused, SparkMissing
 from isthmus.lane.producer import allocate_producer
 from isthmus.local.java import find_java
+from isthmus.local.spark import find_spark
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Finding, Level
@@ -87,15 +87,10 @@ async def examine(configuration: Configuration) -> list[Finding]:
 def _host() -> Iterator[Finding]:
     yield _ok(_HOST, "python", f"Python {platform.python_version()}")
     try:
-        yield _ok(_HOST, "spark", f"Spark {version('pyspark')}")
-    except PackageNotFoundError:
-        yield Finding(
-            level=Level.ERROR,
-            subject=_HOST,
-            check="spark",
-            message="pyspark is not installed",
-            hint="Install Isthmus with its dependencies: pip install isthmus.",
-        )
+        spark = find_spark()
+        yield _ok(_HOST, "spark", f"Spark {spark.version} at {spark.home}")
+    except SparkMissing as error:
+        yield _error(_HOST, "spark", error)
     try:
         java = find_java()
         yield _ok(_HOST, "java", f"Java {java.major} at {java.executable}")
@@ -134,7 +129,7 @@ async def _version(client: Client, node_id: int) -> Releases | Finding:
     try:
         return await broker_releases(client, node_id)
     except ClusterError as error:
-        return _error(client.cluster.alias, f"broker {node_id}", error)
+        return _error(f"{client.cluster.alias}/{node_id}", "broker", error)
 
 
 def _security(cluster: Cluster) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.clusters.registry import watch
 from isthmus.control.groups.links import AsyncGroups
+from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.reshaping import TreeChanges
@@ -23,10 +24,12 @@ from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.schemas.distribution import AsyncSchemas
+from isthmus.errors import IsthmusError
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.namespace import NamespaceMap
+from isthmus.model.promotion import Promotion
 from isthmus.model.registry import Registry
 
 if TYPE_CHECKING:
@@ -162,10 +165,11 @@ class LinkOperations(Shell[AsyncLinkOperations]):
         *,
         quiet_s: float = 5.0,
         timeout_s: float = 60.0,
+        max_lag: int = 0,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> Promoting:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
-        chosen = self._operations.promoter(maps, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
+        chosen = self._operations.promoter(maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step)
         return Promoting(lambda _: chosen)
 
     def recoverer(
@@ -246,6 +250,26 @@ class Fabric(Shell[AsyncFabric]):
     def link(self, name: str) -> LinkOperations:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         return LinkOperations(self.configuration, name)
+
+    def promote(
+        self,
+        names: Collection[str],
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        max_lag: int = 0,
+        on_step: Callable[[str], None] = lambda _: None,
+        dry_run: bool = False,
+    ) -> dict[str, Promotion | IsthmusError]:
+        """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
+        promoters = [
+            AsyncLinkOperations(self.configuration, name).promoter(
+                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step
+            )
+            for name in names
+        ]
+        return in_loop(promote_together(promoters, dry_run=dry_run))
 
     @property
     def declarations(self) -> DeclaredLinks:

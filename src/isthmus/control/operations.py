@@ -36,6 +36,7 @@ class AsyncLinkOperations:
         *,
         quiet_s: float = 5.0,
         timeout_s: float = 60.0,
+        max_lag: int = 0,
         on_step: Callable[[str], None] = lambda _: None,
     ) -> Promoter:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
@@ -45,6 +46,7 @@ class AsyncLinkOperations:
             maps=tuple(maps),
             quiet_s=quiet_s,
             timeout_s=timeout_s,
+            max_lag=max_lag,
             on_step=on_step,
         )
 
@@ -66,23 +68,39 @@ class AsyncLinkOperations:
             on_step=on_step,
         )
 
-    async def pause(self, topic: str | None = None, *, namespace: str | None = None, dry_run: bool = False) -> bool:
-        """Pause the link, one of its topics or a namespace; whether it was paused before. See `pausing.pause`.
+    async def pause(
+        self,
+        topic: str | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        dry_run: bool = False,
+    ) -> bool:
+        """Pause the link, one of its topics, a namespace or a task; whether it was paused before. See `pausing.pause`.
 
-        :raises ConfigError: There is no such link, it does not mirror the topic, or both are given.
+        :raises ConfigError: There is no such link, the topic or task is none of it, or several are given.
         :raises ClusterError: The ledger at the target cannot be written.
         """
         chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
-        return await pausing.pause(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)
+        named = pausing.Named(topic=topic, namespace=namespace, task=task)
+        return await pausing.pause(chosen, named, ledger, dry_run=dry_run)
 
-    async def resume(self, topic: str | None = None, *, namespace: str | None = None, dry_run: bool = False) -> Resumed:
+    async def resume(
+        self,
+        topic: str | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        dry_run: bool = False,
+    ) -> Resumed:
         """Take a pause back; what was paused, and what still is. See `pausing.resume`.
 
-        :raises ConfigError: There is no such link, it does not mirror the topic, or both are given.
+        :raises ConfigError: There is no such link, the topic or task is none of it, or several are given.
         :raises ClusterError: The ledger at the target cannot be written.
         """
         chosen, ledger = self.configuration.link(self.name), self.configuration.ledger
-        return await pausing.resume(chosen, topic, ledger, namespace=namespace, dry_run=dry_run)
+        named = pausing.Named(topic=topic, namespace=namespace, task=task)
+        return await pausing.resume(chosen, named, ledger, dry_run=dry_run)
 
     async def wait(
         self,

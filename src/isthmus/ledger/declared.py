@@ -12,7 +12,7 @@ from typing import ClassVar
 from isthmus.ledger.document import Document, DocumentOfLink
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.naming import TargetTopic
-from isthmus.model.pauses import PausedPart
+from isthmus.model.pauses import PausedPart, PausedTask
 from isthmus.model.registers import Register
 from isthmus.model.reshaping import TreeShape
 from isthmus.model.switching import TargetChoice
@@ -85,6 +85,27 @@ class PauseDocument(DocumentOfLink):
     def _path(self) -> tuple[str, ...]:
         # The star of a namespace is in no topic's name.
         return () if self.part is None else (str(self.part),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPauseDocument(DocumentOfLink):
+    """A task of the link is paused by an operator. Deleting the document resumes.
+
+    A kind of its own: releases that do not know it go on with the task, and would otherwise pause the whole link.
+    """
+
+    KIND: ClassVar[str] = "task-pause"
+
+    task: str
+    since_ms: int
+
+    @property
+    def part(self) -> PausedPart:
+        """What is paused."""
+        return PausedTask(self.task)
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.task,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    verification/east-west        what the last comparison of both sides found
     access/east-west/9f86d081     an access rule that the link made at the target
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
     namespace/topic/local-*/@ID   what operators declared of a namespace of the cluster with this id
@@ -17,6 +18,7 @@
     recovery/east-west/orders     how far that came
     replay/east-west/orders/ID/x  from where on a topic holds what was replayed from quarantine
     pause/east-west[/orders]      an operator paused the link, or one topic of it
+    task-pause/east-west/configs  an operator paused a task of the link
     controller/east-west          who controls the link, and that it is alive
     lease/east-west/0             what the controller lets the tasks of a slot do
     task/east-west/0              what the newest task of a slot says of itself
@@ -42,6 +44,7 @@ from isthmus.ledger.declared import FiltersDocument as FiltersDocument
 from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
 from isthmus.ledger.declared import PauseDocument as PauseDocument
 from isthmus.ledger.declared import SwitchDocument as SwitchDocument
+from isthmus.ledger.declared import TaskPauseDocument as TaskPauseDocument
 from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
@@ -52,6 +55,8 @@ from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
+from isthmus.ledger.standing import LoopDocument as LoopDocument
+from isthmus.ledger.standing import VerificationDocument as VerificationDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
@@ -146,20 +151,6 @@ class GroupDocument(DocumentOfLink):
 
     def _path(self) -> tuple[str, ...]:
         return (self.group,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopDocument(DocumentOfLink):
-    """How one of the loops of a link stands (`model.loop`), and its last error."""
-
-    KIND: ClassVar[str] = "loop"
-
-    loop: str
-    state: str
-    problem: Problem | None = None
-
-    def _path(self) -> tuple[str, ...]:
-        return (self.loop,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +275,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        VerificationDocument,
         AccessDocument,
         DeclarationDocument,
         NamespaceDocument,
@@ -294,6 +286,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         ReplayDocument,
         FiltersDocument,
         PauseDocument,
+        TaskPauseDocument,
         SwitchDocument,
         TreeDocument,
         ControllerDocument,
@@ -354,6 +347,8 @@ _OTHERS = (
     ReplayDocument,
     FiltersDocument,
     PauseDocument,
+    TaskPauseDocument,
+    VerificationDocument,
     SwitchDocument,
     TreeDocument,
     TaskDocument,

@@ -1,6 +1,6 @@
 """Broker jars in the user's cache, fetched once from the public Maven repository.
 
-The fetching is done by Apache Ivy, which the pyspark wheel carries: no Maven is needed, and no
+The fetching is done by Apache Ivy, which every Spark carries: no Maven is needed, and no
 address is written here, since Ivy knows the repository itself. Ivy is given the exact list, so it
 resolves nothing and reads no POM.
 """
@@ -13,7 +13,6 @@ import select
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Final
 from xml.sax.saxutils import quoteattr
@@ -22,6 +21,7 @@ from isthmus.errors import JarsUnavailable
 from isthmus.local.folders import cache_folder, exclusive
 from isthmus.local.java import Java
 from isthmus.local.locks import Jar, Lock
+from isthmus.local.spark import find_spark
 
 OnJars = Callable[[int, int], None]
 """Called with how many jars are there and how many are needed."""
@@ -165,13 +165,11 @@ def _ivy_dependency(jar: Jar) -> str:
 
 
 def _ivy_jar() -> Path:
-    # Looked up without importing it: brokers need no Spark, and its import takes a while.
-    spec = find_spec("pyspark")
-    folders = spec.submodule_search_locations if spec else None
-    found = [jar for folder in folders or () for jar in Path(folder, "jars").glob("ivy-*.jar")]
+    spark = find_spark()
+    found = [*Path(spark.home, "jars").glob("ivy-*.jar")]
     if not found:
         raise JarsUnavailable(
-            "the pyspark package carries no Ivy, which fetches the broker jars",
+            f"the Spark at {spark.home} carries no Ivy, which fetches the broker jars",
             hint="Install the `pyspark` package; `pyspark-client` does not suffice.",
         )
     return found[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from isthmus.model.checks import CHECKS
 from isthmus.model.plain import plain_fields
 
 
@@ -28,6 +29,11 @@ class Finding:
     message: str
     hint: str = ""
 
-    def as_dict(self) -> dict[str, str]:
+    @property
+    def code(self) -> str | None:
+        """What names the check for good, and in docs/errors.md; `None` where all is well."""
+        return None if self.level is Level.OK else CHECKS[self.check].code
+
+    def as_dict(self) -> dict[str, str | None]:
         """Plain values under stable names."""
-        return plain_fields(self)
+        return {"code": self.code, **plain_fields(self)}

@@ -9,6 +9,12 @@ from typing import Any, Final
 from isthmus.model.plain import plain, plain_fields
 from isthmus.model.problem import Problem
 
+DATA_TASK: Final = "data"
+TOPICS_TASK: Final = "topics"
+GROUPS_TASK: Final = "groups"
+VERIFY_TASK: Final = "verify"
+"""What `isthmus verify` found last; the others are done by a run."""
+
 
 class LoopState(enum.StrEnum):
     """How a loop of a link stands."""
@@ -16,7 +22,7 @@ class LoopState(enum.StrEnum):
     ACTIVE = "ACTIVE"
     """What it last looked at is as it should be."""
     PAUSED = "PAUSED"
-    """An operator has paused the link."""
+    """An operator has paused it, or the link."""
     IN_ERROR = "IN_ERROR"
     """Something could not be looked at, or not be changed; it is tried again."""
     NOT_CONFIGURED = "NOT_CONFIGURED"
@@ -32,6 +38,12 @@ class LoopProgress:
     problem: Problem | None = None
     age_s: float = 0.0
 
+    def paused_by(self, *, is_paused: bool) -> LoopProgress:
+        """As it stands if somebody paused it: what is not to be done is not paused either."""
+        if not is_paused or self.state is LoopState.NOT_CONFIGURED:
+            return self
+        return LoopProgress(loop=self.loop, state=LoopState.PAUSED, age_s=self.age_s)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {
@@ -40,10 +52,6 @@ class LoopProgress:
             "age_seconds": round(self.age_s, 1),
             "problem": plain(self.problem),
         }
-
-
-UNOFFERED: Final = (LoopProgress(loop="verify", state=LoopState.NOT_CONFIGURED),)
-"""What people look for beside the others: `isthmus verify` is a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
-from isthmus.model.loop import UNOFFERED, LoopProgress
+from isthmus.model.loop import LoopProgress
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
@@ -291,7 +291,7 @@ class LinkProgress:
             "problem": plain(self.problem),
             "topics": plain(self.topics),
             "groups": plain(self.groups),
-            "loops": [loop.as_dict() for loop in (*self.loops, *UNOFFERED)],
+            "loops": plain(self.loops),
         }
 
 

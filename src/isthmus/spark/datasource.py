@@ -25,19 +25,19 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.cluster.slices import SLICE_BYTES, slices
-from isthmus.errors import ConfigError
+from isthmus.cluster.slices import slices
+from isthmus.errors import ConfigError, SparkMissing
 from isthmus.model.cluster import Cluster
 from isthmus.model.rights import on_topic
-from isthmus.spark.logs import Logs, known
-from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, UNUSUAL_COLUMNS, RowColumn, RowOrigin, Rows
+from isthmus.spark.logs import known
+from isthmus.spark.ranges import MODES, NumberedRange, grouped, read_rows
+from isthmus.spark.rows import UNUSUAL_COLUMNS
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 
@@ -45,17 +45,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+except ModuleNotFoundError as error:
+    raise SparkMissing(
+        "this Spark has no data sources in Python, which came with Spark 4.0",
+        hint="Mirroring and `isthmus verify` need none.",
+    ) from error
+
 FORMAT: Final = "isthmus"
-
-NumberedRange = tuple[int, str, OffsetRange]
-"""A range of a partition: its number, the alias of its cluster, and its offsets."""
-
-_MODES: Final[Mapping[str, Mapping[str, RowColumn]]] = {
-    "batches": BATCH_COLUMNS,
-    "records": RECORD_COLUMNS,
-}
-
-RangeT = TypeVar("RangeT")
 
 
 def register(spark: SparkSession, clusters: Iterable[Cluster], *, name: str = FORMAT) -> None:
@@ -77,20 +75,6 @@ def ranges_option(groups: Iterable[Iterable[NumberedRange]]) -> str:
     return json.dumps([[[number, alias, *span] for number, alias, span in group] for group in groups])
 
 
-def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
-    """Ranges with their sizes, in their order, in groups of at most `group_bytes` (or one range)."""
-    group: list[RangeT] = []
-    filled_bytes = 0
-    for item, size_bytes in ranges:
-        if group and filled_bytes + size_bytes > group_bytes:
-            yield group
-            group, filled_bytes = [], 0
-        group.append(item)
-        filled_bytes += size_bytes
-    if group:
-        yield group
-
-
 @dataclass(frozen=True)
 class RangeGroup(InputPartition):
     """What one task reads."""
@@ -110,13 +94,13 @@ class LogSource(DataSource):
 
     def schema(self) -> StructType:
         schema = StructType()
-        for name, column in _MODES[self._mode()].items():
+        for name, column in MODES[self._mode()].items():
             if name not in UNUSUAL_COLUMNS:
                 schema.add(name, column.spark)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        known = _MODES[self._mode()]
+        known = MODES[self._mode()]
         for name in schema.names:
             if name not in known:
                 raise ConfigError(
@@ -127,8 +111,8 @@ class LogSource(DataSource):
 
     def _mode(self) -> str:
         mode = str(self.options.get("mode", "records"))
-        if mode not in _MODES:
-            raise ConfigError(f"the data source has no mode {mode!r}", hint=f"It has {', '.join(_MODES)}.")
+        if mode not in MODES:
+            raise ConfigError(f"the data source has no mode {mode!r}", hint=f"It has {', '.join(MODES)}.")
         return mode
 
 
@@ -181,19 +165,3 @@ class LogSourceReader(DataSourceReader):
             cut = await slices(LogReader(client), whole)
         parts = [part for parts in cut for part in parts]
         return list(grouped(((n, cluster.alias, part.span), part.size_bytes) for n, part in enumerate(parts)))
-
-
-def read_rows(
-    clusters: Mapping[str, Cluster], mode: str, names: Sequence[str], ranges: Iterable[NumberedRange]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, with these columns of a mode.
-
-    :raises ClusterError: A cluster cannot be read.
-    """
-    rows = Rows(_MODES[mode], names)
-    make = rows.of_batches if mode == "batches" else rows.of_records
-    with Logs(clusters) as logs:
-        for number, alias, span in ranges:
-            origin = RowOrigin(alias, number, span)
-            for found in logs.read(alias, span):
-                yield from make(found, origin)

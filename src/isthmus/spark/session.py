@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from isthmus.errors import ConfigError, HostError, PlanRefused
 from isthmus.local.java import Java, find_java
+from isthmus.local.spark import find_spark
 from isthmus.model.configuration import SparkSettings
 from isthmus.spark.relay import relayed
 
@@ -50,10 +51,12 @@ def session(settings: SparkSettings, *, links: Sequence[str] = (), log: Path | N
     lease waits for another to end. Leases of several links share a slot. What its JVM and workers write to stderr goes
     to the file `log`, else to ours.
 
+    :raises SparkMissing: There is no pyspark, or none that does.
     :raises JavaMissing: There is no Java 17 or newer.
     :raises ConfigError: `master` or `conf` cannot work.
     :raises HostError: Spark does not start.
     """
+    find_spark()
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

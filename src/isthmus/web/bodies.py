@@ -149,9 +149,12 @@ class LeaveBody(MapsBody):
 
 
 class PromoteBody(LeaveBody):
-    """The same; `quiet_s` is for how long nobody may have written to the source."""
+    """The same; `quiet_s` is for how long nobody may have written to the source, `max_lag` how many of its records may
+    stay behind, for good.
+    """
 
     quiet_s: _Seconds = 5.0
+    max_lag: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
 
 class ReverseBody(Body):

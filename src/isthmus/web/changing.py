@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -18,6 +19,7 @@ from isthmus.web.roles import Operator, Viewer
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
+_Task = Annotated[str | None, Query(description="Only this task of the link, named as in `loops` of its status.")]
 _Prefix = Annotated[str | None, Query(description="Only topics whose names begin so.", min_length=1)]
 
 
@@ -34,28 +36,26 @@ async def paused(
     desk: FabricDesk,
     caller: Caller,
     link: str,
-    topic: str | None,
-    namespace: str | None = None,
+    parts: Mapping[str, str | None],
     *,
     dry_run: bool = False,
 ) -> bool:
-    """Have a link, a topic or a namespace be copied no more for a while; whether it was so already.
+    """Have a link or a part of it be copied no more for a while; whether it was so already.
 
     :raises RequestRefused: There is none of that name.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    said = {"topic": topic, "namespace": namespace, "dry_run": dry_run}
+    said = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric:
         with audited(caller, "pause", link, said):
-            return await found(fabric.link(link).pause(topic, namespace=namespace, dry_run=dry_run))
+            return await found(fabric.link(link).pause(**parts, dry_run=dry_run))
 
 
 async def resumed(
     desk: FabricDesk,
     caller: Caller,
     link: str,
-    topic: str | None,
-    namespace: str | None = None,
+    parts: Mapping[str, str | None],
     *,
     dry_run: bool = False,
 ) -> Resumed:
@@ -64,36 +64,46 @@ async def resumed(
     :raises RequestRefused: There is none of that name.
     :raises ClusterError: The ledger cannot be read or written.
     """
-    said = {"topic": topic, "namespace": namespace, "dry_run": dry_run}
+    said = {**parts, "dry_run": dry_run}
     async with desk.fabric(link) as fabric:
         with audited(caller, "resume", link, said):
-            return await found(fabric.link(link).resume(topic, namespace=namespace, dry_run=dry_run))
+            return await found(fabric.link(link).resume(**parts, dry_run=dry_run))
 
 
 def _pausing_routes(router: APIRouter, desk: FabricDesk) -> None:
-    @router.put(
-        "/links/{link}/pause", tags=["links"], summary="Stop copying a link, a topic or a namespace for a while"
-    )
+    @router.put("/links/{link}/pause", tags=["links"], summary="Stop copying a link or a part of it for a while")
     async def pause_link(
-        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+        link: str,
+        caller: Operator,
+        topic: _Topic = None,
+        namespace: _Prefix = None,
+        task: _Task = None,
+        dry_run: DryRun = False,
     ) -> Json:
-        was_paused = await paused(desk, caller, link, topic, namespace, dry_run=dry_run)
+        parts = {"topic": topic, "namespace": namespace, "task": task}
+        was_paused = await paused(desk, caller, link, parts, dry_run=dry_run)
         is_paused = was_paused or not dry_run
-        return {"link": link, "topic": topic, "namespace": namespace, "paused": is_paused, "was_paused": was_paused}
+        return {"link": link, **parts, "paused": is_paused, "was_paused": was_paused}
 
     @router.put("/links/{link}/resume", tags=["links"], summary="Go on copying what was paused")
     async def resume_link(
-        link: str, caller: Operator, topic: _Topic = None, namespace: _Prefix = None, dry_run: DryRun = False
+        link: str,
+        caller: Operator,
+        topic: _Topic = None,
+        namespace: _Prefix = None,
+        task: _Task = None,
+        dry_run: DryRun = False,
     ) -> Json:
-        done = await resumed(desk, caller, link, topic, namespace, dry_run=dry_run)
+        parts = {"topic": topic, "namespace": namespace, "task": task}
+        done = await resumed(desk, caller, link, parts, dry_run=dry_run)
         return {
             "link": link,
-            "topic": topic,
-            "namespace": namespace,
+            **parts,
             "paused": done.was_paused and dry_run,
             "was_paused": done.was_paused,
             "link_is_paused": done.still_paused.is_whole,
             "paused_namespaces": [each.prefix for each in done.still_paused.namespaces],
+            "paused_tasks": [each.name for each in done.still_paused.tasks],
             "paused_topics": list(done.still_paused.topics),
         }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from isthmus.control.answers import DeclaredLink
 from isthmus.errors import RequestRefused
@@ -17,6 +17,7 @@ from isthmus.web.guard import Caller
 from isthmus.web.roles import Admin
 
 Json = dict[str, Any]
+_Validate = Annotated[bool, Query(description="Examine both clusters first: false declares the link unseen.")]
 
 
 def declaring_routes(desk: FabricDesk) -> APIRouter:
@@ -39,9 +40,11 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
         dependencies=[Depends(repeatable)],
         summary="Declare a link on both its clusters, once they were examined",
     )
-    async def create_link(body: LinkBody, response: Response, caller: Admin, dry_run: DryRun = False) -> Json:
+    async def create_link(
+        body: LinkBody, response: Response, caller: Admin, validate: _Validate = True, dry_run: DryRun = False
+    ) -> Json:
         source, target = body.ends
-        with audited(caller, "create link", body.link, {**plain(body), "dry_run": dry_run}):
+        with audited(caller, "create link", body.link, {**plain(body), "validate": validate, "dry_run": dry_run}):
             async with desk.written() as fabric:
                 declared = await fabric.declarations.create(
                     body.link,
@@ -51,6 +54,7 @@ def _whole(router: APIRouter, desk: FabricDesk) -> None:
                     mode=body.mode,
                     settings=body.settings,
                     cluster_ids={end.alias: end.cluster_id for end in (source, target) if end.cluster_id},
+                    validate=validate,
                     dry_run=dry_run,
                 )
         if dry_run:

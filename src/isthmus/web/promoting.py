@@ -113,7 +113,7 @@ def _leading(router: APIRouter, desk: FabricDesk, operations: Operations) -> Non
         dry_run: DryRun = False,
     ) -> Json:
         body = body or PromoteBody()
-        promoter = replace(promoter_of(link, body), maps=body.maps)
+        promoter = replace(promoter_of(link, body), maps=body.maps, max_lag=body.max_lag)
         said = {**plain(body), "dry_run": dry_run}
         operation = await _begun(
             desk, operations, promoter, "promote", lambda one: one.promote(dry_run=dry_run), caller, if_match, said

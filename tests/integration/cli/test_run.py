@@ -33,8 +33,18 @@ TERM_S = 240
 class Shell:
     """Runs `isthmus` with a configuration of one link, which has a name of its own."""
 
-    def __init__(self, folder: Path, east: LocalCluster, west: LocalCluster, stem: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        east: LocalCluster,
+        west: LocalCluster,
+        stem: str,
+        *,
+        python: str = sys.executable,
+        **environment: str,
+    ) -> None:
         self.stem = stem
+        self._python = python
         document: dict[str, Any] = {
             "clusters": {
                 "east": {"bootstrap_servers": east.bootstrap_servers},
@@ -46,7 +56,12 @@ class Shell:
         self._path = folder / "isthmus.yaml"
         self._document = document
         self.links = document["links"]
-        self._environment = {**os.environ, "ISTHMUS_CONFIG": str(self._path), "PYTHONPATH": str(ROOT / "src")}
+        self._environment = {
+            **os.environ,
+            "ISTHMUS_CONFIG": str(self._path),
+            "PYTHONPATH": str(ROOT / "src"),
+            **environment,
+        }
         self.configure()
 
     def configure(self, **sections: object) -> None:
@@ -56,7 +71,7 @@ class Shell:
     def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """The command, running."""
         return subprocess.Popen(
-            [*COMMAND, *arguments],
+            [self._python, *COMMAND[1:], *arguments],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -120,6 +135,9 @@ def test_paused_link_is_left_alone(shell: Shell) -> None:
     assert outcomes(told) == [(shell.stem, "paused"), ("nowhere", "failed")]
     assert told[1]["problem"]["code"] == "ISTH-CONFIG"
     assert outcomes(shell.run("pause", shell.stem)) == [(shell.stem, "was paused")]
+    selects, unknown = shell.run("filters", shell.stem, "nowhere", code=2)
+    assert (selects["link"], selects["topics_include"], selects["problem"]) == (shell.stem, [f"{shell.stem}.*"], None)
+    assert (unknown["link"], unknown["problem"]["code"]) == ("nowhere", "ISTH-CONFIG")
     outcome = shell.run("run", "--until", "caught-up", code=5)
     (link,) = outcome["links"]
     assert (outcome["records"], outcome["caught_up"]) == (0, False)

@@ -34,14 +34,6 @@ pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
 _TERM_S: Final = 30.0
-_OWN: Final = 1
-
-
-def own_configs(cluster: LocalCluster, name: str) -> dict[str, str]:
-    """What is set for a topic itself, as librdkafka is told."""
-    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
-    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
-    return {key: entry.value for key, entry in future.result(_TERM_S).items() if entry.source == _OWN}
 
 
 def change(cluster: LocalCluster, name: str, **values: str | None) -> None:
@@ -60,7 +52,7 @@ def change(cluster: LocalCluster, name: str, **values: str | None) -> None:
         future.result(_TERM_S)
     wanted = {key.replace("_", "."): value for key, value in values.items()}
     deadline = time.monotonic() + _TERM_S
-    while any(own_configs(cluster, name).get(key) != value for key, value in wanted.items()):
+    while any(topics.own_configs(cluster, name).get(key) != value for key, value in wanted.items()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -89,7 +81,7 @@ def test_a_plan_shows_what_a_run_changes(
     assert fabric.run(until="caught-up").exit_code == 0
     (after_creation,) = fabric.plan().links
     assert [c.setting for c in after_creation.changes if c.problem is None] == []
-    assert "segment.bytes" not in own_configs(west, name)
+    assert "segment.bytes" not in topics.own_configs(west, name)
     change(east, name, retention_ms=None, delete_retention_ms="777")
     change(west, name, segment_bytes="3000000", flush_ms="88888")
 
@@ -104,10 +96,10 @@ def test_a_plan_shows_what_a_run_changes(
     }
     (demanded,) = [c for c in planned.changes if c.problem is not None]
     assert (demanded.setting, demanded.before, demanded.after) == ("compression.type", "producer", "lz4")
-    assert own_configs(west, name)["flush.ms"] == "88888"
+    assert topics.own_configs(west, name)["flush.ms"] == "88888"
 
     assert fabric.run(until="caught-up").exit_code == 0
-    mirrored = own_configs(west, name)
+    mirrored = topics.own_configs(west, name)
     assert mirrored["delete.retention.ms"] == "777"
     assert mirrored["segment.bytes"] == "3000000"
     assert not mirrored.keys() & {"flush.ms", "retention.ms", "compression.type"}
@@ -132,13 +124,13 @@ def test_a_change_at_the_source_is_followed_while_the_link_runs(
         async with running(configuration_of(link), spark, following=following, timings=Timings(follow_s=0.2)) as run:
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.ACTIVE)
             await asyncio.to_thread(change, east, name, retention_ms="123456789")
-            await run.until(lambda: own_configs(west, name).get("retention.ms") == "123456789")
+            await run.until(lambda: topics.own_configs(west, name).get("retention.ms") == "123456789")
             written[0] = replace(link, configs=replace(link.configs, sync=False))
             await run.until(lambda: (found := configs_of(run)) is not None and found.state is LoopState.NOT_CONFIGURED)
             await asyncio.to_thread(change, west, name, retention_ms="5555555")
             await asyncio.to_thread(change, east, name, retention_ms="6666666")
             written[0] = replace(link, configs=replace(link.configs, use_defaults_from="source"))
-            await run.until(lambda: own_configs(west, name).get("retention.ms") == "6666666")
+            await run.until(lambda: topics.own_configs(west, name).get("retention.ms") == "6666666")
 
     asyncio.run(scenario())
 
@@ -171,5 +163,5 @@ def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCl
 
     asyncio.run(scenario())
     deadline = time.monotonic() + _TERM_S
-    while own_configs(west, name).get("retention.ms") != "44444444":
+    while topics.own_configs(west, name).get("retention.ms") != "44444444":
         assert time.monotonic() < deadline

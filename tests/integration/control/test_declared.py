@@ -214,7 +214,9 @@ def test_two_operators_at_once(both: Configuration, name: str) -> None:
     assert dict(Fabric(both).declarations.describe(name).declaration.settings) == dict(wanted)
 
 
-def test_what_cannot_be_declared_is_refused(both: Configuration, name: str) -> None:
+def test_what_cannot_be_declared_is_refused(
+    both: Configuration, name: str, east: LocalCluster, west: LocalCluster
+) -> None:
     """Nothing is written before everything is found sound, and every refusal names what is in the way."""
     links, (each,) = Fabric(both).declarations, maps(f"{name}.")
 
@@ -235,6 +237,12 @@ def test_what_cannot_be_declared_is_refused(both: Configuration, name: str) -> N
         create(maps=[each, *maps(f"{name}.more-:elsewhere-")])
     with pytest.raises(ClusterError, match="east has to answer"):
         Fabric(cut(both, "east")).declarations.create(name, source="east", target="west", maps=[each])
+    topics.create(east, f"{name}-1")
+    topics.create(west, f"{name}.1", partitions=2)
+    unready = [NamespaceMap.parse(f"{name}-:{name}.")]
+    with pytest.raises(PlanRefused, match=rf"cannot be created: {name}/{name}\.1"):
+        create(maps=unready)
+    create(maps=unready, validate=False, dry_run=True)
     create(dry_run=True)
     with pytest.raises(ConfigError, match="is declared"):
         links.describe(name)

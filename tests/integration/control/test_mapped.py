@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.control.links.forgetting import forget
-from isthmus.control.links.pausing import pause
+from isthmus.control.links.pausing import Named, pause
 from isthmus.control.topics.preflight import TopicMode
 from isthmus.errors import GateNotMet
 from isthmus.ledger.link import read_documents
@@ -161,7 +161,7 @@ def test_a_paused_topic_has_caught_up_by_its_map(
     fabric = isthmus.open(configuration, spark=spark)
     assert fabric.run(until="caught-up").exit_code == 0
     produce(west, name, records(50))
-    asyncio.run(pause(configuration.links[0], None, configuration.ledger))
+    asyncio.run(pause(configuration.links[0], Named(), configuration.ledger))
     assert fabric.run(until="caught-up").is_caught_up
 
     produce(east, name, records(5, begin=20))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import isthmus
 from isthmus.cluster.groups import committed_offsets
 from isthmus.control.doctor import examine
-from isthmus.control.links.pausing import pause, resume
+from isthmus.control.links.pausing import Named, pause, resume
 from isthmus.control.topics.plan import Action
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import LedgerSettings
@@ -164,9 +164,9 @@ def test_a_renamed_topic_is_paused_by_either_name(
         async with running(configuration_of(link), spark) as run:
             await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.ACTIVE)
             for paused, resumed in ((name, f"copy-{name}"), (f"copy-{name}", name)):
-                await pause(link, paused, LedgerSettings())
+                await pause(link, Named(topic=paused), LedgerSettings())
                 await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.PAUSED)
-                assert (await resume(link, resumed, LedgerSettings())).was_paused
+                assert (await resume(link, Named(topic=resumed), LedgerSettings())).was_paused
                 await run.until(lambda: run.state_of(f"copy-{name}") is LaneState.ACTIVE)
 
     asyncio.run(scenario())

@@ -13,16 +13,18 @@ from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import provenance_of
-from isthmus.errors import GateNotMet
+from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.promotion import Promotion
 from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
@@ -229,6 +231,37 @@ def test_an_open_transaction_is_in_the_way(
 
     asyncio.run(scenario())
     assert Fabric(both).declarations.describe(name).declaration.maps
+    of_two_links_all_or_none(both, east, name)
+    # Nobody has written to the followers, so it can be taken back.
+    Fabric(both).declarations.reattach(name)
+    assert open_fabric(both, spark=spark, declared=True).run(until="caught-up", link=name).is_caught_up
+
+
+def of_two_links_all_or_none(both: Configuration, east: LocalCluster, name: str) -> None:
+    """One that lags holds the other up too; then what it lacks may stay behind, which is more than a little."""
+    other, links = f"{name}-other", Fabric(both).declarations
+    links.create(other, source="east", target="west", maps=[NamespaceMap.parse(f"{name}.o-:{name}.p-")])
+    topics.produce(east, f"{name}.a-1", records(3))
+    promoter = partial(Promoter, configuration=both, quiet_s=0.5)
+
+    def together(max_lag: int, timeout_s: float) -> list[Promotion | IsthmusError]:
+        each = [promoter(name=one, max_lag=max_lag, timeout_s=timeout_s) for one in (name, other)]
+        found = asyncio.run(promote_together(each))
+        assert list(found) == [name, other]
+        return list(found.values())
+
+    lags, waits = together(4, 2.0)
+    assert isinstance(lags, GateNotMet)
+    assert "has not copied" in lags.message
+    assert isinstance(waits, GateNotMet)
+    assert f"was left as it is: {name} cannot be promoted" in waits.message
+    assert all(links.describe(one).declaration.maps for one in (name, other))
+    # The aborted record and its marker count as well.
+    promoted = together(5, 60.0)
+    assert [(one.is_done, one.missing_records) for one in promoted if isinstance(one, Promotion)] == [
+        (True, 5),
+        (True, 0),
+    ]
 
 
 def test_what_is_open_is_aborted_when_a_reservation_is_lifted(

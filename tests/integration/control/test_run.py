@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,17 @@ from pyspark.sql import SparkSession
 import isthmus.spark
 from isthmus.control.fabric import Fabric
 from isthmus.control.links import pausing
-from isthmus.errors import JavaMissing, Unreachable
+from isthmus.errors import ConfigError, JavaMissing, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import Gap, LaneState
+from isthmus.model.link import Link
+from isthmus.model.loop import LoopState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.state import LinkState
 from isthmus.model.timings import Timings
-from tests.integration.control.running import configuration_of, ends, link_of, running
+from tests.integration.control.running import Running, configuration_of, ends, link_of, running
 from tests.integration.lane import topics
 from tests.integration.lane.topics import Given
 
@@ -38,11 +41,56 @@ def records(count: int) -> list[Given]:
     return [Given(b"%d" % (n % 7), b"value %d" % n, [], topics.SEPTEMBER + n) for n in range(count)]
 
 
+async def has_ends(cluster: LocalCluster, name: str, *expected: int) -> bool:
+    """Whether the partitions of a topic end there."""
+    return await ends(cluster, name, partitions=len(expected)) == list(expected)
+
+
 def add_partitions(cluster: LocalCluster, name: str, count: int) -> None:
     """Enlarge a topic."""
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     admin.create_partitions([NewPartitions(name, count)])[name].result(30)
     topics.await_served(cluster, name, partitions=count)
+
+
+async def tasks_apart(
+    run: Running, link: Link, clusters: tuple[LocalCluster, LocalCluster], names: tuple[str, str]
+) -> None:
+    """While no topics are created and no configurations follow, records do; and the other way round."""
+    (east, west), (first, third) = clusters, names
+
+    def tasks() -> dict[str, LoopState]:
+        return {loop.loop: loop.state for link in run.links for loop in link.loops}
+
+    async def paused(*names: str) -> None:
+        for name in names:
+            assert not await pausing.pause(link, pausing.Named(task=name), LedgerSettings())
+        await run.until(lambda: [name for name, state in tasks().items() if state is LoopState.PAUSED] == [*names])
+
+    async def resumed(*names: str) -> None:
+        for name in names:
+            assert (await pausing.resume(link, pausing.Named(task=name), LedgerSettings())).was_paused
+
+    (end,) = await ends(west, first)
+    await paused("topics", "configs")
+    await asyncio.to_thread(topics.create, east, third)
+    await asyncio.to_thread(topics.configure, east, first, retention_ms="123456789")
+    await asyncio.to_thread(topics.produce, east, first, records(5))
+    await run.until(lambda: has_ends(west, first, end + 5))
+    assert third not in topics.names(west)
+    assert topics.own_configs(west, first)["retention.ms"] == "-1"
+    await resumed("configs", "topics")
+    await run.until(lambda: has_ends(west, third, 0))
+    await run.until(lambda: topics.own_configs(west, first)["retention.ms"] == "123456789")
+    # Whatever is paused or resumed has the others look.
+    await asyncio.to_thread(topics.configure, east, first, retention_ms="-1")
+    await paused("data")
+    assert run.state_of(first) is LaneState.PAUSED
+    await run.until(lambda: topics.own_configs(west, first)["retention.ms"] == "-1")
+    with pytest.raises(ConfigError, match="no task 'verify'"):
+        await paused("verify")
+    await resumed("data")
+    await run.until(lambda: run.state_of(first) is LaneState.ACTIVE)
 
 
 def test_run_until_caught_up(east: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer) -> None:
@@ -68,6 +116,19 @@ def test_run_until_caught_up(east: LocalCluster, west: LocalCluster, spark: Spar
     assert [t.lag_records for t in status.topics] == [0, 0]
     again = fabric.run(until="caught-up")
     assert (again.exit_code, again.records) == (0, 0)
+
+    def verified() -> LoopState:
+        return next(loop.state for loop in fabric.status()[0].loops if loop.loop == "verify")
+
+    assert verified() is LoopState.NOT_CONFIGURED
+    assert fabric.verify()[stem].equal
+    assert verified() is LoopState.ACTIVE
+    topics.produce(west, f"{stem}.b", records(1))
+    assert not fabric.verify(topics=[f"{stem}.b"])[stem].equal
+    # That was one topic of two.
+    assert verified() is LoopState.ACTIVE
+    assert not fabric.verify()[stem].equal
+    assert verified() is LoopState.IN_ERROR
 
 
 def test_gap_is_recorded_for_good(
@@ -125,8 +186,7 @@ def test_topics_come_grow_and_pause_while_it_runs(
     topics.produce(east, first, records(10))
     link = link_of(east.cluster(), west.cluster(), f"{stem}.*", name=stem)
 
-    async def is_at(name: str, *expected: int) -> bool:
-        return await ends(west, name, partitions=len(expected)) == list(expected)
+    is_at = partial(has_ends, west)
 
     async def scenario() -> None:
         async with running(configuration_of(link), spark) as run:
@@ -134,7 +194,7 @@ def test_topics_come_grow_and_pause_while_it_runs(
             await asyncio.to_thread(topics.create, east, second, partitions=2)
             await asyncio.to_thread(topics.produce, east, second, records(5), partition=1)
             await run.until(lambda: is_at(second, 0, 5))
-            await pausing.pause(link, second, LedgerSettings())
+            await pausing.pause(link, pausing.Named(topic=second), LedgerSettings())
             await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
             # The controller knows first, the lease that copies within a second.
             await asyncio.to_thread(topics.produce, east, first, records(5))
@@ -143,16 +203,17 @@ def test_topics_come_grow_and_pause_while_it_runs(
             await asyncio.to_thread(topics.produce, east, first, records(5))
             await run.until(lambda: is_at(first, 20))
             assert await is_at(second, 0, 5)
-            await pausing.resume(link, second, LedgerSettings())
+            await pausing.resume(link, pausing.Named(topic=second), LedgerSettings())
             await run.until(lambda: is_at(second, 5, 5))
-            await pausing.pause(link, None, LedgerSettings(), namespace=f"{stem}.s")
+            await pausing.pause(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())
             await run.until(lambda: run.state_of(second) is LaneState.PAUSED)
             assert run.state_of(first) is LaneState.ACTIVE
-            assert (await pausing.resume(link, None, LedgerSettings(), namespace=f"{stem}.s")).was_paused
+            assert (await pausing.resume(link, pausing.Named(namespace=f"{stem}.s"), LedgerSettings())).was_paused
             await run.until(lambda: run.state_of(second) is LaneState.ACTIVE)
+            await tasks_apart(run, link, (east, west), (first, f"{stem}.third"))
             await asyncio.to_thread(add_partitions, east, first, 2)
             await asyncio.to_thread(topics.produce, east, first, records(3), partition=1)
-            await run.until(lambda: is_at(first, 20, 3))
+            await run.until(lambda: is_at(first, 25, 3))
             await asyncio.to_thread(topics.delete, west, first)
             await run.until(lambda: run.state_of(first) is LaneState.TOPIC_RECREATED)
             await asyncio.to_thread(topics.produce, east, second, records(1))
@@ -160,7 +221,7 @@ def test_topics_come_grow_and_pause_while_it_runs(
             outcome = await run.end()
             assert outcome.exit_code == 1
             assert run.counts == sorted(run.counts)
-            assert outcome.records == 10 + 5 + 5 + 5 + 5 + 3 + 1
+            assert outcome.records == 10 + 5 + 5 + 5 + 5 + 5 + 3 + 1
 
     asyncio.run(scenario())
 

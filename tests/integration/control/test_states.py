@@ -278,7 +278,7 @@ def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
                 (scene.name("new"), False),
                 (scene.name("refused"), True),
             ]
-            await pausing.pause(configuration.links[0], None, configuration.ledger)
+            await pausing.pause(configuration.links[0], pausing.Named(), configuration.ledger)
             await run.until(lambda: agree(LaneState.PAUSED, 0))
             await asyncio.to_thread(topics.produce, scene.east, scene.name("copied"), records(4))
             await run.until(lambda: agree(LaneState.PAUSED, 4))

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ResourceType,
+)
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -126,6 +134,17 @@ def names(cluster: Brokers) -> frozenset[str]:
 def delete(cluster: Brokers, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
     admin.delete_topics([name], operation_timeout=_TERM_S)[name].result(_TERM_S)
+
+
+def own_configs(cluster: Brokers, name: str) -> dict[str, str]:
+    """What is set for a topic itself, as librdkafka is told."""
+    admin = AdminClient({"bootstrap.servers": cluster.admin_bootstrap_servers})
+    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
+    return {
+        key: entry.value
+        for key, entry in future.result(_TERM_S).items()
+        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    }
 
 
 def configure(cluster: Brokers, name: str, **configs: object) -> None:

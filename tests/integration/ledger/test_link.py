@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.admin import DeleteTopicsRequest
 
 from isthmus import __version__
-from isthmus.control.links.pausing import pause
+from isthmus.control.links.pausing import Named, pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
 from isthmus.ledger import log
 from isthmus.ledger.documents import (
@@ -296,7 +296,7 @@ def test_a_missing_ledger_is_created_by_whoever_needs_it(west: LocalCluster, top
     async def paused(client: Client) -> None:
         await pause(
             Link(name=link, source=west.cluster(), target=west.cluster(), topics=TopicSettings()),
-            None,
+            Named(),
             LedgerSettings(),
         )
 

@@ -1,4 +1,4 @@
-"""A Spark cluster of real processes on loopback: a master and two workers, from the wheel of pyspark."""
+"""A Spark cluster of real processes on loopback: a master and two workers, from a wheel of pyspark."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,10 @@ _SPARK_HOME: Final = Path(pyspark.__file__).parent
 class StandaloneSpark:
     """Where the master listens, and the conf an application needs to be on its own on this host."""
 
-    def __init__(self, master: str, folder: Path) -> None:
+    def __init__(
+        self, master: str, folder: Path, daemon: Callable[[str, list[str], Path], AbstractContextManager[None]]
+    ) -> None:
+        self._daemon = daemon
         self.master = master
         self._workers = 0
         driver, blocks = free_ports(2)
@@ -59,18 +63,24 @@ class StandaloneSpark:
             self.master,
         ]
         name = "org.apache.spark.deploy.worker.Worker"
-        with _daemon(name, arguments, self.folder / f"worker-{number}.log"):
+        with self._daemon(name, arguments, self.folder / f"worker-{number}.log"):
             yield
 
 
 @contextmanager
-def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
-    """Start it, wait until both workers have registered, and end every process of it."""
+def standalone_spark(
+    folder: Path, *, home: Path = _SPARK_HOME, python: str = sys.executable
+) -> Iterator[StandaloneSpark]:
+    """Start it, wait until both workers have registered, and end every process of it.
+
+    `home` is the folder of another Spark than that of the tests, and `python` what its executors run.
+    """
     port, webui = free_ports(2)
+    daemon = partial(_daemon, home, python)
     with ExitStack() as running:
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(webui)]
-        running.enter_context(_daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
-        cluster = StandaloneSpark(_await_master(folder / "master.log"), folder)
+        running.enter_context(daemon("org.apache.spark.deploy.master.Master", arguments, folder / "master.log"))
+        cluster = StandaloneSpark(_await_master(folder / "master.log"), folder, daemon)
         for _ in range(WORKERS):
             running.enter_context(cluster.worker())
         _await_workers(folder / "master.log")
@@ -78,19 +88,19 @@ def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
 
 
 @contextmanager
-def _daemon(name: str, arguments: list[str], log: Path) -> Iterator[None]:
+def _daemon(home: Path, python: str, name: str, arguments: list[str], log: Path) -> Iterator[None]:
     java = find_java()
     environment = {
         **os.environ,
-        "SPARK_HOME": str(_SPARK_HOME),
+        "SPARK_HOME": str(home),
         "JAVA_HOME": str(java.executable.resolve().parent.parent),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "192m",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(_SPARK_HOME / "bin" / "spark-class"), name, *arguments],
+            [str(home / "bin" / "spark-class"), name, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

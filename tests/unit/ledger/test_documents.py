@@ -26,7 +26,9 @@ from isthmus.ledger.documents import (
     PauseDocument,
     ProgressDocument,
     TaskDocument,
+    TaskPauseDocument,
     TopicDocument,
+    VerificationDocument,
     decoded,
     encoded,
     kind_of,
@@ -97,6 +99,8 @@ DOCUMENTS: dict[str, Document] = {
     ),
     "pause/l": PauseDocument(link="l", since_ms=5),
     "pause/l/orders": PauseDocument(link="l", topic=TargetTopic("orders"), since_ms=5),
+    "task-pause/l/configs": TaskPauseDocument(link="l", task="configs", since_ms=5),
+    "verification/l": VerificationDocument(link="l", records=7, problem=Problem("a", "b")),
     "controller/l": ControllerDocument(
         link="l", generation=65536, beat=4, started_ms=1, host="h", host_id="b n h", pid=7, process_start=9, version="1"
     ),

@@ -21,6 +21,7 @@ from isthmus.ledger.documents import TopicDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.carrying import Standing
 from isthmus.model.link import Link
+from isthmus.model.loop import GROUPS_TASK
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.client import Client
@@ -122,7 +123,7 @@ class GroupLoop:
 
     async def _cycle(self) -> None:
         self._changed |= await self._commits.changed(WAIT_S)
-        if pauses(self._link.name, self._ledger.documents).is_whole:
+        if pauses(self._link.name, self._ledger.documents).stops(GROUPS_TASK):
             return
         now = time.monotonic()
         if now >= self._all_at or self._passes_begun < self._passes_wanted:

@@ -70,10 +70,11 @@ class AsyncDeclaredLinks:
         mode: str = ASYNC,
         settings: Mapping[str, Any] | None = None,
         cluster_ids: Mapping[str, str] | None = None,
+        validate: bool = True,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Declare a link. Both clusters are examined first, as `isthmus doctor` does, and have to be those with these
-        `cluster_ids`, by alias, where they are given.
+        """Declare a link. Both clusters are examined first, as `isthmus doctor` does, unless told otherwise by
+        `validate`; they have to be those with these `cluster_ids`, by alias, where they are given.
 
         :raises ConfigError: A name or a setting cannot be used.
         :raises PlanRefused: There is such a link, a namespace follows another one already, a cluster is another one, or
@@ -81,7 +82,7 @@ class AsyncDeclaredLinks:
         :raises ClusterError: One of the clusters does not answer; a repeated call goes on where this one ended.
         """
         new = _New(name=name, source=source, target=target, maps=tuple(maps), mode=mode, settings=dict(settings or {}))
-        return await self._create(new, cluster_ids or {}, dry_run=dry_run)
+        return await self._create(new, cluster_ids or {}, validate=validate, dry_run=dry_run)
 
     async def update(
         self, name: str, *, settings: Mapping[str, Any] | None = None, mode: str | None = None, dry_run: bool = False
@@ -188,7 +189,9 @@ class AsyncDeclaredLinks:
     def _cluster(self, declared: Declared, end: End) -> Cluster:
         return self._configuration.cluster(declared.alias_of(end) or end.alias)
 
-    async def _create(self, new: _New, cluster_ids: Mapping[str, str], *, dry_run: bool) -> DeclaredLink:
+    async def _create(
+        self, new: _New, cluster_ids: Mapping[str, str], *, validate: bool, dry_run: bool
+    ) -> DeclaredLink:
         name, source, target, maps, mode, settings = new
         check_settings(settings)
         clusters = self._configuration.cluster(source), self._configuration.cluster(target)
@@ -217,7 +220,8 @@ class AsyncDeclaredLinks:
             _check_new(known, values)
             wanted = known.joined(changed(known.registers, values, author(ends[1].cluster_id)))
             link = declared_link(wanted, *clusters)
-            await handshake(replace(self._configuration, clusters=clusters, links=(link,), warnings=()), name)
+            if validate:
+                await handshake(replace(self._configuration, clusters=clusters, links=(link,), warnings=()), name)
             for end in ends:
                 values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
             declared = replace(declared, links={**declared.links, name: known})

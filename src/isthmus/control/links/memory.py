@@ -18,12 +18,15 @@ from isthmus.ledger.documents import (
     PauseDocument,
     ProgressDocument,
     RecoveryDocument,
+    TaskPauseDocument,
     TopicDocument,
+    VerificationDocument,
     decoded,
     link_of,
 )
 from isthmus.ledger.link import newest
 from isthmus.ledger.records import Entry
+from isthmus.ledger.standing import verify_standing
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
@@ -61,7 +64,7 @@ def pauses(link: str, documents: Mapping[str, Document]) -> Pauses:
     return Pauses.of(
         document.part
         for document in documents.values()
-        if isinstance(document, PauseDocument) and document.link == link
+        if isinstance(document, PauseDocument | TaskPauseDocument) and document.link == link
     )
 
 
@@ -145,18 +148,24 @@ class LinkMemory:
         )
 
     def loops(self, now_ms: int) -> tuple[LoopProgress, ...]:
-        """What the link keeps alike beside its data, as the controller last said that it stands."""
+        """What the link keeps alike beside its data, as the controller last said that it stands, and what an operator
+        has paused since.
+        """
         found = [d for d in self.documents.values() if isinstance(d, LoopDocument)]
-        return tuple(
+        paused = self.paused
+        told = tuple(
             LoopProgress(
                 loop=d.loop,
                 state=LoopState(d.state),
                 problem=d.problem,
                 age_s=_age_s(max(self.heard_ms, self._written_ms[d.key]), now_ms),
-            )
+            ).paused_by(is_paused=paused.stops(d.loop))
             for d in sorted(found, key=lambda document: document.loop)
             if d.state in set(LoopState)
         )
+        verified = next((d for d in self.documents.values() if isinstance(d, VerificationDocument)), None)
+        age_s = 0.0 if verified is None else _age_s(self._written_ms[verified.key], now_ms)
+        return (*told, verify_standing(verified, age_s=age_s))
 
     @property
     def paused(self) -> Pauses:

@@ -1,4 +1,4 @@
-"""An operator pauses and resumes a link, a namespace or one topic of it, by documents in the ledger."""
+"""An operator pauses and resumes a link, or a part of it, by documents in the ledger."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from functools import partial
 
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.loops.all import LOOPS
 from isthmus.errors import ConfigError
-from isthmus.ledger.documents import PauseDocument
+from isthmus.ledger.documents import PauseDocument, TaskPauseDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
+from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
 from isthmus.model.namespace import Namespace
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pauses import Pauses
@@ -28,35 +30,50 @@ class Resumed:
     still_paused: Pauses
 
 
-async def pause(
-    link: Link, topic: str | None, ledger: LedgerSettings, *, namespace: str | None = None, dry_run: bool = False
-) -> bool:
-    """Pause the link, one of its topics or all topics of a namespace, named as at the source or as at the target; its
-    controller obeys within a second, now or when it starts. Whether it was paused before; then, and with `dry_run`,
-    nothing is written.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What somebody names of a link, at most one of these, and nothing for all of it: a `topic` or a `namespace` as at
+    the source or as at the target, or a `task`.
+    """
 
-    :raises ConfigError: The link does not mirror the topic, or both a topic and a namespace are given.
+    topic: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Plain values under stable names."""
+        return {"topic": self.topic, "namespace": self.namespace, "task": self.task}
+
+
+def task_names() -> list[str]:
+    """The tasks of links that can be paused by themselves."""
+    return [DATA_TASK, TOPICS_TASK, GROUPS_TASK, *(make().name for make in LOOPS)]
+
+
+async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> bool:
+    """Pause the link or a part of it; its controller obeys within a second, now or when it starts. Whether it was
+    paused before; then, and with `dry_run`, nothing is written.
+
+    :raises ConfigError: The link does not mirror the topic, has no such task, or several parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), topic, namespace)
+        document = _document(await filtered(link, target), named)
         was_paused = document.part in (await recollect(link.name, target)).paused.parts
         if not (was_paused or dry_run):
             await _write(target, document, ledger)
     return was_paused
 
 
-async def resume(
-    link: Link, topic: str | None, ledger: LedgerSettings, *, namespace: str | None = None, dry_run: bool = False
-) -> Resumed:
-    """Take a pause back: that of the link as a whole, of a namespace or of one topic. Other pauses hold on. With
-    `dry_run` nothing is written.
+async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bool = False) -> Resumed:
+    """Take a pause back: that of the link as a whole, or of a part of it. Other pauses hold on. With `dry_run` nothing
+    is written.
 
-    :raises ConfigError: The link does not mirror the topic, or both a topic and a namespace are given.
+    :raises ConfigError: The link does not mirror the topic, has no such task, or several parts are named.
     :raises ClusterError: The ledger at the target cannot be written.
     """
     async with Client(link.target) as target:
-        document = _document(await filtered(link, target), topic, namespace)
+        document = _document(await filtered(link, target), named)
         paused = (await recollect(link.name, target)).paused
         was_paused = document.part in paused.parts
         if was_paused and not dry_run:
@@ -64,11 +81,17 @@ async def resume(
     return Resumed(was_paused=was_paused, still_paused=paused.without(document.part))
 
 
-def _document(link: Link, topic: str | None, namespace: str | None) -> PauseDocument:
-    if topic is not None and namespace is not None:
-        raise ConfigError("a pause is about a topic or about a namespace", hint="Give --topic or --namespace.")
-    if namespace is not None:
-        return PauseDocument(link=link.name, prefix=_prefix_there(link, namespace), since_ms=now_ms())
+def _document(link: Link, named: Named) -> PauseDocument | TaskPauseDocument:
+    topic = named.topic
+    if sum(part is not None for part in named.as_dict().values()) > 1:
+        raise ConfigError(
+            "a pause is about a topic, about a namespace or about a task",
+            hint="Give one of --topic, --namespace and --task.",
+        )
+    if named.task is not None:
+        return TaskPauseDocument(link=link.name, task=_task(named.task), since_ms=now_ms())
+    if named.namespace is not None:
+        return PauseDocument(link=link.name, prefix=_prefix_there(link, named.namespace), since_ms=now_ms())
     target_topic = None if topic is None else mirrored_as(link, topic)
     if topic is not None and target_topic is None:
         raise ConfigError(
@@ -76,6 +99,13 @@ def _document(link: Link, topic: str | None, namespace: str | None) -> PauseDocu
             hint="isthmus plan shows which topics a link mirrors.",
         )
     return PauseDocument(link=link.name, topic=target_topic, since_ms=now_ms())
+
+
+def _task(name: str) -> str:
+    names = task_names()
+    if name not in names:
+        raise ConfigError(f"links have no task {name!r} that can be paused", hint=f"There are {', '.join(names)}.")
+    return name
 
 
 def _prefix_there(link: Link, namespace: str) -> str:

@@ -47,7 +47,8 @@ _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAIT
 class Promoter:
     """Promotes namespaces of one declared link, those that `maps` name or all.
 
-    `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take.
+    `quiet_s` is for how long nobody may have written to the source, `timeout_s` how long any wait may take. Of the
+    source's records `max_lag` in all may be left behind by a promotion; by failover any number.
     """
 
     configuration: Configuration
@@ -55,6 +56,7 @@ class Promoter:
     maps: tuple[NamespaceMap, ...] = ()
     quiet_s: float = 5.0
     timeout_s: float = 60.0
+    max_lag: int = 0
     on_step: OnStep = lambda _: None
 
     async def reverse(self, link: str, *, dry_run: bool = False) -> Promotion:
@@ -122,7 +124,7 @@ class Promoter:
         await self._detach(chosen)
         await self._ended(link)
         found = await self._result("promote", link, chosen, groups)
-        if found.missing_records:
+        if found.missing_records > self.max_lag:
             raise GateNotMet(
                 f"link {self.name}: {counted(found.missing_records, 'record')} came to the source after it was quiet",
                 hint=f"Stop its producers, isthmus link reattach {self.name}, and promote it again.",
@@ -205,12 +207,17 @@ class Promoter:
                 before = here
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
-                if not behind and time.monotonic() - quiet_from >= self.quiet_s:
+                if self._does(behind) and time.monotonic() - quiet_from >= self.quiet_s:
                     self._check_transactions(link, here)
                     return
                 if time.monotonic() > deadline:
-                    raise self._not_quiet(link, behind, moved)
+                    raise self._not_quiet(link, () if self._does(behind) else behind, moved)
                 await asyncio.sleep(LOOK_S)
+
+    def _does(self, behind: Iterable[LeftPartition]) -> bool:
+        """Whether so little is left to be copied that it may stay behind; what is not known is too much."""
+        missing = [each.missing_records for each in behind]
+        return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
     def _check_transactions(self, link: Link, here: Mapping[PartitionKey, LogRange]) -> None:
         held = [key for key, log in here.items() if log.stable_end < log.end]
@@ -244,7 +251,9 @@ class Promoter:
                 groups = AsyncGroups(lambda _: (link,), self.configuration.ledger, pool)
                 (plan,) = await (groups.plan() if dry_run else groups.sync())
             standings = {group.group: group.standing for group in plan.groups}
-            unsettled = [name for name, standing in standings.items() if standing in _UNSETTLED]
+            # Positions behind what stays behind cannot be had.
+            waited_for = _UNSETTLED - ({Standing.CATCHING_UP} if self.max_lag else set())
+            unsettled = [name for name, standing in standings.items() if standing in waited_for]
             if plan.problem is None and (dry_run or not unsettled):
                 return {name: str(standing) for name, standing in standings.items()}
             if time.monotonic() > deadline:

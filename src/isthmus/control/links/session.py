@@ -33,11 +33,15 @@ from isthmus.ledger.documents import (
     PauseDocument,
     ProgressDocument,
     RecoveryDocument,
+    TaskPauseDocument,
+    VerificationDocument,
+    kind_of,
 )
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.standing import verify_standing
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
-from isthmus.model.loop import LoopProgress
+from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import GroupProgress
@@ -49,6 +53,7 @@ from isthmus.wire.client import Client
 
 _ALL: Final = -1
 """In place of a partition: a topic as a whole."""
+_PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
 _HASTE: Final = 0.8
 """Topics are looked for a little more often than asked, so that what is new runs in that time."""
 
@@ -101,9 +106,7 @@ class Session:
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
         self._groups = GroupCarrier(link, source, target, ledger, timings)
-        self._loops = LoopRunners(
-            [LoopRunner(make(), link, self._view, ledger, lambda: self.paused.is_whole) for make in LOOPS]
-        )
+        self._loops = LoopRunners([LoopRunner(make(), link, self._view, ledger, lambda: self.paused) for make in LOOPS])
         # What an operator has it select is taken over at the first look, when it is known what others write of it.
         self._wanted: Link | None = self._filtered()
         self._respect = respect
@@ -270,7 +273,7 @@ class Session:
 
     def _has_carried_groups(self) -> bool:
         """Whether all groups were looked at since the data was complete."""
-        return self.paused.is_whole or self._groups.has_carried()
+        return self.paused.stops(GROUPS_TASK) or self._groups.has_carried()
 
     # Lanes
 
@@ -309,15 +312,16 @@ class Session:
     @property
     def loops(self) -> tuple[LoopProgress, ...]:
         """How the data, the topics, the groups and everything else stand that the link keeps alike."""
-        return (*self._standing(), *self._loops.progress)
+        verified = self._ledger.documents.get(f"{VerificationDocument.KIND}/{self._link.name}")
+        return (*self._standing(), *self._loops.progress, verify_standing(verified))
 
     def _standing(self) -> tuple[LoopProgress, ...]:
-        paused, carrier = self.paused.is_whole, self._groups
+        paused, carrier, groups = self.paused, self._groups, self._link.groups
         trouble = None if self._scheduler is None else self._scheduler.problem
         return (
-            data_standing(self.reports().values(), trouble, is_paused=paused),
-            topics_standing(self.plan, self._away, is_paused=paused),
-            groups_standing(carrier.problem, is_configured=self._link.groups.is_configured, is_paused=paused),
+            data_standing(self.reports().values(), trouble, is_paused=paused.stops(DATA_TASK)),
+            topics_standing(self.plan, self._away, is_paused=paused.stops(TOPICS_TASK)),
+            groups_standing(carrier.problem, is_configured=groups.is_configured, is_paused=paused.stops(GROUPS_TASK)),
         )
 
     def _view(self) -> LinkView | None:
@@ -346,7 +350,7 @@ class Session:
             try:
                 await self._take_over_settings()
                 self._topics.accept(rebuilt_topics(self._link.name, self._ledger.documents))
-                await self._topics.refresh()
+                await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
                 await self._audit_when_due()
                 await self._write_reports()
                 await self._measure_idle()
@@ -382,8 +386,10 @@ class Session:
         await self._record.loops(self._standing())
 
     def _hear(self, key: str, document: Document | None) -> None:
-        if key.startswith(f"{PauseDocument.KIND}/"):
+        if kind_of(key) in _PAUSES:
             self._assign()
+            self._loops.stir()
+            self._stirred.set()
         elif key.startswith(f"{FiltersDocument.KIND}/"):
             self._wanted = self._filtered()
             self._stirred.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from isthmus.control.loops.access import AccessLoop
@@ -15,7 +15,8 @@ from isthmus.control.loops.offset_syncs import OffsetSyncLoop
 from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.errors import ClusterError
-from isthmus.model.loop import Change
+from isthmus.model.link import Link
+from isthmus.model.loop import GROUPS_TASK, Change, LoopProgress, LoopState
 from isthmus.model.problem import problem_of
 
 LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
@@ -28,6 +29,15 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     SchemasLoop,
     HandoverLoop,
 )
+
+
+def with_unwanted(link: Link, told: Collection[LoopProgress]) -> tuple[LoopProgress, ...]:
+    """What was told of loops, by name, and those that the link is not to run, which nobody need have told."""
+    names = [make().name for make in LOOPS if make().interval_s(link) is None]
+    names += [] if link.groups.is_configured else [GROUPS_TASK]
+    found = {name: LoopProgress(loop=name, state=LoopState.NOT_CONFIGURED) for name in names}
+    found |= {loop.loop: loop for loop in told}
+    return tuple(found[name] for name in sorted(found))
 
 
 async def foreseen_changes(view: LinkView) -> tuple[Change, ...]:

@@ -14,6 +14,7 @@ from isthmus.ledger.documents import LoopDocument
 from isthmus.ledger.link import LinkLedger
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
+from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
 
 _log = logging.getLogger(__name__)
@@ -28,14 +29,14 @@ Look = Callable[[], LinkView | None]
 class LoopRunner:
     """Keeps one loop going as long as `run` is kept running. `problem` is why it is IN_ERROR."""
 
-    def __init__(self, loop: Loop, link: Link, look: Look, ledger: LinkLedger, is_paused: Callable[[], bool]) -> None:
+    def __init__(self, loop: Loop, link: Link, look: Look, ledger: LinkLedger, paused: Callable[[], Pauses]) -> None:
         self.problem: Problem | None = None
         self.passes = 0
         self._loop = loop
         self._link = link
         self._look = look
         self._ledger = ledger
-        self._is_paused = is_paused
+        self._paused = paused
         self._is_away = False
         self._stirred = asyncio.Event()
 
@@ -44,10 +45,12 @@ class LoopRunner:
         """How the loop stands."""
         if self._loop.interval_s(self._link) is None:
             return LoopProgress(loop=self._loop.name, state=LoopState.NOT_CONFIGURED)
-        if self._is_paused():
-            return LoopProgress(loop=self._loop.name, state=LoopState.PAUSED)
         state = LoopState.ACTIVE if self.problem is None else LoopState.IN_ERROR
-        return LoopProgress(loop=self._loop.name, state=state, problem=self.problem)
+        found = LoopProgress(loop=self._loop.name, state=state, problem=self.problem)
+        return found.paused_by(is_paused=self._is_paused())
+
+    def _is_paused(self) -> bool:
+        return self._paused().stops(self._loop.name)
 
     @property
     def is_idle(self) -> bool:
@@ -147,6 +150,11 @@ class LoopRunners:
         """Go on with other settings."""
         for runner in self._runners:
             runner.follow(link)
+
+    def stir(self) -> None:
+        """Have each look now."""
+        for runner in self._runners:
+            runner.stir()
 
     def has_settled(self) -> bool:
         """Whether each has looked and changed what it could since this was first asked; the answer stays true."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.model.lane import LaneReport, LaneState
-from isthmus.model.loop import LoopProgress, LoopState
+from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress, LoopState
 from isthmus.model.problem import Problem
 
 _WELL: Final = (LaneState.ACTIVE, LaneState.STARTING, LaneState.PAUSED, LaneState.HELD, LaneState.STOPPED)
@@ -19,25 +19,23 @@ def topics_standing(plan: LinkPlan | None, away: Problem | None, *, is_paused: b
     if plan is not None:
         refused = (reason for topic in plan.topics for reason in topic.reasons)
     problem = away or (None if plan is None else plan.problem) or next(refused, None)
-    return _standing("topics", problem, is_paused=is_paused)
+    return _standing(TOPICS_TASK, problem, is_paused=is_paused)
 
 
 def data_standing(reports: Collection[LaneReport], trouble: Problem | None, *, is_paused: bool) -> LoopProgress:
     """How copying stands: `trouble` is what ails the leases as a whole."""
     unwell = (report.problem for report in reports if report.state not in _WELL)
     problem = trouble or next((problem for problem in unwell if problem is not None), None)
-    return _standing("data", problem, is_paused=is_paused)
+    return _standing(DATA_TASK, problem, is_paused=is_paused)
 
 
 def groups_standing(problem: Problem | None, *, is_configured: bool, is_paused: bool) -> LoopProgress:
     """How carrying groups stands as a whole; each group says for itself what it waits for."""
     if not is_configured:
-        return LoopProgress(loop="groups", state=LoopState.NOT_CONFIGURED)
-    return _standing("groups", problem, is_paused=is_paused)
+        return LoopProgress(loop=GROUPS_TASK, state=LoopState.NOT_CONFIGURED)
+    return _standing(GROUPS_TASK, problem, is_paused=is_paused)
 
 
 def _standing(loop: str, problem: Problem | None, *, is_paused: bool) -> LoopProgress:
-    if is_paused:
-        return LoopProgress(loop=loop, state=LoopState.PAUSED)
     state = LoopState.ACTIVE if problem is None else LoopState.IN_ERROR
-    return LoopProgress(loop=loop, state=state, problem=problem)
+    return LoopProgress(loop=loop, state=state, problem=problem).paused_by(is_paused=is_paused)

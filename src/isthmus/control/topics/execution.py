@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isthmus.cluster.changes import add_partitions, await_leaders, create_topics
 from isthmus.cluster.configs import alter_topic_configs
@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class Applied:
     """What was changed (topic names), and what was refused with its error."""
 
-    changed: frozenset[TargetTopic]
-    errors: Mapping[TargetTopic, ClusterError]
+    changed: frozenset[TargetTopic] = frozenset()
+    errors: Mapping[TargetTopic, ClusterError] = field(default_factory=dict)
 
 
 async def apply(plan: LinkPlan, target: Client) -> Applied:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.control.links.claims import Claims
-from isthmus.control.topics.execution import apply
+from isthmus.control.topics.execution import Applied, apply
 from isthmus.control.topics.names import find_topics
 from isthmus.control.topics.observation import observe
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
@@ -93,6 +93,7 @@ class TopicLoop:
         self._remember = remember
         self._has_claimed = has_claimed
         self._begun: set[TargetTopic] = set()
+        self._creates = True
         self._names = NamedTopics()
         self._topics: dict[TargetTopic, TopicPlan] = {}
         self._shapes: dict[TargetTopic, _Shape] = {}
@@ -134,11 +135,14 @@ class TopicLoop:
         """The lanes that are to run now."""
         return tuple(lane for name in sorted(self._topics) for lane in self._topics[name].lanes)
 
-    async def refresh(self) -> None:
-        """Look for what has changed, and create what is missing.
+    async def refresh(self, *, is_paused: bool = False) -> None:
+        """Look for what has changed, and create what is missing; while that `is_paused`, go on with what there is.
 
         :raises ClusterError: A cluster as a whole did not answer; everything stays as it was.
         """
+        if is_paused and self._plan is not None:
+            return
+        self._creates = not is_paused
         due = self._due(await self._look())
         if due or self._plan is None:
             await self._renew(due)
@@ -149,7 +153,7 @@ class TopicLoop:
         :raises ClusterError: A cluster as a whole did not answer.
         """
         filling = [name for name, topic in self._topics.items() if topic.is_filling]
-        if filling:
+        if filling and self._creates:
             await self._renew(filling)
 
     async def _look(self) -> dict[TargetTopic, _Shape]:
@@ -199,7 +203,7 @@ class TopicLoop:
 
     async def _renew(self, due: Collection[TargetTopic]) -> None:
         plan = await self._planned(due)
-        applied = await apply(plan, self._target)
+        applied = await apply(plan, self._target) if self._creates else Applied()
         topics = {topic.topic: topic for topic in plan.topics}
         if applied.changed:
             again = await self._planned(applied.changed)

@@ -15,9 +15,9 @@ from isthmus.cluster.slices import SLICE_BYTES
 from isthmus.cluster.spans import spans_of
 from isthmus.model.cluster import Cluster
 from isthmus.model.translation import MappedRange
-from isthmus.spark.datasource import NumberedRange, grouped, read_rows
 from isthmus.spark.logs import Logs
 from isthmus.spark.projection import CommittedRows, Projection
+from isthmus.spark.ranges import NumberedRange, grouped, read_rows
 from isthmus.spark.tally import Pair
 from isthmus.spark.verification import comparison
 from isthmus.spark.verification.extent import ComparedSlice

@@ -49,13 +49,13 @@ def action_routes(desk: FabricDesk, operations: Operations) -> APIRouter:
     @router.post("/links/{link}/pause")
     async def pause(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await paused(desk, caller, link, topic)
+        await paused(desk, caller, link, {"topic": topic})
         return _to_link(link, topic)
 
     @router.post("/links/{link}/resume")
     async def resume(link: str, request: Request, caller: Operator) -> Response:
         topic = (await form_of(request)).get("topic") or None
-        await resumed(desk, caller, link, topic)
+        await resumed(desk, caller, link, {"topic": topic})
         return _to_link(link, topic)
 
     @router.post("/links/{link}/verify")

@@ -21,6 +21,7 @@ from isthmus.ledger.link import LinkLedger
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
 from isthmus.model.loop import Change, LoopState
+from isthmus.model.pauses import NO_PAUSES
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 
@@ -85,7 +86,7 @@ def test_a_loop_is_what_its_last_pass_was(left: Sequence[Change], error: Excepti
     ledger = FakeLedger()
 
     async def scenario() -> LoopRunner:
-        loop = LoopRunner(FakeLoop(left, error), LINK, lambda: VIEW, cast(LinkLedger, ledger), lambda: False)
+        loop = LoopRunner(FakeLoop(left, error), LINK, lambda: VIEW, cast(LinkLedger, ledger), lambda: NO_PAUSES)
         task = asyncio.create_task(loop.run())
         await until(lambda: bool(ledger.documents))
         task.cancel()
@@ -112,8 +113,8 @@ def test_when_it_looks_again(
 
     async def scenario() -> int:
         fake = FakeLoop(left, error)
-        loop = LoopRunner(fake, LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: False)
-        other = LoopRunner(FakeLoop(error=AWAY), LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: False)
+        loop = LoopRunner(fake, LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: NO_PAUSES)
+        other = LoopRunner(FakeLoop(error=AWAY), LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: NO_PAUSES)
         tasks = [asyncio.create_task(each.run()) for each in (loop, other)]
         # As long as the other one takes for many passes.
         await until(lambda: other.passes >= 10)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from isthmus.control.links.verified import document_of
+from isthmus.control.loops.all import with_unwanted
 from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
+from isthmus.ledger.documents import VerificationDocument
+from isthmus.ledger.standing import verify_standing
+from isthmus.model.cluster import Cluster
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
+from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.pauses import PausedTask, Pauses
 from isthmus.model.problem import Problem
-from isthmus.model.progress import LinkProgress
-from isthmus.model.state import LinkState
+from isthmus.model.selection import TopicSettings
+from isthmus.spark.verification.verdict import TopicVerdict, Verdict
 
+EAST, WEST = (Cluster(alias=alias, bootstrap_servers=(f"{alias}:9092",)) for alias in ("east", "west"))
+LINK = Link(name="l", source=EAST, target=WEST, topics=TopicSettings())
 WHY = Problem("it is so", "do this")
 REFUSED = TopicPlan(
     topic=TargetTopic("orders"),
@@ -58,8 +67,40 @@ def test_what_is_not_to_be_done_is_no_error(is_paused: bool) -> None:
     assert data_standing([], WHY, is_paused=True) == LoopProgress(loop="data", state=LoopState.PAUSED)
 
 
-def test_what_is_not_offered_is_not_configured() -> None:
-    """Verification is among the loops of a link, so that nobody looks for it in vain."""
-    link = LinkProgress(link="l", source="a", target="b", state=LinkState.ACTIVE)
-    told = {loop["loop"]: loop["state"] for loop in link.as_dict()["loops"]}
-    assert told == {"verify": "NOT_CONFIGURED"}
+def _verdict(topic: str, problem: str) -> TopicVerdict:
+    return TopicVerdict(source_topic=topic, target_topic=topic, partitions=(), problem=problem)
+
+
+def test_the_last_verification_is_a_task_of_its_own() -> None:
+    """Not configured until there was one; a difference is an error that says which topics, and how to see more."""
+
+    def verdict(*differing: str) -> VerificationDocument:
+        topics = [_verdict(n, "it differs" if n in differing else "") for n in "abcdef"]
+        return document_of("l", Verdict(source="east", target="west", topics=tuple(topics)))
+
+    assert verify_standing(None).state is LoopState.NOT_CONFIGURED
+    assert verify_standing(verdict(), age_s=5.0) == LoopProgress(loop="verify", state=LoopState.ACTIVE, age_s=5.0)
+    found = verify_standing(verdict("f", "a", "b", "c"))
+    assert found.state is LoopState.IN_ERROR
+    assert found.problem is not None
+    assert found.problem.message == "both sides differ: a, b, c and 1 more"
+    assert "isthmus verify --link l" in found.problem.hint
+
+
+def test_every_task_is_told_before_anything_ran() -> None:
+    """What a link is not to do needs no controller that says so, and nothing is told twice."""
+    told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_standing(None))
+    found = {loop.loop: loop.state for loop in with_unwanted(LINK, told)}
+    assert found["access"] is LoopState.IN_ERROR
+    assert found["groups"] is found["schemas"] is found["verify"] is LoopState.NOT_CONFIGURED
+
+
+def test_a_task_is_paused_by_itself() -> None:
+    """That of the data stops copying all topics and nothing else; one that is not configured is not paused."""
+    paused = Pauses.of([PausedTask("data"), PausedTask("configs")])
+    assert (paused.is_whole, paused.topics, [str(task) for task in paused.tasks]) == (False, (), ["configs", "data"])
+    assert paused.covers(TargetTopic("orders"))
+    assert [paused.stops(task) for task in ("data", "configs", "groups")] == [True, True, False]
+    assert not Pauses.of([PausedTask("topics")]).covers(TargetTopic("topics"))
+    idle = LoopProgress(loop="configs", state=LoopState.NOT_CONFIGURED)
+    assert idle.paused_by(is_paused=True) is idle

@@ -1,0 +1,52 @@
+"""What a verification found, kept in the ledger, so that `status` and metrics tell it."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from isthmus.control.links.memory import recollect
+from isthmus.errors import ClusterError
+from isthmus.ledger.documents import VerificationDocument
+from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.topic import on_topic
+from isthmus.model.configuration import LedgerSettings
+from isthmus.model.link import Link
+from isthmus.model.problem import Problem
+from isthmus.wire.client import Client
+
+if TYPE_CHECKING:
+    from isthmus.spark.verification import Verdict
+
+_NAMED: Final = 3
+
+
+def document_of(link: str, verdict: Verdict) -> VerificationDocument:
+    """What is remembered of a verdict about all topics of a link."""
+    return VerificationDocument(link=link, records=verdict.records, problem=_problem(link, verdict))
+
+
+def _problem(link: str, verdict: Verdict) -> Problem | None:
+    names = sorted(topic.target_topic for topic in verdict.topics if not topic.is_equal)
+    if not names:
+        return None
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return Problem(
+        f"both sides differ: {', '.join(names[:_NAMED])}{more}",
+        f"isthmus verify --link {link} shows where; isthmus link recover {link} mends what has diverged.",
+    )
+
+
+async def remember_verdict(link: Link, verdict: Verdict, ledger: LedgerSettings) -> None:
+    """Write it down, where the link was ever run. Whoever may only read the target is no worse off."""
+    with contextlib.suppress(ClusterError):
+        async with Client(link.target) as target:
+            if not (await recollect(link.name, target)).documents:
+                return
+            writer = LedgerWriter(target)
+            try:
+                append = partial(writer.append, [document_of(link.name, verdict)])
+                await on_topic(target, append, replication_factor=ledger.replication_factor)
+            finally:
+                writer.close()

@@ -1,0 +1,42 @@
+"""How the tasks of a link stand, as the ledger remembers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from isthmus.ledger.document import Document, DocumentOfLink
+from isthmus.model.loop import VERIFY_TASK, LoopProgress, LoopState
+from isthmus.model.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopDocument(DocumentOfLink):
+    """How one of the loops of a link stands (`model.loop`), and its last error."""
+
+    KIND: ClassVar[str] = "loop"
+
+    loop: str
+    state: str
+    problem: Problem | None = None
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.loop,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationDocument(DocumentOfLink):
+    """What the last comparison of all topics of a link found: a `problem`, or that both sides are alike."""
+
+    KIND: ClassVar[str] = "verification"
+
+    records: int
+    problem: Problem | None = None
+
+
+def verify_standing(found: Document | None, *, age_s: float = 0.0) -> LoopProgress:
+    """What the last verification of all topics found, `age_s` ago; not configured where there never was one."""
+    if not isinstance(found, VerificationDocument):
+        return LoopProgress(loop=VERIFY_TASK, state=LoopState.NOT_CONFIGURED)
+    state = LoopState.ACTIVE if found.problem is None else LoopState.IN_ERROR
+    return LoopProgress(loop=VERIFY_TASK, state=state, problem=found.problem, age_s=age_s)

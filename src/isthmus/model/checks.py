@@ -1,0 +1,115 @@
+"""What `isthmus doctor` and `isthmus cluster` look at: a code for each check, what it means, and what to do in general.
+
+docs/errors.md is made of this: `make docs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is looked at. `found` is what a finding of it means, `remedy` what to do in general."""
+
+    name: str
+    found: str
+    remedy: str
+
+    @property
+    def code(self) -> str:
+        """What names it for programs and people, for good."""
+        return "ISTH-CHECK-" + self.name.upper().replace(" ", "-")
+
+
+_LEADERS: Final = (
+    "Wait for the brokers to come back, or see `isthmus cluster describe CLUSTER` for those that are away."
+)
+
+_ALL: Final = (
+    # This host
+    Check("spark", "There is no Spark that runs links and verification.", "See ISTH-SPARK."),
+    Check("java", "There is no Java that runs Spark.", "See ISTH-JAVA."),
+    Check("configuration", "The configuration file says something that may not be meant.", "Correct the file."),
+    # Clusters
+    Check(
+        "identity",
+        "Two aliases of the file lead to one cluster.",
+        "Correct `bootstrap_servers` of one of them: a link goes from one cluster into another.",
+    ),
+    Check("reachability", "A cluster cannot be reached, or does not let us in.", "See the message; networks.md helps."),
+    Check("broker", "One broker of a cluster cannot be reached from here.", "Open the way to it: networks.md."),
+    Check("network", "Brokers are reached in another way than they advertise.", "See networks.md."),
+    Check("security", "Records and logins travel unencrypted.", "Use SSL or SASL_SSL."),
+    Check(
+        "certificates", "The certificates of the file cannot be used.", "Name files that hold what they are to hold."
+    ),
+    Check("clock", "A clock is far from ours, or cannot be read.", "Let all hosts keep their time by NTP."),
+    Check("cluster id", "Brokers answer with different cluster ids.", "Correct `bootstrap_servers`."),
+    Check("brokers", "Brokers are away, fenced, or too few for the replicas that topics have.", _LEADERS),
+    Check("quorum", "The controllers of a cluster have no majority, or one of them is behind.", _LEADERS),
+    Check("zookeeper", "ZooKeeper and the brokers do not say the same of a cluster.", "See clusters.md."),
+    Check("offline", "Partitions have no leader: nobody can read or write them.", _LEADERS),
+    Check("under-min-isr", "Fewer replicas are in sync than producers with acks=all need.", _LEADERS),
+    Check("under-replicated", "Not all replicas are in sync.", _LEADERS),
+    Check(
+        "fewer-replicas-than-min-isr",
+        "`min.insync.replicas` asks for more replicas than there are: nobody can write with acks=all.",
+        "Lower it, or add replicas with `isthmus cluster reassign`.",
+    ),
+    Check(
+        "leader-not-preferred",
+        "Partitions are led by another replica than their first one.",
+        "`isthmus cluster elect-leaders CLUSTER` has the first ones lead.",
+    ),
+    Check(
+        "leader skew",
+        "A broker leads far more partitions than others.",
+        "`isthmus cluster elect-leaders CLUSTER`, or `isthmus cluster reassign`.",
+    ),
+    Check(
+        "hanging transaction",
+        "A transaction is open that no coordinator knows: nothing behind it is copied, nor read at read_committed.",
+        "End it with kafka-transactions.sh abort, as the hint has it.",
+    ),
+    Check(
+        "open transaction",
+        "A transaction has been open for long: nothing behind it is copied meanwhile.",
+        "End its producer, or wait for its timeout.",
+    ),
+    Check(
+        "offsets topic", "Positions of consumer groups may be lost with one broker.", "Give the topic more replicas."
+    ),
+    Check("one-replica", "Partitions have one replica.", "Add replicas with `isthmus cluster reassign --replicas 3`."),
+    Check("min-isr-one", "A record may be acknowledged by one broker alone.", "Raise `min.insync.replicas`."),
+    Check("no-margin", "With one broker away nobody can write.", "Add a replica, or lower `min.insync.replicas`."),
+    # Links
+    Check("clusters", "A link cannot be planned as its clusters are.", "See the message."),
+    Check(
+        "topics", "The topics of a link cannot be looked at.", "See the message: it has a code of its own in the log."
+    ),
+    Check("patterns", "A pattern of the link matches nothing.", "Correct it, or wait for what it stands for."),
+    Check("preflight", "A topic or a partition cannot be mirrored as it is, or needs attention.", "See its hint."),
+    Check(
+        "divergence",
+        "The target's log is no copy of the source's, or not any more.",
+        "`isthmus link recover LINK --dry-run` tells where both part: recovery.md.",
+    ),
+    Check(
+        "retention", "The source keeps records for a short time.", "Raise `retention.ms`, or keep standstills short."
+    ),
+    Check(
+        "distance", "The source is far from here, and the target near.", "Run the link near its source: operations.md."
+    ),
+    Check("rights", "An access rule that the link needs is missing.", "`isthmus acls generate` prints all of them."),
+    Check("access rules", "Access rules cannot be looked at or made.", "Grant what is named: access.md."),
+    Check("producer id", "The target gives out no producer id.", "Grant IDEMPOTENT_WRITE, or WRITE on the topics."),
+    Check("ledger", "The ledger's transactional id cannot be used.", "Grant WRITE on it: `isthmus acls generate`."),
+    Check("groups", "Consumer groups cannot be carried as configured.", "See its hint: groups.md."),
+    Check("recommendation", "The link would be safer or faster otherwise.", "Decide; nothing has to be done."),
+)
+
+CHECKS: Final[Mapping[str, Check]] = {check.name: check for check in _ALL}
+"""All of them, by name."""

@@ -1,0 +1,56 @@
+"""Numbered ranges of logs as rows in Arrow, for every Spark: what the data source and verification read in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from isthmus.cluster.reading import OffsetRange
+from isthmus.cluster.slices import SLICE_BYTES
+from isthmus.model.cluster import Cluster
+from isthmus.spark.logs import Logs
+from isthmus.spark.rows import BATCH_COLUMNS, RECORD_COLUMNS, RowColumn, RowOrigin, Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NumberedRange = tuple[int, str, OffsetRange]
+"""A range of a partition: its number, the alias of its cluster, and its offsets."""
+
+MODES: Final[Mapping[str, Mapping[str, RowColumn]]] = {
+    "batches": BATCH_COLUMNS,
+    "records": RECORD_COLUMNS,
+}
+"""The columns of each mode of reading."""
+
+RangeT = TypeVar("RangeT")
+
+
+def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BYTES) -> Iterator[list[RangeT]]:
+    """Ranges with their sizes, in their order, in groups of at most `group_bytes` (or one range)."""
+    group: list[RangeT] = []
+    filled_bytes = 0
+    for item, size_bytes in ranges:
+        if group and filled_bytes + size_bytes > group_bytes:
+            yield group
+            group, filled_bytes = [], 0
+        group.append(item)
+        filled_bytes += size_bytes
+    if group:
+        yield group
+
+
+def read_rows(
+    clusters: Mapping[str, Cluster], mode: str, names: Sequence[str], ranges: Iterable[NumberedRange]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of ranges, with these columns of a mode.
+
+    :raises ClusterError: A cluster cannot be read.
+    """
+    rows = Rows(MODES[mode], names)
+    make = rows.of_batches if mode == "batches" else rows.of_records
+    with Logs(clusters) as logs:
+        for number, alias, span in ranges:
+            origin = RowOrigin(alias, number, span)
+            for found in logs.read(alias, span):
+                yield from make(found, origin)

@@ -1,0 +1,51 @@
+"""One verb for several links."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from isthmus.cli.output import OutputFormat, Row
+from isthmus.cli.several import each_shown
+from isthmus.errors import GateNotMet, IsthmusError, PlanRefused
+
+_FAILING = {"b": GateNotMet("b lags", hint="Wait."), "c": PlanRefused("c cannot", hint="Do not.")}
+
+
+def _done(name: str) -> Row:
+    if name in _FAILING:
+        raise _FAILING[name]
+    return {"done": True}
+
+
+def _each(names: list[str], output: OutputFormat) -> list[Row]:
+    shown: list[Row] = []
+    each_shown(names, output, _done, shown.append, lambda row: row)
+    return shown
+
+
+def test_what_fails_for_one_is_done_for_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each in the order given, each once, and the exit code of the first that failed."""
+    with pytest.raises(typer.Exit) as ended:
+        _each(["a", "b", "c", "a", "d"], OutputFormat.JSON)
+    rows = json.loads(capsys.readouterr().out)
+    codes = [(row["link"], row["problem"] and row["problem"]["code"]) for row in rows]
+    assert codes == [("a", None), ("b", "ISTH-GATE"), ("c", "ISTH-PLAN-REFUSED"), ("d", None)]
+    assert [row.get("done") for row in rows] == [True, None, None, True]
+    assert ended.value.exit_code == GateNotMet.exit_code
+
+
+def test_one_link_is_told_as_before() -> None:
+    """Its result is no list, and its error is raised."""
+    assert _each(["a", "a"], OutputFormat.JSON) == [{"done": True}]
+    with pytest.raises(IsthmusError, match="b lags"):
+        _each(["b"], OutputFormat.JSON)
+
+
+def test_people_read_each_result_and_each_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Results as they come on stdout, failures with code and hint on stderr."""
+    with pytest.raises(typer.Exit):
+        _each(["a", "b"], OutputFormat.TABLE)
+    assert "b: ISTH-GATE: b lags Wait." in capsys.readouterr().err
