@@ -33,7 +33,7 @@ FOLDER = Path(__file__).parent
 TYPES: dict[object, str] = {
     fields.Size: "size",
     fields.Address: "host:port",
-    fields.ZooKeeper: "host:port,.../path",
+    fields.ZooKeeperServers: "host:port,.../path",
     fields.Pattern: "pattern",
     fields.GroupPatternText: "pattern",
     fields.PropertyPatternText: "pattern",

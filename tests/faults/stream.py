@@ -44,7 +44,8 @@ class Stream:
 
     @contextmanager
     def flowing(self) -> Iterator[Stream]:
-        """Keep producing; when this ends every record is durable at the source."""
+        """Keep producing; when this ends every record is durable at the source. It may flow again."""
+        self._over.clear()
         thread = threading.Thread(target=self._produce, name="stream")
         thread.start()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
@@ -24,6 +25,17 @@ async def until_all_advance(
         return all(reports[key].position >= position + records for key, position in before.items())
 
     await running.until(have_advanced, term_s=term_s, may_end=may_end)
+
+
+async def until_one_advances(*rivals: Running, records: int) -> None:
+    """Wait until every lane has copied some more records in one engine or another, from now on."""
+    before = {key: max(rival.reports[key].position for rival in rivals) for key in rivals[0].reports}
+
+    def have_advanced(_: Reports) -> bool:
+        ends = {key: max(rival.reports[key].position for rival in rivals) for key in before}
+        return all(ends[key] >= position + records for key, position in before.items())
+
+    await asyncio.gather(*(rival.until(have_advanced) for rival in rivals))
 
 
 async def until_told(running: Running, key: LaneKey, state: LaneState, *words: str, term_s: float = 60.0) -> LaneReport:

@@ -43,9 +43,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
                 for container in document["spec"]["template"]["spec"]["containers"]:
                     if "args" in container:
                         yield path.name, list(container["args"])
-    unit = (DEPLOY / "systemd" / "isthmus.service").read_text()
-    for line in re.findall(r"^ExecStart=\S+isthmus (.*)$", unit, re.M):
-        yield "isthmus.service", line.split()
+    for unit in (DEPLOY / "systemd").iterdir():
+        for line in re.findall(r"^ExecStart=\S+isthmus (.*)$", unit.read_text(), re.M):
+            yield unit.name, line.split()
     image = (DEPLOY / "container" / "Containerfile").read_text()
     yield "Containerfile", json.loads(re.findall(r"^CMD (.*)$", image, re.M)[0])
 
@@ -54,6 +54,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 def test_what_is_started_is_a_command(where: str, arguments: list[str]) -> None:
     """With options that it has."""
     command = TREE["commands"][arguments[0]]
+    if command["commands"]:
+        command = command["commands"][arguments[1]]
 
     assert {argument for argument in arguments if argument.startswith("-")} <= command["options"].keys(), where
 

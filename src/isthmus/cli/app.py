@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "provenance": Command("isthmus.cli.provenance", "Show where the records of a topic came from."),
     "cluster": Command("isthmus.cli.cluster", "Describe a cluster: brokers, topics, quorum, findings."),
     "acls": Command("isthmus.cli.acls", "Make the access rules that a link needs."),
+    "relay": Command("isthmus.cli.relay", "Join clusters that are behind NAT, both of them."),
     "serve": Command("isthmus.cli.serve", "Answer over HTTP: the REST API."),
     "token": Command("isthmus.cli.token", "Say who may call the REST API."),
     "doctor": Command("isthmus.cli.doctor", "Examine everything a configuration needs."),

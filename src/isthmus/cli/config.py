@@ -133,7 +133,11 @@ def resolved(configuration: Configuration) -> Row:
             cluster.alias: {
                 "bootstrap_servers": list(cluster.bootstrap_servers),
                 "security": _plain(cluster.security),
-                "zookeeper": cluster.zookeeper,
+                "logins": {
+                    each.name: {"bootstrap_servers": list(each.bootstrap_servers), "security": _plain(each.security)}
+                    for each in cluster.logins
+                },
+                "zookeeper": None if cluster.zookeeper is None else _plain(cluster.zookeeper),
                 "addresses": dict(cluster.addresses),
                 "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
                 "properties": written_properties(cluster.properties),
@@ -144,7 +148,14 @@ def resolved(configuration: Configuration) -> Row:
             for cluster in configuration.clusters
         },
         "links": [
-            {**_fields(link), "client_id": link.source.client_id} for link in configuration.links if not link.tree
+            {
+                **_fields(link),
+                "client_id": link.source.client_id,
+                "source_login": link.source.login or None,
+                "target_login": link.target.login or None,
+            }
+            for link in configuration.links
+            if not link.tree
         ],
         "trees": [_tree(settings) for settings in configuration.trees],
         "schemas": None if configuration.schemas is None else _schemas(configuration.schemas),
@@ -195,7 +206,8 @@ def _schemas(schemas: SchemaSettings) -> Row:
 
 def _proxy(proxy: Proxy) -> Row:
     user = "" if proxy.username is None else f"{proxy.username}@"
-    return {"url": f"{proxy.kind}://{user}{proxy.address}", "password": _plain(proxy.password)}
+    shown = {"url": f"{proxy.kind}://{user}{proxy.address}", "password": _plain(proxy.password)}
+    return {**shown, "tls": _plain(proxy.tls)} if proxy.kind == "relay" else shown
 
 
 def _plain(value: object) -> object:

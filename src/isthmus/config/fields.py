@@ -147,7 +147,7 @@ def _master(value: str) -> str:
 
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Address = Annotated[str, AfterValidator(checked_address)]
-ZooKeeper = Annotated[str, AfterValidator(_zookeeper)]
+ZooKeeperServers = Annotated[str, AfterValidator(_zookeeper)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 GroupPatternText = Annotated[str, AfterValidator(_group_pattern)]
 PropertyPatternText = Annotated[str, AfterValidator(_property_pattern)]

@@ -31,6 +31,8 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
     """Contradictions that can be seen without looking at other clusters' topics; `folder` is that of the file."""
     for alias, cluster in fabric.clusters.items():
         yield from _security(("clusters", alias, "security"), cluster.security)
+        for name, login in cluster.logins.items():
+            yield from _security(("clusters", alias, "logins", name, "security"), login.security)
         for name, text in cluster.properties.items():
             if (problem := property_problem(name, text)) is not None:
                 yield Mistake(("clusters", alias, "properties", name), *problem)
@@ -233,6 +235,18 @@ def _ends(path: Path, link: LinkSection, fabric: FabricSection) -> Iterator[Mist
                 (*path, key),
                 "is not the alias of a cluster",
                 known if near is None else f"Did you mean {near}? {known}",
+            )
+    for key, alias, login in (
+        ("source_login", link.source, link.source_login),
+        ("target_login", link.target, link.target_login),
+    ):
+        known_logins = fabric.clusters[alias].logins if alias in fabric.clusters else {}
+        if login is not None and alias in fabric.clusters and login not in known_logins:
+            near = nearest(login, known_logins)
+            yield Mistake(
+                (*path, key),
+                f"is none of clusters.{alias}.logins",
+                f"Its logins are: {', '.join(known_logins) or 'none'}." if near is None else f"Did you mean {near}?",
             )
     if link.source == link.target:
         yield Mistake(

@@ -23,12 +23,11 @@ from isthmus.config.fields import (
     Size,
     Text,
     Url,
-    ZooKeeper,
     address_list,
     conf_text,
 )
 from isthmus.config.mirrormaker import MirrorMakerSection
-from isthmus.config.network import Addresses, ProxySection
+from isthmus.config.network import Addresses, ProxySection, ZooKeeperSection
 from isthmus.config.schemas import SchemaRegistrySection, SchemasSection
 from isthmus.config.section import Section as Section
 from isthmus.config.tls import TlsSection
@@ -81,13 +80,32 @@ class SecuritySection(Section):
         return "PLAINTEXT" if self.tls is None else "SSL"
 
 
+Servers = Annotated[tuple[Address, ...], BeforeValidator(address_list)]
+
+
+class LoginSection(Section):
+    """Another way to be connected to the cluster, for the links that name it."""
+
+    bootstrap_servers: Servers = Field(
+        (), description="Brokers of a listener of its own, for links. Without it, those of the cluster."
+    )
+    security: SecuritySection = Field(SecuritySection(), description="Transport and login there.")
+
+
 class ClusterSection(Section):
     """One Kafka cluster."""
 
-    bootstrap_servers: Annotated[tuple[Address, ...], BeforeValidator(address_list), Field(min_length=1)] = Field(
+    bootstrap_servers: Annotated[Servers, Field(min_length=1)] = Field(
         description="Brokers to ask first, as host:port; a list, or one text with commas."
     )
     security: SecuritySection = Field(SecuritySection(), description="Transport and login of this cluster.")
+    logins: dict[Name, LoginSection] = Field(
+        {},
+        description=(
+            "Logins that links may have at this cluster in place of its own, by name: `source_login` and "
+            "`target_login` of a link say which (docs/security.md)."
+        ),
+    )
     addresses: Addresses = Field(
         {},
         description=(
@@ -108,13 +126,8 @@ class ClusterSection(Section):
             f"Taken are {', '.join(f'`{name}`' for name in TAKEN_PROPERTIES)}, and no others."
         ),
     )
-    zookeeper: ZooKeeper | None = Field(
-        None,
-        description=(
-            "Where a cluster that keeps its registry in ZooKeeper has it, as Kafka's zookeeper.connect says it: "
-            "host:port,host:port/chroot. It is only read, by `isthmus cluster registry` and `isthmus doctor`, and "
-            "needs the extra `zookeeper`."
-        ),
+    zookeeper: ZooKeeperSection | None = Field(
+        None, description="Its ZooKeeper, if it has one: `host:port,host:port/chroot`, or a section."
     )
     schema_registry: SchemaRegistrySection | None = Field(
         None, description="The schema registry of this cluster; `schemas` says what it is for (docs/schemas.md)."
@@ -293,6 +306,10 @@ class LinkSection(Section):
             "it, `isthmus-` and the link's name."
         ),
     )
+    source_login: Name | None = Field(
+        None, description="Which of the source's `logins` the link has there; without it, the cluster's own."
+    )
+    target_login: Name | None = Field(None, description="Which of the target's `logins` it has there.")
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")

@@ -14,7 +14,7 @@ from isthmus.config.clientproperties import properties_of
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.mirrormaker import MirrorMakerSection
 from isthmus.config.naming import naming_of, prefixes_of
-from isthmus.config.network import ProxySection, proxy_parts
+from isthmus.config.network import ProxySection, ZooKeeperSection, proxy_parts
 from isthmus.config.schema import (
     ClusterSection,
     FabricSection,
@@ -31,6 +31,7 @@ from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
 from isthmus.model.cluster import (
     CLIENT_ID,
     Cluster,
+    Login,
     OAuth,
     Proxy,
     SchemaRegistry,
@@ -39,6 +40,7 @@ from isthmus.model.cluster import (
     SecretOrigin,
     Security,
     Tls,
+    ZooKeeper,
 )
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.configuration import LedgerSettings, LogSettings, MetricsSettings, SparkSettings
@@ -64,7 +66,7 @@ _RENEWED: Final[frozenset[KeyPath]] = frozenset(
         ("oauth", "scope"),
     }
 )
-"""What may change while a run goes on, below `security`, `proxy` and `schema_registry`; else it is chosen once."""
+"""What may change while a run goes on, below the sections that hold logins; all else is chosen once."""
 
 
 def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[Cluster, ...]:
@@ -114,11 +116,21 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
         alias=alias,
         bootstrap_servers=section.bootstrap_servers,
         security=replace(_security(section.security, folder), origins=_own(origins, (*above, "security"))),
-        zookeeper=section.zookeeper,
+        zookeeper=_zookeeper(section.zookeeper, folder, _own(origins, (*above, "zookeeper"))),
         addresses=tuple(section.addresses.items()),
-        proxy=None if section.proxy is None else _proxy(section.proxy, _own(origins, (*above, "proxy"))),
+        proxy=None if section.proxy is None else _proxy(section.proxy, folder, _own(origins, (*above, "proxy"))),
         properties=properties_of(section.properties),
         client_id=section.client_id,
+        logins=tuple(
+            Login(
+                name=name,
+                bootstrap_servers=each.bootstrap_servers,
+                security=replace(
+                    _security(each.security, folder), origins=_own(origins, (*above, "logins", name, "security"))
+                ),
+            )
+            for name, each in section.logins.items()
+        ),
         schema_registry=None if registry is None else _registry(alias, registry, folder, origins),
         offsets_copy_secret=_secret(section.offsets_copy_secret),
     )
@@ -167,9 +179,28 @@ def _own(origins: Origins, above: KeyPath) -> tuple[SecretOrigin, ...]:
     )
 
 
-def _proxy(section: ProxySection, origins: tuple[SecretOrigin, ...]) -> Proxy:
+def _proxy(section: ProxySection, folder: Path, origins: tuple[SecretOrigin, ...]) -> Proxy:
     kind, username, address = proxy_parts(section.url)
-    return Proxy(kind=kind, address=address, username=username, password=_secret(section.password), origins=origins)
+    return Proxy(
+        kind=kind,
+        address=address,
+        username=username,
+        password=_secret(section.password),
+        tls=Tls() if section.tls is None else _tls(section.tls, folder),
+        origins=origins,
+    )
+
+
+def _zookeeper(section: ZooKeeperSection | None, folder: Path, origins: tuple[SecretOrigin, ...]) -> ZooKeeper | None:
+    if section is None:
+        return None
+    return ZooKeeper(
+        connect=section.connect,
+        username=section.username,
+        password=_secret(section.password),
+        tls=None if section.tls is None else _tls(section.tls, folder),
+        origins=origins,
+    )
 
 
 def _security(section: SecuritySection, folder: Path) -> Security:
@@ -203,12 +234,15 @@ def _oauth(section: OAuthSection) -> OAuth:
 
 
 def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path) -> Link:
-    """One link between its clusters; its naming may be a class that lies in `folder`."""
+    """One link between its clusters; its naming may be a class that lies in `folder`.
+
+    :raises ConfigError: A cluster lacks the login that the link has there.
+    """
     client_id = section.client_id or f"{CLIENT_ID}-{section.name}"
     return Link(
         name=section.name,
-        source=replace(source, client_id=client_id),
-        target=replace(target, client_id=client_id),
+        source=replace(source.logged_in(section.source_login or ""), client_id=client_id),
+        target=replace(target.logged_in(section.target_login or ""), client_id=client_id),
         topics=TopicSettings(
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),

@@ -187,6 +187,8 @@ async def _link(
         states = await standing.link_findings(source, target, here, there)
         # One after the other: each would make the other wait.
         away_ms = await round_trip_ms(source), await round_trip_ms(target)
+        if link.target.login:
+            cluster = await describe_cluster(target)
         access = await access_findings(link, source, target, cluster.operations)
         beside = [
             *await rights.own_topic_findings(link, _SOURCE, source),

@@ -136,6 +136,13 @@ class Credentials:
             **(mutual if client_ca_file else {}),
         }
 
+    def zookeeper_properties(self) -> dict[str, str]:
+        """What goes into the settings of a ZooKeeper for a port with TLS."""
+        return {
+            "ssl.keyStore.location": str(self._store),
+            "ssl.keyStore.password": self._store_password_file.read_text(),
+        }
+
     @property
     def _store(self) -> Path:
         return self.folder / "broker.p12"

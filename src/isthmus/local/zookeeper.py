@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from isthmus.errors import HostError
+from isthmus.local.folders import write_atomic
 from isthmus.local.jvm import Jvm, jvm_for
 from isthmus.local.layout import HOST
 from isthmus.local.locks import LockName
@@ -20,12 +21,14 @@ from isthmus.local.ports import free_ports
 from isthmus.local.probe import knows
 from isthmus.local.process import Process, ProcessGuard, start_failure
 from isthmus.local.properties import as_text
+from isthmus.local.security import USERS, Credentials
 from isthmus.model.cluster import Cluster
 
 Version = Literal["2.8.2", "3.9.1"]
 
 _LOCKS: Final[dict[Version, LockName]] = {"2.8.2": "zk-2.8.2", "3.9.1": "zk-3.9.1"}
 _HEAP_MB: Final = 256
+_LOGINS: Final = "jaas.conf"
 _READY_TERM_S: Final = 90.0
 _END_TERM_S: Final = 10.0
 
@@ -35,18 +38,21 @@ class ZooKeeperModeCluster:
 
     with ZooKeeperModeCluster.start("2.8.2") as old:
         print(old.bootstrap_servers, old.zookeeper_connect)
+
+    Where it is `secure`, its ZooKeeper serves nobody without a login (SASL's DIGEST-MD5), over TLS at `secure_connect`.
     """
 
-    def __init__(self, version: Version, jvm: Jvm, folder: Path, brokers: int) -> None:
+    def __init__(self, version: Version, jvm: Jvm, folder: Path, brokers: int, *, secure: bool = False) -> None:
         self.version: Version = version
         self.folder = folder
         self._jvm = jvm
         self._guard = ProcessGuard()
-        self._zookeeper_port, *self._ports = free_ports(1 + brokers)
+        self._zookeeper_port, self._secure_port, *self._ports = free_ports(2 + brokers)
+        self.credentials = Credentials(folder / "credentials") if secure else None
         self._brokers: dict[int, Process] = {}
 
     @classmethod
-    def start(cls, version: Version, *, brokers: int = 1) -> Self:
+    def start(cls, version: Version, *, brokers: int = 1, secure: bool = False) -> Self:
         """Start all and wait until clients are served.
 
         :raises JavaMissing: There is no Java 17 or newer.
@@ -54,8 +60,12 @@ class ZooKeeperModeCluster:
         :raises HostError: One of them ended while it started, or was not ready in time.
         """
         jvm = jvm_for(_LOCKS[version])
-        cluster = cls(version, jvm, Path(tempfile.mkdtemp(prefix=f"isthmus-zookeeper-{version}-")), brokers)
+        folder = Path(tempfile.mkdtemp(prefix=f"isthmus-zookeeper-{version}-"))
+        cluster = cls(version, jvm, folder, brokers, secure=secure)
         try:
+            if cluster.credentials is not None:
+                cluster.credentials.make(jvm.java)
+                _write_logins(cluster.credentials)
             cluster._start_zookeeper()
             for node_id in range(brokers):
                 cluster._start_broker(node_id)
@@ -81,6 +91,11 @@ class ZooKeeperModeCluster:
     def zookeeper_connect(self) -> str:
         """The address of the ZooKeeper, as `zookeeper.connect` wants it."""
         return f"{HOST}:{self._zookeeper_port}"
+
+    @property
+    def secure_connect(self) -> str:
+        """The address of its port with TLS."""
+        return f"{HOST}:{self._secure_port}"
 
     def cluster(self) -> Cluster:
         """How Isthmus reaches this cluster."""
@@ -124,6 +139,17 @@ class ZooKeeperModeCluster:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok",
         }
+        if self.credentials is not None:
+            settings |= {
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "secureClientPort": str(self._secure_port),
+                "secureClientPortAddress": HOST,
+                **self.credentials.zookeeper_properties(),
+                "ssl.clientAuth": "none",
+                "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+                "enforce.auth.enabled": "true",
+                "enforce.auth.schemes": "sasl",
+            }
         server = self._spawn("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper", settings)
         self._wait("zookeeper", server, self._zookeeper_answers)
 
@@ -172,7 +198,9 @@ class ZooKeeperModeCluster:
         file = self.folder / f"{name}.properties"
         file.write_text(as_text(settings))
         # Compression codecs unpack native libraries: into our folder, not where other processes tidy up.
-        options = (f"-Djava.io.tmpdir={self.folder}",)
+        options = [f"-Djava.io.tmpdir={self.folder}"]
+        if self.credentials is not None:
+            options.append(f"-Djava.security.auth.login.config={self.credentials.folder / _LOGINS}")
         command = self._jvm.command(main_class, str(file), heap_mb=_HEAP_MB, options=options)
         return self._guard.spawn(command, environment=self._jvm.environment, log=self.folder / f"{name}.log")
 
@@ -180,3 +208,14 @@ class ZooKeeperModeCluster:
         if not process.wait_until(ready, _READY_TERM_S):
             who = f"the {name} of Kafka {self.version}"
             raise start_failure(who, process, self.folder / f"{name}.log", _READY_TERM_S)
+
+
+def _write_logins(credentials: Credentials) -> None:
+    """Who may log in at the ZooKeeper, and as whom brokers do."""
+    passwords = {user: credentials.password(user).reveal() for user in USERS}
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    users = " ".join(f'user_{user}="{password}"' for user, password in passwords.items())
+    text = (
+        f'Server {{ {module} {users}; }};\nClient {{ {module} username="admin" password="{passwords["admin"]}"; }};\n'
+    )
+    write_atomic(credentials.folder / _LOGINS, text, mode=0o600)

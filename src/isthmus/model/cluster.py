@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from isthmus.errors import ConfigError
 from isthmus.model.reference import FileReference
 from isthmus.model.subjects import SubjectNaming
 
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-ProxyKind = Literal["socks5", "http"]
+ProxyKind = Literal["socks5", "http", "relay"]
 CLIENT_ID: Final = "isthmus"
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 """The versions of TLS that are spoken, oldest first, as Kafka and OpenSSL call them."""
@@ -57,7 +58,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class SecretOrigin:
-    """Where a text of `Security` or `Proxy` comes from: its parts in order, of which those in files may change.
+    """Where a text of `Security`, `Proxy` and the like comes from: its parts in order; those in files may change.
 
     `field` leads to the text by the names of attributes, as in `("oauth", "client_secret")`.
     """
@@ -81,16 +82,38 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What connections to a cluster go through. It is told the names of brokers and looks them up itself."""
+    """What connections to a cluster go through. It is told the names of brokers and looks them up itself.
+
+    A relay (`isthmus relay`) is reached over TLS: `username` is the side that has joined it, `password` its token.
+    """
 
     kind: ProxyKind
     address: str
     username: str | None = None
     password: Secret | None = None
+    tls: Tls = Tls()
     origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        return f"{self.kind}://{self.address}"
+        side = f"{self.username}@" if self.kind == "relay" else ""
+        return f"{self.kind}://{side}{self.address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeper:
+    """Where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
+
+    The login is that of SASL's DIGEST-MD5, as Kafka's brokers have it; without `tls` the port speaks none.
+    """
+
+    connect: str
+    username: str | None = None
+    password: Secret | None = None
+    tls: Tls | None = None
+    origins: tuple[SecretOrigin, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return self.connect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,20 +150,32 @@ class ClientProperties:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Another way to be connected to a cluster, for links: a login of their own, perhaps at a listener of their own.
+
+    `bootstrap_servers` are those of the cluster where they are empty.
+    """
+
+    name: str
+    bootstrap_servers: tuple[str, ...] = ()
+    security: Security
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One Kafka cluster as configured. The alias is a name for people; the cluster id is the identity.
 
-    `zookeeper` is where a cluster that has one keeps its registry: `host:port,...`, perhaps with a `/chroot` behind.
     `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
     registry of the cluster has its schemas, if it is not the primary one. From `offsets_copy_secret` come the keys of
-    its groups, where links encrypt a copy of their positions.
+    its groups, where links encrypt a copy of their positions. `logins` are those that links may have, `login` is the
+    one in use.
     """
 
     alias: str
     bootstrap_servers: tuple[str, ...]
     security: Security = Security()
-    zookeeper: str | None = None
+    zookeeper: ZooKeeper | None = None
     addresses: tuple[tuple[str, str], ...] = ()
     proxy: Proxy | None = None
     properties: ClientProperties = ClientProperties()
@@ -148,6 +183,26 @@ class Cluster:
     schema_registry: SchemaRegistry | None = field(default=None, compare=False)
     schemas: SchemaRoute | None = field(default=None, compare=False)
     offsets_copy_secret: Secret | None = field(default=None, compare=False)
+    logins: tuple[Login, ...] = field(default=(), compare=False)
+    login: str = ""
+
+    def logged_in(self, name: str) -> Cluster:
+        """The cluster as a link with this login reaches it, "" being the cluster's own.
+
+        :raises ConfigError: It has no such login.
+        """
+        if not name:
+            return self
+        login = next((each for each in self.logins if each.name == name), None)
+        if login is None:
+            raise ConfigError(
+                f"clusters.{self.alias}.logins has no {name}",
+                field=f"clusters.{self.alias}.logins",
+                hint=f"It has: {', '.join(each.name for each in self.logins) or 'none'}. A login is written into the "
+                "file of whoever runs the link; what is declared only names it.",
+            )
+        servers = login.bootstrap_servers or self.bootstrap_servers
+        return replace(self, bootstrap_servers=servers, security=login.security, login=name)
 
 
 def is_cluster_id(text: str) -> bool:

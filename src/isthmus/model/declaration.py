@@ -16,6 +16,7 @@ SETTINGS: Final = "settings/"
 SEMANTICS: Final = "semantics/"
 """Of the cluster whose id follows: what it can keep, as the handshake found."""
 ASYNC: Final = "async"
+_ACROSS: Final = {"source_login": "target_login", "target_login": "source_login"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,11 @@ class Declaration:
         """What differs from the defaults of a link, by dotted key of the file's `links[]`."""
         found = {register.name: register.said for register in self.registers if register.name.startswith(SETTINGS)}
         return {name.removeprefix(SETTINGS): value for name, value in found.items() if value is not None}
+
+    @property
+    def reversed_settings(self) -> Mapping[str, Any]:
+        """Those of a link in the other direction: each cluster keeps the login that the link has there."""
+        return {_ACROSS.get(name, name): value for name, value in self.settings.items()}
 
     @property
     def semantics(self) -> Mapping[str, Any]:

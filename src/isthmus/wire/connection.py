@@ -62,7 +62,7 @@ class Connection:
         self._unmuting: asyncio.TimerHandle | None = None
         self._expiry = None if life_s is None else self._loop.call_later(life_s, self._expire)
         self._sock = dialled.sock
-        self._tls = isinstance(dialled.sock, ssl.SSLSocket)
+        self._tls = type(dialled.sock) is not socket.socket
         self._client_id = client_id
         self._correlation = 0
         self._waiting: deque[_Waiting] = deque()

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, SecretOrigin, Security
+from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, SecretOrigin, Security, ZooKeeper
 from isthmus.model.reference import FileReference
 
-_Holder = TypeVar("_Holder", Security, Proxy, SchemaRegistry)
+_Holder = TypeVar("_Holder", Security, Proxy, SchemaRegistry, ZooKeeper)
 
 
 def renewed(cluster: Cluster) -> Cluster:
@@ -25,6 +25,11 @@ def renewed(cluster: Cluster) -> Cluster:
 def renewed_registry(registry: SchemaRegistry) -> SchemaRegistry:
     """The registry with its login as files hold it now; see `renewed`."""
     return _renewed(registry)
+
+
+def renewed_zookeeper(zookeeper: ZooKeeper) -> ZooKeeper:
+    """The ZooKeeper with its login as files hold it now; see `renewed`."""
+    return _renewed(zookeeper)
 
 
 def _renewed(holder: _Holder) -> _Holder:

@@ -18,6 +18,7 @@ from isthmus.wire.certificates import tls_context
 from isthmus.wire.exchange import Exchange, NotKafka, SpeaksTls, api_versions
 from isthmus.wire.reach import reach
 from isthmus.wire.security import uses_sasl, uses_tls
+from isthmus.wire.tunnel import secured
 
 _ASKING_S: Final = 2.0
 _OTHER_PORT: Final = "or give bootstrap_servers the port of the listener that is meant"
@@ -165,8 +166,8 @@ def _mechanisms(cluster: Cluster, host: str, port: int) -> list[str] | None:
         with reach(cluster, host, port, _ASKING_S) as sock:
             if not uses_tls(cluster.security):
                 return _offered(sock, deadline)
-            with tls_context(cluster).wrap_socket(sock, server_hostname=host) as secured:
-                return _offered(secured, deadline)
+            with secured(sock, tls_context(cluster), host) as inner:
+                return _offered(inner, deadline)
     except (OSError, ClusterError):
         return None
 

@@ -25,6 +25,7 @@ from isthmus.wire.diagnosis import misunderstood, no_mechanism, unreached
 from isthmus.wire.exchange import Exchange, api_versions
 from isthmus.wire.reach import reach
 from isthmus.wire.security import forget_token, sasl_mechanism, uses_sasl, uses_tls
+from isthmus.wire.tunnel import secured
 
 _log = logging.getLogger(__name__)
 _TCP_USER_TIMEOUT_MS: Final = 30_000
@@ -60,7 +61,7 @@ def dial(cluster: Cluster, host: str, port: int, client_id: str, timeout_s: floa
     try:
         _set_options(sock, cluster, where)
         if context is not None:
-            sock = context.wrap_socket(sock, server_hostname=host)
+            sock = secured(sock, context, host)
         dialled = _greet(sock, cluster, host, client_id, where, time.monotonic() + timeout_s)
         _log.debug("connected to %s (%s)", where, cluster.security.protocol)
         return dialled

@@ -1,7 +1,8 @@
 """The two handshakes with a proxy: SOCKS5 (RFC 1928, with RFC 1929 for logins) and HTTP CONNECT (RFC 9110, 9.3.6).
 
 Both leave the broker's name to the proxy: it may be one that only its network knows. They read byte for byte what
-belongs to them and not one more: what comes behind belongs to the broker.
+belongs to them and not one more: what comes behind belongs to the broker. A relay (`isthmus relay`) is asked by HTTP
+CONNECT too, over TLS, so that nobody on the way sees its token.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import socket
+import ssl
 import struct
 import time
 from typing import Final
@@ -16,6 +18,7 @@ from typing import Final
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.model.cluster import Cluster, Proxy
 from isthmus.wire.address import split_address, written_address
+from isthmus.wire.certificates import context_of
 
 _HEAD_BYTES_MAX: Final = 16 << 10
 _LOGIN_BYTES_MAX: Final = 255
@@ -40,16 +43,24 @@ def connect(cluster: Cluster, proxy: Proxy, host: str, port: int, timeout_s: flo
     :raises AuthenticationFailed: It does not take our login.
     """
     handshake = _Handshake(cluster, proxy, written_address(host, port), time.monotonic() + timeout_s)
+    address = split_address(proxy.address, cluster.alias)
+    context = context_of(proxy.tls, cluster.alias, "proxy") if proxy.kind == "relay" else None
     try:
-        sock = socket.create_connection(split_address(proxy.address, cluster.alias), timeout=timeout_s)
+        sock = socket.create_connection(address, timeout=timeout_s)
     except OSError as error:
         raise handshake.away(error) from error
     try:
         handshake.take(sock)
+        if context is not None:
+            sock = context.wrap_socket(sock, server_hostname=address[0])
+            handshake.take(sock)
         if proxy.kind == "socks5":
             handshake.socks(host, port)
         else:
             handshake.http()
+    except ssl.SSLCertVerificationError as error:
+        sock.close()
+        raise handshake.stranger(error) from error
     except OSError as error:
         sock.close()
         raise handshake.away(error) from error
@@ -107,39 +118,49 @@ class _Handshake:
         if self._proxy.username is not None:
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(b':'.join(self._login())).decode()}")
         self._send("".join(f"{line}\r\n" for line in (*lines, "")).encode())
-        status = self._head()
+        status, reason = self._head()
         if 200 <= status < 300:
             return
         if status == 407:
             raise self._login_missing() if self._proxy.username is None else self._refused("refused the login")
-        is_rule = 400 <= status < 500
-        raise self._no_way(f"HTTP status {status}", is_rule=is_rule)
+        if self._proxy.kind == "relay":
+            raise self._not_relayed(status, reason)
+        raise self._no_way(f"HTTP status {status}", is_rule=400 <= status < 500)
 
     def away(self, error: OSError) -> ClusterError:
         """The error to raise when the proxy does not answer, or not to the end."""
         return Unreachable(
-            f"{self._who} does not answer: {error.strerror or error}",
+            f"{self._who} does not answer: {getattr(error, 'reason', None) or error.strerror or error}",
             cluster=self._cluster.alias,
             hint=f"Check {self._key}: host and port, and that it can be reached from here and from Spark's executors.",
         )
 
-    def _head(self) -> int:
+    def stranger(self, error: ssl.SSLCertVerificationError) -> ClusterError:
+        """The error to raise when a relay shows a certificate that we do not believe."""
+        return AuthenticationFailed(
+            f"{self._who} shows a certificate that is not trusted: {error.verify_message}",
+            cluster=self._cluster.alias,
+            hint=f"Give {self._key}.tls.ca_file the authority that signed the relay's certificate, and reach the relay "
+            "by a name that is in it.",
+        )
+
+    def _head(self) -> tuple[int, str]:
         head = bytearray()
         while not head.endswith(b"\r\n\r\n"):
             head += self._read(1)
             if len(head) > _HEAD_BYTES_MAX or (len(head) == 5 and head != b"HTTP/"):
                 raise self._no_proxy()
-        status = head.split(b"\r\n", 1)[0].split(b" ")[1:2]
-        if not status or not status[0].isdigit():
+        _, status, reason, *_ = (*head.split(b"\r\n", 1)[0].split(b" ", 2), b"", b"")
+        if not status.isdigit():
             raise self._no_proxy()
-        return int(status[0])
+        return int(status), reason.decode(errors="replace")
 
     def _login(self) -> tuple[bytes, bytes]:
         password = "" if self._proxy.password is None else self._proxy.password.reveal()
         return (self._proxy.username or "").encode(), password.encode()
 
     def _no_proxy(self) -> ClusterError:
-        name = "a SOCKS5" if self._proxy.kind == "socks5" else "an HTTP"
+        name = {"socks5": "a SOCKS5", "http": "an HTTP"}.get(self._proxy.kind, "such a")
         return Unreachable(
             f"{self._who} does not answer as {name} proxy does",
             cluster=self._cluster.alias,
@@ -153,9 +174,18 @@ class _Handshake:
             hint=f"Give {self._key} a user in its url ({self._proxy.kind}://user@host:port) and a password.",
         )
 
+    def _not_relayed(self, status: int, reason: str) -> ClusterError:
+        return Unreachable(
+            f"{self._who} does not connect to {self._destination}: {reason or status}",
+            cluster=self._cluster.alias,
+            hint=f"isthmus relay join --as {self._proxy.username} has to run where these brokers can be reached; its "
+            "log says why it does not get there.",
+        )
+
     def _refused(self, what: str) -> ClusterError:
+        user = "" if self._proxy.kind == "relay" else f" for user {self._proxy.username}"
         return AuthenticationFailed(
-            f"{self._who} {what} for user {self._proxy.username}",
+            f"{self._who} {what}{user}",
             cluster=self._cluster.alias,
             hint=f"Check the user in {self._key}.url, and {self._key}.password.",
         )

@@ -15,9 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from isthmus.control.fabric import Administration
-from isthmus.errors import ClusterError, Unreachable
+from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.zookeeper import ZooKeeperModeCluster
+from isthmus.model.cluster import Secret, Tls, ZooKeeper
 from isthmus.model.description import MetadataMode
 from isthmus.model.elections import ElectionOutcome
 from isthmus.model.partitions import Condition
@@ -52,7 +53,7 @@ def keeper(old: ZooKeeperModeCluster) -> Iterator[KazooClient]:
 
 def known(old: ZooKeeperModeCluster, zookeeper: str | None = None) -> Administration:
     """The cluster as configured with its ZooKeeper."""
-    return Administration(replace(old.cluster(), zookeeper=zookeeper or old.zookeeper_connect))
+    return Administration(replace(old.cluster(), zookeeper=ZooKeeper(connect=zookeeper or old.zookeeper_connect)))
 
 
 def test_tree_is_what_zookeeper_holds(old: ZooKeeperModeCluster, keeper: KazooClient) -> None:
@@ -131,13 +132,18 @@ def test_absent_zookeeper_and_wrong_chroot_are_told(old: ZooKeeperModeCluster) -
 
 def test_kraft_cluster_has_no_zookeeper(east: LocalCluster) -> None:
     """It says so, and tells the same registry from its own metadata."""
-    report = Administration(replace(east.cluster(), zookeeper="127.0.0.1:1")).registry()
+    report = Administration(replace(east.cluster(), zookeeper=ZooKeeper(connect="127.0.0.1:1"))).registry()
 
     assert report.mode is MetadataMode.KRAFT
     assert "has no ZooKeeper" in report.statement
     assert report.registry.cluster_id == Administration(east.cluster()).describe().cluster_id
     assert set(report.registry.brokers) == {1}
     assert report.registry.controller == 1
+    (broker,) = (json.loads(node.text) for node in report.registry.nodes if node.path == "/brokers/ids/1")
+    host, _, port = east.bootstrap_servers.rpartition(":")
+    assert broker == {
+        "endpoints": [east.bootstrap_servers], "host": host, "port": int(port), "rack": None, "version": "4.4"
+    }  # fmt: skip
     assert not any(node.is_ephemeral for node in report.registry.nodes)
 
 
@@ -191,3 +197,47 @@ def _assert_elected(cluster: Administration) -> None:
     while cluster.registry().registry.partitions[TOPIC, 1].leader != 1:
         assert time.monotonic() < deadline
     assert cluster.registry().findings == ()
+
+
+def test_a_zookeeper_with_tls_and_a_login() -> None:
+    """One that serves nobody without a login is read and watched over TLS as the user of the configuration, and each
+    way in which that can fail is told by what to do, the password never.
+    """
+    with ZooKeeperModeCluster.start("3.9.1", secure=True) as closed:
+        assert closed.credentials is not None
+        admin = AdminClient({"bootstrap.servers": closed.bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(TERM_S)
+        tls = Tls(ca_file=str(closed.credentials.ca_file))
+        way = ZooKeeper(
+            connect=closed.secure_connect,
+            username="isthmus",
+            password=closed.credentials.password("isthmus"),
+            tls=tls,
+        )
+
+        def by(zookeeper: ZooKeeper) -> Administration:
+            return Administration(replace(closed.cluster(), zookeeper=zookeeper))
+
+        report = by(way).registry()
+        assert report.is_from_zookeeper
+        assert report.findings == ()
+        assert (TOPIC, 0) in report.registry.partitions
+        # Without TLS on the way the same login does.
+        assert by(replace(way, connect=closed.zookeeper_connect, tls=None)).registry().registry.brokers.keys() == {0}
+        watch = iter(by(way).watch_registry())
+        first = next(watch)
+        admin.create_topics([NewTopic("later", 1, 1)])["later"].result(TERM_S)
+        assert any(line.startswith("later-0 is led by 0") for line in changes(first, next(watch)))
+
+        wrong = replace(way, password=Secret("guessed"))
+        with pytest.raises(AuthenticationFailed, match="refused the login of user isthmus") as told:
+            by(wrong).registry()
+        assert "guessed" not in f"{told.value.message} {told.value.hint} {wrong}"
+        with pytest.raises(AuthenticationFailed, match="asks for a login") as nobody:
+            by(replace(way, username=None, password=None)).registry()
+        assert "username" in nobody.value.hint
+        with pytest.raises(AuthenticationFailed, match="certificate that is not trusted") as stranger:
+            by(replace(way, tls=Tls())).registry()
+        assert "zookeeper.tls.ca_file" in stranger.value.hint
+        with pytest.raises(AuthenticationFailed, match="does not speak TLS"):
+            by(replace(way, connect=closed.zookeeper_connect)).registry()

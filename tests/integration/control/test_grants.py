@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trustme
+import yaml
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -27,6 +28,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
+from isthmus import config
 from isthmus.cli.acls import AclFormat, GrantedSide, written
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric, open_fabric
@@ -42,13 +44,14 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import LoopState
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
-from isthmus.model.namespace import NamespaceMap
+from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.naming import LEDGER_TOPIC
 from isthmus.model.needs import Side
 from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.rights import Resource
 from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
 from tests.integration.lane.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.integration
@@ -294,6 +297,83 @@ def test_a_declared_link_is_run_and_changed(
     namespaces = users.cluster("target").namespaces
     for each in maps:
         namespaces.update(each.target, reserved=False)
+
+
+def test_logins_of_a_links_own(
+    clusters: dict[Side, LocalCluster], authority: trustme.CA, tmp_path: Path, spark: SparkSession
+) -> None:
+    """A link of the file and a declared one, each as users of its own on each side that have what is generated, beside
+    a login of the cluster that may do nothing with their topics; what is declared holds names of logins, no secrets.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for side, cluster in clusters.items():
+        ways = {user: reached(cluster, side, authority, tmp_path, user) for user in ("nobody", "filed", "said")}
+        written = {
+            user: {
+                "bootstrap_servers": list(way.bootstrap_servers),
+                "security": {
+                    "tls": {
+                        "ca_file": way.security.tls.ca_file,
+                        "certificate_file": way.security.tls.certificate_file,
+                        "key_file": way.security.tls.key_file,
+                    }
+                },
+            }
+            for user, way in ways.items()
+        }
+        sections[str(side)] = {**written["nobody"], "logins": {user: written[user] for user in ("filed", "said")}}
+        topics.create(cluster, "filed.there")
+    logins = {"source_login": "filed", "target_login": "filed"}
+    link = {"name": "filed", "source": "source", "target": "target", **logins, "topics": {"include": ["filed.orders"]}}
+    configuration = config.parse(yaml.safe_dump({"clusters": sections, "links": [link]}), folder=tmp_path)
+    source = clusters[Side.SOURCE]
+    for name in ("filed.orders", "said.orders"):
+        topics.create(source, name)
+        topics.produce(source, name, topics.some(20, random.Random(1)))
+
+    administrator = Fabric(
+        replace(
+            configuration,
+            links=(),
+            clusters=tuple(
+                replace(topics.as_admin(clusters[side]), alias=str(side), logins=configuration.cluster(side).logins)
+                for side in Side
+            ),
+        )
+    )
+    administrator.declarations.create(
+        "said",
+        source="source",
+        target="target",
+        maps=[NamespaceMap.parse("said.:heard.")],
+    )
+    declared = open_fabric(administrator.configuration, declared=True).configuration.link("said")
+    for user, found in (("filed", configuration.link("filed")), ("said", declared)):
+        for side, cluster in clusters.items():
+            rules = [each.rule for each in grants_of(found, side, principal(side, user)).grants]
+            change(cluster, rules, are_there=True)
+    administrator.declarations.update("said", settings={"source_login": "said", "target_login": "said"})
+    declared = open_fabric(administrator.configuration, declared=True).configuration.link("said")
+    assert "said-at-target" in str(declared.target.security.tls)
+    for one, known in (("filed", configuration), ("said", replace(administrator.configuration, links=(declared,)))):
+        asked = about_rights(asyncio.run(examine(known)))
+        assert [each for each in asked if each.startswith("error")] == [], one
+        fabric = Fabric(known, spark=spark)
+        assert fabric.run(until="caught-up").exit_code == 0, one
+        assert fabric.verify()[one].records == 20
+    # The cluster's own login of the file may not even see the topics.
+    assert "filed.orders" not in {each.topic for each in Fabric(configuration).cluster("target").topics().partitions}
+    held = consumers_of_ledger(clusters[Side.TARGET])
+    assert "target_login" in held
+    assert str(tmp_path) not in held
+    administrator.declarations.delete("said")
+    administrator.cluster("target").namespaces.update(Namespace(kind="topic", prefix="heard."), reserved=False)
+
+
+def consumers_of_ledger(cluster: LocalCluster) -> str:
+    """All that the ledger holds, as any consumer reads it."""
+    (seen,) = oracle.records(cluster.admin_bootstrap_servers, LEDGER_TOPIC)
+    return " ".join(f"{record.key!r} {record.value!r}" for record in seen)
 
 
 def test_commands_of_kafkas_own_tool(clusters: dict[Side, LocalCluster], topic: Callable[[str], str]) -> None:

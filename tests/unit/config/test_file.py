@@ -12,7 +12,7 @@ from isthmus import config
 from isthmus.config import places
 from isthmus.config.places import SMALLEST
 from isthmus.errors import ConfigError
-from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls
+from isthmus.model.cluster import Cluster, OAuth, Secret, Security, Tls, ZooKeeper
 from isthmus.model.configuration import Configuration, LedgerSettings, SparkSettings
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -112,7 +112,7 @@ def test_full_document() -> None:
                 scope="kafka",
             ),
         ),
-        zookeeper="c:2181,d:2181/kafka",
+        zookeeper=ZooKeeper(connect="c:2181,d:2181/kafka"),
     )
     assert configuration.link("east-west") == Link(
         name="east-west",
@@ -245,8 +245,16 @@ def test_key_without_a_value_is_not_given() -> None:
         (("name: east-west, ", ""), "isthmus.yaml:5: links[0].name is missing", "The link's name"),
         (("127.0.0.1:9192", "127.0.0.1"), "bootstrap_servers[0] must be host:port", "Brokers"),
         (("127.0.0.1:9192", "a:99999"), "bootstrap_servers[0] must be host:port", "Brokers"),
-        (("east: {", "east: {zookeeper: a, "), "clusters.east.zookeeper must be host:port", "zookeeper.connect"),
-        (("east: {", "east: {zookeeper: 'a:1/', "), "clusters.east.zookeeper must end in a path", "zookeeper.connect"),
+        (
+            ("east: {", "east: {zookeeper: a, "),
+            "clusters.east.zookeeper.connect must be host:port",
+            "zookeeper.connect",
+        ),
+        (
+            ("east: {", "east: {zookeeper: 'a:1/', "),
+            "clusters.east.zookeeper.connect must end in a path",
+            "zookeeper.connect",
+        ),
         (('"flights"', '"fl*ghts"'), "topics.include[0] cannot be used", "What to mirror"),
         (('"flights"', '"/(/"'), "topics.include[0] cannot be used", "What to mirror"),
         (

@@ -7,9 +7,13 @@ import re
 import pytest
 
 from isthmus import config
+from isthmus.config.declared import declared_link
+from isthmus.control.links.following import change_of
 from isthmus.errors import ConfigError
-from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret
+from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret, Tls, ZooKeeper
 from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import SETTINGS, Declaration
+from isthmus.model.registers import Author, changed
 from isthmus.wire.address import reached_at, whereabouts
 
 LINK = "links: [{name: a-b, source: a, target: b, topics: {include: [orders]}, %s}]"
@@ -46,6 +50,16 @@ def test_addresses() -> None:
             "{url: 'http://me@p:3128', password: '${env:PASSWORD}'}",
             Proxy(kind="http", address="p:3128", username="me", password=Secret("sesame")),
         ),
+        (
+            "{url: 'relay://east@p:7443', password: '${env:PASSWORD}', tls: {ca_file: /ca.pem}}",
+            Proxy(
+                kind="relay",
+                address="p:7443",
+                username="east",
+                password=Secret("sesame"),
+                tls=Tls(ca_file="/ca.pem"),
+            ),
+        ),
     ],
 )
 def test_proxies(written: str, proxy: Proxy) -> None:
@@ -62,6 +76,9 @@ def test_proxies(written: str, proxy: Proxy) -> None:
         ("proxy: 'http://me:sesame@p:1'", "clusters.a.proxy.url holds a password: give it as password beside the url"),
         ("proxy: 'http://me@p:1'", "clusters.a.proxy lacks a password for the user in url"),
         ("proxy: {url: 'http://p:1', password: '${env:PASSWORD}'}", "clusters.a.proxy lacks a user"),
+        ("proxy: {url: 'relay://p:1', password: '${env:PASSWORD}'}", "clusters.a.proxy lacks the side that has joined"),
+        ("proxy: 'relay://east@p:1'", "clusters.a.proxy lacks the side that has joined, or the token"),
+        ("proxy: {url: 'http://p:1', tls: {ca_file: ca.pem}}", "clusters.a.proxy has tls, which a relay alone speaks"),
         ("addresses: {'one:9092': 'two'}", "must be host:port"),
         ("addresses: {'one': 'two:9092'}", "must be host:port"),
         ("client_id: 'a b'", "clusters.a.client_id must consist of"),
@@ -113,3 +130,56 @@ def test_properties_that_are_not_taken(written: str, says: str) -> None:
         configured(f"properties: {{{written}}}")
     assert re.search(says, f"{told.value.message}\n{told.value.hint}", re.DOTALL)
     assert "secret" not in f"{told.value.message} {told.value.hint}"
+
+
+LOGINS = "logins: {mirror: {bootstrap_servers: 'a:2', security: {mechanism: PLAIN, username: m, password: sesame}}}"
+
+
+def test_logins_of_links() -> None:
+    """A link that names one is at its listener as its user; the cluster itself and the other side stay as they are."""
+    configuration = configured(LOGINS, "source_login: mirror")
+    link = configuration.link("a-b")
+    assert (link.source.bootstrap_servers, link.source.security.username) == (("a:2",), "m")
+    assert (link.source.login, link.source.client_id, link.target.login) == ("mirror", "isthmus-a-b", "")
+    assert configuration.cluster("a").security.username is None
+    plain = configured(LOGINS).link("a-b")
+    assert (plain.source.bootstrap_servers, plain.source.login) == (("a:1",), "")
+    assert change_of(plain, link).waiting == ("source",)
+
+
+def test_a_declared_link_names_its_logins() -> None:
+    """What is declared holds the name; who does not have it in the file is told, and does not run the link."""
+    registers = changed((), {f"{SETTINGS}source_login": "mirror"}, Author(by="me", at_ms=1, where="cluster"))
+    declared = Declaration(name="a-b", registers=registers)
+    known, other = configured(LOGINS).cluster("a"), Cluster(alias="b", bootstrap_servers=("b:1",))
+    assert declared_link(declared, known, other).source.security.username == "m"
+    with pytest.raises(ConfigError, match=r"clusters\.b\.logins has no mirror") as told:
+        declared_link(declared, other, known)
+    assert "of whoever runs the link" in told.value.hint
+    assert declared.reversed_settings == {"target_login": "mirror"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "link", "says"),
+    [
+        (LOGINS, "source_login: mirrer", "links[0].source_login is none of clusters.a.logins"),
+        (LOGINS, "target_login: mirror", "links[0].target_login is none of clusters.b.logins"),
+        ("logins: {m: {security: {mechanism: PLAIN}}}", "", "clusters.a.logins.m.security.username is missing"),
+    ],
+)
+def test_mistakes_about_logins(settings: str, link: str, says: str) -> None:
+    """They are told by key, and what is a secret is not."""
+    with pytest.raises(ConfigError) as told:
+        configured(settings, link or "groups: {}")
+    assert says in str(told.value)
+    assert "sesame" not in str(told.value)
+
+
+def test_zookeepers() -> None:
+    """The address alone is short for a section; a login has a user and a password, or there is none."""
+    assert cluster("zookeeper: 'z:2181/kafka'").zookeeper == ZooKeeper(connect="z:2181/kafka")
+    found = cluster("zookeeper: {connect: 'z:2182', username: me, password: '${env:PASSWORD}', tls: {}}").zookeeper
+    assert found == ZooKeeper(connect="z:2182", username="me", password=Secret("sesame"), tls=Tls())
+    for settings in ("username: me", "password: '${env:PASSWORD}'"):
+        with pytest.raises(ConfigError, match=r"clusters\.a\.zookeeper lacks a (username|password)"):
+            configured(f"zookeeper: {{connect: 'z:1', {settings}}}")

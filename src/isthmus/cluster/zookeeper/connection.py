@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import socket
+import ssl
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from isthmus.errors import ClusterError, HostError, NotAuthorized, Unreachable
-from isthmus.model.cluster import Cluster
+from isthmus.errors import AuthenticationFailed, ClusterError, HostError, NotAuthorized, Unreachable
+from isthmus.model.cluster import Cluster, ZooKeeper
+from isthmus.wire.address import split_address
+from isthmus.wire.certificates import context_of
+from isthmus.wire.credentials import renewed_zookeeper
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -18,41 +25,62 @@ CONNECT_S: Final = 5.0
 SESSION_S: Final = 10.0
 # kazoo tells of every attempt to connect; what matters of it becomes an error of ours.
 _logger = logging.getLogger(f"{__name__}.kazoo")
-_logger.setLevel(logging.ERROR)
+_logger.setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def connected(cluster: Cluster) -> Iterator[KazooClient]:
     """A session with the cluster's ZooKeeper, which ends with the block.
 
-    :raises HostError: kazoo is not installed.
+    :raises HostError: kazoo, or what it logs in with, is not installed.
     :raises Unreachable: No server of the ensemble answered, or the session was lost.
+    :raises AuthenticationFailed: It refused the login, asks for one, or its certificate is not trusted.
     :raises NotAuthorized: An access rule of ZooKeeper forbids reading.
     :raises ClusterError: ZooKeeper refused.
     """
     try:
         from kazoo.client import KazooClient
-        from kazoo.exceptions import ConnectionLoss, KazooException, NoAuthError, NoNodeError, SessionExpiredError
+        from kazoo.exceptions import (
+            AuthFailedError,
+            ConnectionLoss,
+            KazooException,
+            NoAuthError,
+            NoNodeError,
+            SessionClosedRequireSaslError,
+            SessionExpiredError,
+        )
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError as error:
-        raise HostError(
-            f"reading the ZooKeeper of {cluster.alias} needs kazoo, which is not installed",
-            hint="Install the extra: pip install 'isthmus[zookeeper]'.",
-        ) from error
-    where = f"the ZooKeeper of {cluster.alias} at {cluster.zookeeper}"
-    client = KazooClient(hosts=cluster.zookeeper, timeout=SESSION_S, read_only=True, logger=_logger)
+        raise _missing("reading", "kazoo", cluster) from error
+    zookeeper = renewed_zookeeper(cluster.zookeeper) if cluster.zookeeper is not None else ZooKeeper(connect="")
+    where = f"the ZooKeeper of {cluster.alias} at {zookeeper}"
+    was_refused = threading.Event()
+    client = KazooClient(
+        hosts=zookeeper.connect,
+        timeout=SESSION_S,
+        read_only=True,
+        logger=_logger,
+        handler=_threads(was_refused),
+        **_settings(zookeeper, cluster),
+    )
     try:
         with warnings.catch_warnings():
             # A chroot that is not there is told below, when nothing is found in it.
             warnings.simplefilter("ignore", UserWarning)
             client.start(timeout=CONNECT_S)
         yield client
-    except (KazooTimeoutError, ConnectionLoss, SessionExpiredError) as error:
-        raise Unreachable(
-            f"{where} does not answer",
+    except AuthFailedError as error:
+        raise _refused(cluster, zookeeper, where) from error
+    except SessionClosedRequireSaslError as error:
+        raise AuthenticationFailed(
+            f"{where} asks for a login",
             cluster=cluster.alias,
-            hint=f"Check clusters.{cluster.alias}.zookeeper, and whether the servers run.",
+            hint=f"Give clusters.{cluster.alias}.zookeeper a username and a password.",
         ) from error
+    except (KazooTimeoutError, ConnectionLoss, SessionExpiredError) as error:
+        if was_refused.is_set():
+            raise _refused(cluster, zookeeper, where) from error
+        raise _unanswered(cluster, zookeeper, where) from error
     except NoNodeError as error:
         raise ClusterError(
             f"{where} holds no Kafka cluster",
@@ -63,10 +91,110 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
         raise NotAuthorized(
             f"{where} does not allow reading",
             cluster=cluster.alias,
-            hint="Isthmus reads ZooKeeper without a login: its nodes have to be readable (zookeeper.set.acl=false).",
+            hint=f"Give clusters.{cluster.alias}.zookeeper the username and password of one who may read its nodes.",
         ) from error
     except KazooException as error:
         raise ClusterError(f"{where} refused: {error!r}", cluster=cluster.alias) from error
     finally:
         client.stop()
         client.close()
+
+
+def _threads(was_refused: threading.Event) -> Any:
+    """The threads of a client; a refused login ends the one that connects, and is told there alone."""
+    from kazoo.exceptions import SessionClosedRequireSaslError
+    from kazoo.handlers.threading import SequentialThreadingHandler
+
+    handler = SequentialThreadingHandler()
+    spawn, create_connection = handler.spawn, handler.create_connection
+    connections: list[Any] = []
+
+    def created(*arguments: object, **named: object) -> Any:
+        connections[:] = [create_connection(*arguments, **named)]
+        return connections[0]
+
+    def spawned(work: Callable[..., object], *arguments: object, **named: object) -> object:
+        def guarded() -> None:
+            try:
+                work(*arguments, **named)
+            except SessionClosedRequireSaslError:
+                was_refused.set()
+                # kazoo leaves it open then.
+                connections[0].close()
+
+        return spawn(guarded)
+
+    handler.spawn, handler.create_connection = spawned, created
+    return handler
+
+
+def _refused(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        f"{where} refused the login of user {zookeeper.username}",
+        cluster=cluster.alias,
+        hint=f"Check clusters.{cluster.alias}.zookeeper.username and password.",
+    )
+
+
+def _settings(zookeeper: ZooKeeper, cluster: Cluster) -> dict[str, Any]:
+    """What kazoo has to know of login and TLS."""
+    settings: dict[str, Any] = {}
+    if zookeeper.username is not None and zookeeper.password is not None:
+        if importlib.util.find_spec("puresasl") is None:
+            raise _missing("logging in to", "pure-sasl", cluster)
+        settings["sasl_options"] = {
+            "mechanism": "DIGEST-MD5",
+            "username": zookeeper.username,
+            "password": zookeeper.password.reveal(),
+        }
+    if (tls := zookeeper.tls) is not None:
+        # Tells which file cannot be used; kazoo would not.
+        context_of(tls, cluster.alias, "zookeeper")
+        settings |= {
+            "use_ssl": True,
+            "ca": tls.ca_file,
+            "certfile": tls.certificate_file,
+            "keyfile": tls.key_file,
+            "keyfile_password": None if tls.key_password is None else tls.key_password.reveal(),
+            "check_hostname": tls.verify_hostname,
+        }
+    return settings
+
+
+def _unanswered(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> ClusterError:
+    """Why nobody answered: kazoo only tells that nobody did, so that TLS is tried once more."""
+    key = f"clusters.{cluster.alias}.zookeeper"
+    host, port = split_address(zookeeper.connect.split("/")[0].split(",")[0], cluster.alias)
+    if zookeeper.tls is not None:
+        try:
+            context = context_of(zookeeper.tls, cluster.alias, "zookeeper")
+            with (
+                socket.create_connection((host, port), timeout=CONNECT_S) as plain,
+                context.wrap_socket(plain, server_hostname=host),
+            ):
+                pass
+        except ssl.SSLCertVerificationError as error:
+            return AuthenticationFailed(
+                f"{where} shows a certificate that is not trusted: {error.verify_message}",
+                cluster=cluster.alias,
+                hint=f"Give {key}.tls.ca_file the authority that signed it; a name in it has to be the one in connect.",
+            )
+        except ssl.SSLError:
+            return AuthenticationFailed(
+                f"{where} does not speak TLS, or wants another certificate",
+                cluster=cluster.alias,
+                hint=f"Name the secure port (secureClientPort) in {key}.connect, or leave tls out.",
+            )
+        except OSError:
+            pass
+    login = "" if zookeeper.username else " It may ask for a login (username, password) or for TLS (tls)."
+    return Unreachable(
+        f"{where} does not answer", cluster=cluster.alias, hint=f"Check {key}, and whether the servers run.{login}"
+    )
+
+
+def _missing(what: str, package: str, cluster: Cluster) -> HostError:
+    return HostError(
+        f"{what} the ZooKeeper of {cluster.alias} needs {package}, which is not installed",
+        hint="Install the extra: pip install 'isthmus[zookeeper]'.",
+    )

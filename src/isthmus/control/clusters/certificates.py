@@ -32,6 +32,11 @@ def require_certificates(configuration: Configuration, name: str) -> None:
 def _problems(cluster: Cluster) -> Iterator[tuple[str, str]]:
     """The keys of files that cannot be used, each with the sentence that says why."""
     sections = {"security": cluster.security.tls}
+    sections.update((f"logins.{login.name}.security", login.security.tls) for login in cluster.logins)
+    if cluster.proxy is not None:
+        sections["proxy"] = cluster.proxy.tls
+    if cluster.zookeeper is not None and cluster.zookeeper.tls is not None:
+        sections["zookeeper"] = cluster.zookeeper.tls
     if cluster.schema_registry is not None:
         sections["schema_registry"] = cluster.schema_registry.tls
     for section, tls in sections.items():

@@ -82,7 +82,7 @@ class Promoter:
             source=known.target.alias,
             target=known.source.alias,
             maps=[each.reversed for each in chosen],
-            settings=known.settings,
+            settings=known.reversed_settings,
         )
         if not known.is_deleted:
             await links.delete(self.name)

@@ -110,6 +110,7 @@ class LinkRun:
 
     async def _run_until_over(self, workers: Workers) -> None:
         while not self._stopping.is_set():
+            link = self.link
             try:
                 await self._run_once(workers)
                 break
@@ -119,11 +120,13 @@ class LinkRun:
                     self._warned = error.message
                     _log.warning("link %s: %s", self.link.name, error)
                 self._problem = problem_of(error)
-                if not error.retryable:
+                if not error.retryable and self.link == link:
                     self.error = error
                     break
-                self._unreachable = error
-                self._is_away = True
+                # Where other settings came meanwhile, nothing is known of them yet.
+                if error.retryable:
+                    self._unreachable = error
+                    self._is_away = True
             except Exception as error:  # noqa: BLE001 - a bug of ours in one link ends no other
                 _log.exception("link %s", self.link.name)
                 message = f"{type(error).__name__}: {error}"

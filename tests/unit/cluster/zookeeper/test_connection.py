@@ -8,13 +8,13 @@ import pytest
 
 from isthmus.cluster.zookeeper.connection import connected
 from isthmus.errors import HostError
-from isthmus.model.cluster import Cluster
+from isthmus.model.cluster import Cluster, ZooKeeper
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without kazoo the error says what to install; nothing else needs it."""
     monkeypatch.setitem(sys.modules, "kazoo.client", None)
-    cluster = Cluster(alias="old", bootstrap_servers=("a:1",), zookeeper="z:2181")
+    cluster = Cluster(alias="old", bootstrap_servers=("a:1",), zookeeper=ZooKeeper(connect="z:2181"))
 
     with pytest.raises(HostError, match="needs kazoo") as error, connected(cluster):
         pass

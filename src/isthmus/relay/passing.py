@@ -1,0 +1,77 @@
+"""Bytes from one connection into another and back, never more in memory than both may hold back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import Final
+
+from isthmus.relay.speech import BUFFER_BYTES
+
+_RESET: Final = struct.pack("ii", 1, 0)
+_ENDING_S: Final = 5.0
+_OPTIONS: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # Short enough to keep NAT from forgetting the connection, and for us to notice that it has.
+    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in (
+        ("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 30_000),
+    ) if hasattr(socket, name)),
+)  # fmt: skip
+
+
+class Stream:
+    """A connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        # A transport that was closed knows it no more.
+        self._sock = writer.get_extra_info("socket")
+
+    def prepare(self) -> None:
+        """Keep it alive where nothing is said, and small."""
+        self.writer.transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        for option in _OPTIONS:
+            self._sock.setsockopt(*option)
+
+    def reset(self) -> None:
+        """Close it at once; what it has not sent yet never will be, not even by the kernel."""
+        if self._sock.fileno() >= 0:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.writer.transport.abort()
+
+    async def end(self) -> None:
+        """Close it when all has been sent, or in a few seconds."""
+        self.writer.close()
+        try:
+            async with asyncio.timeout(_ENDING_S):
+                await self.writer.wait_closed()
+        except OSError:
+            self.reset()
+
+
+async def pass_between(near: Stream, far: Stream) -> None:
+    """Pass bytes both ways until one end closes. What broke off is broken off at the other end too: bytes that its
+    sender has taken back do not arrive later.
+    """
+    passing = [asyncio.create_task(_pass(near, far)), asyncio.create_task(_pass(far, near))]
+    try:
+        done, _ = await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+        if not any(each.exception() for each in done):
+            await asyncio.gather(near.end(), far.end())
+    finally:
+        for each in passing:
+            each.cancel()
+        near.reset()
+        far.reset()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*passing, return_exceptions=True)
+
+
+async def _pass(source: Stream, target: Stream) -> None:
+    while chunk := await source.reader.read(BUFFER_BYTES):
+        target.writer.write(chunk)
+        await target.writer.drain()
