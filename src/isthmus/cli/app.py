@@ -17,7 +17,7 @@ from isthmus.cli.endings import end_at_signals, told, written
 from isthmus.cli.logs import begin, log_into
 from isthmus.cli.options import VerboseOption
 from isthmus.config.contexts import VARIABLE as CONTEXT_VARIABLE
-from isthmus.model.configuration import LogSettings
+from isthmus.model.logsettings import LogSettings
 
 
 class Command(NamedTuple):

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli import reassigning
-from isthmus.cli.columns import Cells, Column
+from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.config import configured
 from isthmus.cli.doctor import FINDING_COLUMNS
 from isthmus.cli.noun import Noun
@@ -49,6 +49,7 @@ _QUORUM_COLUMNS: Final = (
 )
 _PARTITION_COLUMNS: Final = (
     Column("topic", Cells.NAME),
+    Column("name", Cells.NAME, gives_way=8),
     Column("partition"),
     Column("leader"),
     Column("replicas", Cells.PROSE, gives_way=1),
@@ -159,11 +160,16 @@ def topics(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show leaders, replicas and offsets of every partition, and what they suffer from."""
-    report = Fabric(configured(path)).cluster(alias).topics(topic or ())
+    configuration = configured(path)
+    names = configuration.cluster(alias).names
+    report = Fabric(configuration).cluster(alias).topics(topic or ())
     if not output.is_table:
-        render(report.as_dict(), output, names=[partition.topic for partition in report.partitions])
+        partitions = [{**each.as_dict(), "name": names.topic(each.topic)} for each in report.partitions]
+        technical = [partition.topic for partition in report.partitions]
+        render({**report.as_dict(), "partitions": partitions}, output, names=technical)
         return
-    render([_partition_row(partition) for partition in report.partitions], output, columns=_PARTITION_COLUMNS)
+    rows = [{**_partition_row(each), "name": names.topic(each.topic)} for each in report.partitions]
+    render(rows, output, columns=with_names(_PARTITION_COLUMNS, rows, "topic"))
     _show_settings([setting for setting in report.settings if setting.name == _REPLICA_LAG], output)
     _show_transactions(report.transactions, output)
     _show_findings(report.findings, report.not_told, output)

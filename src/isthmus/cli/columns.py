@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -101,6 +101,12 @@ class _Fitting:
     def full(self) -> int:
         """What its cells and its heading need."""
         return max(self.extent.heading, self.extent.cell)
+
+
+def with_names(columns: Sequence[Column], rows: Sequence[Mapping[str, object]], technical: str) -> list[Column]:
+    """The columns, without that of logical names where these are no others than the technical ones."""
+    says_more = any(row.get("name") not in (None, row.get(technical)) for row in rows)
+    return [column for column in columns if says_more or column.name != "name"]
 
 
 def fit(columns: Sequence[Column], extents: Sequence[ColumnWidth], width: int) -> list[ShownColumn]:

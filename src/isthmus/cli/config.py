@@ -142,6 +142,10 @@ def resolved(configuration: Configuration) -> Row:
                 "proxy": None if cluster.proxy is None else _proxy(cluster.proxy),
                 "properties": written_properties(cluster.properties),
                 "client_id": cluster.client_id,
+                "names": {
+                    "topics": None if cluster.names.topics is None else str(cluster.names.topics),
+                    "groups": None if cluster.names.groups is None else str(cluster.names.groups),
+                },
                 "schema_registry": None if cluster.schema_registry is None else _registry(cluster.schema_registry),
                 "offsets_copy_secret": _plain(cluster.offsets_copy_secret),
             }
@@ -186,6 +190,8 @@ def _tree(settings: TreeSettings) -> Row:
         "topics": list(map(str, settings.topics)),
         "exclude": list(map(str, settings.exclude)),
         "groups": list(map(str, settings.groups)),
+        "margin_s": settings.margin_s,
+        "offset_flags": settings.offset_flags,
         "flags": settings.flags,
         "header": {"name": tree.header.name, "width_bytes": tree.header.width_bytes},
     }

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from isthmus.cli import copies
-from isthmus.cli.columns import Cells, Column
+from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.config import linked
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -18,6 +18,7 @@ from isthmus.control.answers import GroupDrill, GroupPlan, GroupsPlan
 from isthmus.control.fabric import Fabric
 from isthmus.model.carrying import Standing
 from isthmus.model.elapsed import ago
+from isthmus.model.instant import written_instant
 from isthmus.model.problem import Problem
 from isthmus.model.state import AGED_S
 from isthmus.model.wording import counted
@@ -31,6 +32,7 @@ _TROUBLE: Final = frozenset(
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("group", Cells.NAME),
+    Column("name", Cells.NAME, gives_way=7),
     Column("type", gives_way=4),
     Column("source_state", gives_way=2),
     Column("target_group", Cells.NAME, gives_way=5),
@@ -46,6 +48,7 @@ _POSITION_COLUMNS: Final = (
     Column("offsets", gives_way=4),
     Column("source_position", Cells.NUMBER),
     Column("source_position_as_of", gives_way=3),
+    Column("read_until", gives_way=5),
     Column("translated", Cells.NUMBER, is_wide=True),
     Column("target_position", Cells.NUMBER),
     Column("target_log_start", Cells.NUMBER, gives_way=2),
@@ -97,7 +100,7 @@ def list_groups(
     While a source is away its positions are those last known. Exits with 1 if something could not be looked at.
     """
     found = Fabric(linked(path, link)).groups.plan(link=link)
-    _show(found, output)
+    show_groups(found, output)
     _end(found)
 
 
@@ -116,8 +119,9 @@ def describe(
     found = Fabric(linked(path, link)).groups.plan(link=link, group=name)
     if output.is_table:
         rows = _position_rows(found)
-        is_old = any(row["source_position_as_of"] != _NOW for row in rows)
-        columns = [column for column in _POSITION_COLUMNS if is_old or column.name != "source_position_as_of"]
+        silent = set() if any(row["source_position_as_of"] != _NOW for row in rows) else {"source_position_as_of"}
+        silent |= set() if any(row["read_until"] for row in rows) else {"read_until"}
+        columns = [column for column in _POSITION_COLUMNS if column.name not in silent]
         shown = [{**applicable(row), "source_position": row["source_position"]} for row in rows]
         render(shown, output, columns=columns)
         _tell(found)
@@ -158,7 +162,7 @@ def sync(
     """
     groups = Fabric(linked(path, link)).groups
     found = groups.plan(link=link, group=name) if dry_run else groups.sync(link=link, group=name)
-    _show(found, output)
+    show_groups(found, output)
     _end(found)
 
 
@@ -192,16 +196,23 @@ app.command()(copies.key)
 
 def _end(plans: Sequence[GroupsPlan]) -> None:
     """End with 1 if something could not be looked at or carried."""
-    if any(plan.problem or any(each.standing in _TROUBLE for each in plan.groups) for plan in plans):
+    if are_troubled(plans):
         raise typer.Exit(1)
 
 
-def _show(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
+def are_troubled(plans: Sequence[GroupsPlan]) -> bool:
+    """Whether something could not be looked at or carried."""
+    return any(plan.problem or any(each.standing in _TROUBLE for each in plan.groups) for plan in plans)
+
+
+def show_groups(plans: Sequence[GroupsPlan], output: OutputFormat) -> None:
+    """How groups stand on stdout; as a table with what is to be done about them on stderr."""
     if not output.is_table:
         names = [each.group for plan in plans for each in plan.groups]
         render([plan.as_dict() for plan in plans], output, names=names)
         return
-    render([_row(plan, each) for plan in plans for each in plan.groups], output, columns=_COLUMNS)
+    rows = [_row(plan, each) for plan in plans for each in plan.groups]
+    render(rows, output, columns=with_names(_COLUMNS, rows, "group"))
     _tell(plans)
 
 
@@ -209,13 +220,14 @@ def _row(plan: GroupsPlan, group: GroupPlan) -> Row:
     return {
         "link": plan.link,
         "group": group.group,
+        "name": plan.names.group(group.group),
         "type": str(group.source_type),
         "source_state": str(group.source_state),
         "target_group": group.target_group,
         "target_state": str(group.target_state),
         "way": plan.way,
         "partitions": len(group.positions),
-        "to_write": sum(position.commit is not None for position in group.positions),
+        "to_write": sum(position.commit is not None or position.is_news for position in group.positions),
         "delete": group.delete,
         "standing": str(group.standing),
         "problem": group.problem.message if group.problem else None,
@@ -229,6 +241,7 @@ def _position_rows(plans: Sequence[GroupsPlan]) -> list[Row]:
             "way": plan.way,
             **position.as_dict(),
             "source_position_as_of": _as_of(position.source_age_s),
+            "read_until": None if position.sent is None else written_instant(position.sent.timestamp_ms),
         }
         for plan in plans
         for each in plan.groups

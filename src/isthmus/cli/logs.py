@@ -17,7 +17,7 @@ from rich.logging import RichHandler
 
 from isthmus.cli.output import console, printable
 from isthmus.errors import HostError
-from isthmus.model.configuration import LogSettings
+from isthmus.model.logsettings import LogSettings
 
 _PACKAGE: Final = logging.getLogger("isthmus")
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import yaml
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
@@ -91,6 +90,8 @@ def render(
     elif output is OutputFormat.NAME:
         _print_names(_first_values(data) if names is None else names)
     else:
+        import yaml
+
         # Through JSON, so that both say the same and only plain values are left.
         plain = json.loads(json.dumps(data, default=str))
         sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, width=_UNBOUNDED_WIDTH))

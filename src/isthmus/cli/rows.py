@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from isthmus.cli.columns import Cells, Column
+from isthmus.cli.columns import Cells, Column, with_names
 from isthmus.cli.output import Row
 from isthmus.cli.view import Shown, View
 from isthmus.model.elapsed import ago
@@ -17,6 +17,7 @@ _NOW: Final = ago(0.0)
 _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
+    Column("name", Cells.NAME, gives_way=7),
     Column("partition"),
     Column("state"),
     Column("source_end", Cells.NUMBER, gives_way=2),
@@ -64,6 +65,7 @@ def progress_names(links: Sequence[LinkProgress], *, by_partition: bool = False)
 def _shown(item: TopicProgress | PartitionProgress) -> Row:
     columns = (
         "topic",
+        "name",
         "partition",
         "state",
         "source_end",
@@ -83,4 +85,4 @@ def status_columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
     silent = {"partition"} if not by_partition else set()
     if all(row["as_of"] == _NOW for row in rows):
         silent.add("as_of")
-    return [column for column in _COLUMNS if column.name not in silent]
+    return with_names([column for column in _COLUMNS if column.name not in silent], rows, "topic")

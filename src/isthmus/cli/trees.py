@@ -12,6 +12,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, linked
+from isthmus.cli.groups import are_troubled, show_groups
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, print_tree, printable, render
@@ -85,17 +86,26 @@ def plan(
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show what the distributors of trees would create and copy. Nothing is written.
+    """Show what the distributors of trees would create and copy, and which positions of groups they would send and
+    commit. Nothing is written.
 
-    Exits with 1 when a distributor cannot be run, or some topics or partitions cannot be copied.
+    Exits with 1 when a distributor cannot be run, or some topics, partitions or groups cannot be distributed.
     """
     configuration = linked(path)
     names = {each.tree.name for each in trees_named(configuration.trees, name)}
     links = tuple(link for link in configuration.links if link.tree in names)
-    found = Fabric(replace(configuration, links=links)).plan()
-    show_plan(found, output)
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+    fabric = Fabric(replace(configuration, links=links))
+    found = fabric.plan()
+    groups = fabric.groups.plan() if any(link.groups.is_configured for link in links) else ()
+    if output.is_table:
+        show_plan(found, output)
+        if groups:
+            show_groups(groups, output)
+    else:
+        lanes = [f"{link.link}/{topic.topic}" for link in found.links for topic in link.topics]
+        render({**found.as_dict(), "groups": [each.as_dict() for each in groups]}, output, names=lanes)
+    if found.exit_code or are_troubled(groups):
+        raise typer.Exit(found.exit_code or 1)
 
 
 @app.command()

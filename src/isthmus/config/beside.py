@@ -10,7 +10,7 @@ from isthmus.config.fields import Address, Pattern, PrincipalPatternText, Proper
 from isthmus.config.section import Section
 from isthmus.model.access import AccessSettings
 from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
-from isthmus.model.configuration import LogSettings
+from isthmus.model.logsettings import LogSettings
 
 _CONFIGS: Final = ConfigSettings()
 _ACCESS: Final = AccessSettings()

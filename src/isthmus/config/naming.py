@@ -6,9 +6,19 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from isthmus.config.schema import NamingSection, TopicNamingSection
+from isthmus.config.schema import NamesSection, NamingSection, TopicNamingSection
 from isthmus.errors import ConfigError
-from isthmus.model.naming import MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, PythonNaming, TemplateNaming
+from isthmus.model.naming import (
+    GROUP_FIELD,
+    TOPIC_FIELD,
+    LogicalNames,
+    MirrorMakerNaming,
+    NameTemplate,
+    Naming,
+    PrefixNaming,
+    PythonNaming,
+    TemplateNaming,
+)
 
 
 def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str, folder: Path) -> Naming:
@@ -16,23 +26,51 @@ def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str,
 
     :raises ConfigError: The section gives two ways, or one that cannot be used.
     """
-    prefixes = prefixes_of(section)
     ways = [name for name in ("mm2", "template", "python") if getattr(section, name) is not None]
-    if len(ways) + (prefixes != PrefixNaming()) > 1:
+    if len(ways) + (_prefixes(section) != PrefixNaming()) > 1:
         raise ConfigError(
             "gives more than one way to name topics", hint="Choose one of prefixes, mm2, template and python."
         )
     if section.mm2 is not None:
         return _mirror_maker(section.mm2.separator, source_alias, target_alias)
-    if section.template is not None:
-        return TemplateNaming(
-            source=NameTemplate.parse(section.template.source), target=NameTemplate.parse(section.template.target)
-        )
-    return prefixes if section.python is None else _python(section.python, folder)
+    return group_naming_of(section) if section.python is None else _python(section.python, folder)
 
 
-def prefixes_of(section: NamingSection) -> PrefixNaming:
-    """The naming by prefixes that a section gives, whatever else it gives."""
+def group_naming_of(section: NamingSection) -> Naming:
+    """The naming that a section gives by prefixes or templates, whatever else it gives.
+
+    :raises ConfigError: It gives both, or templates that cannot be used.
+    """
+    prefixes = _prefixes(section)
+    if section.template is None:
+        return prefixes
+    if prefixes != PrefixNaming():
+        raise ConfigError("gives more than one way to name groups", hint="Choose one of prefixes and template.")
+    return TemplateNaming(
+        source=NameTemplate.parse(section.template.source), target=NameTemplate.parse(section.template.target)
+    )
+
+
+def names_of(section: NamesSection) -> LogicalNames:
+    """What users call the topics and groups of a cluster.
+
+    :raises ConfigError: A template cannot be used, or has no place for that.
+    """
+    return LogicalNames(
+        topics=_logical_template(section.topics, TOPIC_FIELD), groups=_logical_template(section.groups, GROUP_FIELD)
+    )
+
+
+def _logical_template(text: str | None, field: str) -> NameTemplate | None:
+    if text is None:
+        return None
+    template = NameTemplate.parse(text)
+    if field not in template.fields:
+        raise ConfigError(f"{text!r} has no {{{field}}}", hint=f"Write {{{field}}} where users' own name stands.")
+    return template
+
+
+def _prefixes(section: NamingSection) -> PrefixNaming:
     return PrefixNaming(source_prefix=section.source_prefix, target_prefix=section.target_prefix)
 
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from isthmus.config.beside import MetricsSection
 from isthmus.config.clientproperties import property_problem
 from isthmus.config.document import ConfigDocument, Path, dotted
-from isthmus.config.naming import naming_of
+from isthmus.config.naming import group_naming_of, names_of, naming_of
 from isthmus.config.problems import Mistake, nearest
 from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection, TopicsSection
 from isthmus.config.schemarules import schema_rules
@@ -36,6 +36,11 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
         for name, text in cluster.properties.items():
             if (problem := property_problem(name, text)) is not None:
                 yield Mistake(("clusters", alias, "properties", name), *problem)
+    for alias, cluster in fabric.clusters.items():
+        try:
+            names_of(cluster.names)
+        except ConfigError as error:
+            yield Mistake(("clusters", alias, "names"), error.message, error.hint)
     yield from _names(fabric.links)
     yield from tree_rules(fabric.trees, frozenset(fabric.clusters))
     yield from _listening(("metrics", "listen"), fabric.metrics)
@@ -46,6 +51,10 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
             naming_of(link.topics.naming, link.source, link.target, folder)
         except ConfigError as error:
             yield Mistake(("links", position, "topics", "naming"), error.message, error.hint)
+        try:
+            group_naming_of(link.groups.naming)
+        except ConfigError as error:
+            yield Mistake(("links", position, "groups", "naming"), error.message, error.hint)
         yield from section_problems(("links", position), link)
         yield from _aliases(("links", position, "mm2"), link)
         yield from _copied(("links", position, "groups", "offsets_copy"), link, fabric)

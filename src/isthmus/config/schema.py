@@ -80,6 +80,13 @@ class SecuritySection(Section):
         return "PLAINTEXT" if self.tls is None else "SSL"
 
 
+class NamesSection(Section):
+    """How technical names on a cluster are made, so that lists show what users call topics and groups beside them."""
+
+    topics: Text | None = Field(None, description="Names of topics, such as `{tenant}-{instance}-{env}-{topic}`.")
+    groups: Text | None = Field(None, description="Names of groups, such as `{tenant}-{instance}-{env}-{group}`.")
+
+
 Servers = Annotated[tuple[Address, ...], BeforeValidator(address_list)]
 
 
@@ -129,6 +136,7 @@ class ClusterSection(Section):
     zookeeper: ZooKeeperSection | None = Field(
         None, description="Its ZooKeeper, if it has one: `host:port,host:port/chroot`, or a section."
     )
+    names: NamesSection = Field(NamesSection(), description="How names of topics and groups are made there.")
     schema_registry: SchemaRegistrySection | None = Field(
         None, description="The schema registry of this cluster; `schemas` says what it is for (docs/schemas.md)."
     )
@@ -141,11 +149,19 @@ class ClusterSection(Section):
     )
 
 
+class TemplateNamingSection(Section):
+    """Names taken apart and put together again."""
+
+    source: Text = Field(description="How names at the source are made, such as `{tenant}-{instance}-{env}-{topic}`.")
+    target: Text = Field(description="How they are made at the target; placeholders may be left out.")
+
+
 class NamingSection(Section):
-    """Other names at the target, prefix for prefix. By default names stay as they are: `identity`."""
+    """Other names at the target, prefix for prefix or by templates. By default names stay as they are: `identity`."""
 
     source_prefix: str = Field("", description="What names at the source begin with; others are not carried.")
     target_prefix: str = Field("", description="What they begin with at the target instead.")
+    template: TemplateNamingSection | None = Field(None, description="Names made by templates.")
 
     @model_validator(mode="before")
     @classmethod
@@ -166,13 +182,6 @@ class MirrorMakerNamingSection(Section):
     separator: Text = Field(".", description="What stands between alias and name (replication.policy.separator).")
 
 
-class TemplateNamingSection(Section):
-    """Names taken apart and put together again."""
-
-    source: Text = Field(description="How names at the source are made, such as `{tenant}-{instance}-{env}-{topic}`.")
-    target: Text = Field(description="How they are made at the target; placeholders may be left out.")
-
-
 class TopicNamingSection(NamingSection):
     """Other names for topics at the target: prefix for prefix, or one of the other ways. `identity` and `mm2` alone are
     short for all their defaults.
@@ -181,7 +190,6 @@ class TopicNamingSection(NamingSection):
     words: ClassVar[tuple[str, ...]] = ("identity", "mm2")
 
     mm2: MirrorMakerNamingSection | None = Field(None, description="Names as MirrorMaker 2 makes them.")
-    template: TemplateNamingSection | None = Field(None, description="Names made by templates.")
     python: Text | None = Field(
         None,
         description=(

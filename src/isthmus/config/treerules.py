@@ -14,7 +14,7 @@ from isthmus.config.trees import TreeSection
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import CLIENT_ID, Cluster
 from isthmus.model.copyflags import FlagsHeader
-from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import DistributorRole, Link
 from isthmus.model.naming import SourceTopic
 from isthmus.model.offsets import EARLIEST, OffsetPolicy
@@ -83,6 +83,8 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
             topics=tuple(map(TopicPattern.parse, section.topics)),
             exclude=tuple(map(TopicPattern.parse, section.exclude)),
             groups=tuple(map(GroupPattern.parse, section.groups)),
+            margin_s=section.margin_s,
+            offset_flags=section.offset_flags,
             flags=section.flags,
         )
         for section in sections
@@ -132,11 +134,14 @@ def tree_links(
                 topics=TopicSettings(
                     include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
                 ),
+                groups=GroupSettings(include=settings.groups, way="timestamp", margin_s=settings.margin_s),
                 distributor=DistributorRole(
                     tree=settings.tree.name,
                     level=each.level,
                     flags=settings.tree.header if settings.flags == "header" else None,
                     others=others,
+                    inbound=tuple((d.name, d.level) for d in beside if each.cluster in d.leaves),
+                    offset_flags=settings.offset_flags,
                     leaves=each.leaves,
                     begins=() if choice is None else choice.begins,
                     going=_going(settings.tree, each, choice, by_alias),

@@ -9,6 +9,7 @@ from pydantic import Field
 from isthmus.config.fields import GroupPatternText, Name, Pattern, Text
 from isthmus.config.section import Section
 from isthmus.model.copyflags import FlagsHeader
+from isthmus.model.groupsettings import GroupSettings
 
 _HEADER: Final = FlagsHeader()
 
@@ -35,6 +36,20 @@ class TreeSection(Section):
     topics: tuple[Pattern, ...] = Field((), description="What is distributed: names, prefixes and /regexes/.")
     exclude: tuple[Pattern, ...] = Field((), description="What to leave out of it. Exclusion wins.")
     groups: tuple[GroupPatternText, ...] = Field((), description="The consumer groups whose positions are distributed.")
+    margin_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        GroupSettings().margin_s,
+        description=(
+            "What is younger than the record at a group's position by less than that is read again on another cluster: "
+            "messages have to come from any cluster to any other in that time."
+        ),
+    )
+    offset_flags: Literal["producer-id", "metadata"] = Field(
+        "producer-id",
+        description=(
+            "Where copy flags of positions are kept: producer-id in who committed them; metadata in front of what "
+            "consumers write beside them, as Axual's distributors have it."
+        ),
+    )
     flags: Literal["producer-id", "header"] = Field(
         "producer-id",
         description=(

@@ -13,7 +13,7 @@ from isthmus.config.beside import AccessSection, ConfigsSection
 from isthmus.config.clientproperties import properties_of
 from isthmus.config.document import Path as KeyPath
 from isthmus.config.mirrormaker import MirrorMakerSection
-from isthmus.config.naming import naming_of, prefixes_of
+from isthmus.config.naming import group_naming_of, names_of, naming_of
 from isthmus.config.network import ProxySection, ZooKeeperSection, proxy_parts
 from isthmus.config.schema import (
     ClusterSection,
@@ -43,9 +43,10 @@ from isthmus.model.cluster import (
     ZooKeeper,
 )
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern
-from isthmus.model.configuration import LedgerSettings, LogSettings, MetricsSettings, SparkSettings
+from isthmus.model.configuration import LedgerSettings, MetricsSettings, SparkSettings
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
+from isthmus.model.logsettings import LogSettings
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.offsetscopy import OffsetsCopy
@@ -121,6 +122,7 @@ def _cluster(alias: str, section: ClusterSection, folder: Path, origins: Origins
         proxy=None if section.proxy is None else _proxy(section.proxy, folder, _own(origins, (*above, "proxy"))),
         properties=properties_of(section.properties),
         client_id=section.client_id,
+        names=names_of(section.names),
         logins=tuple(
             Login(
                 name=name,
@@ -294,7 +296,7 @@ def _groups(section: GroupsSection) -> GroupSettings:
         exclude=tuple(map(GroupPattern.parse, section.exclude)),
         way=section.way,
         margin_s=section.margin_s,
-        naming=prefixes_of(section.naming),
+        naming=group_naming_of(section.naming),
         delete_at_target=section.delete_at_target,
         offsets_copy=OffsetsCopy(section.offsets_copy),
     )

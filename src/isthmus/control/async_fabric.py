@@ -27,7 +27,7 @@ from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
-from isthmus.control.links.trees import Trees, check_trees
+from isthmus.control.links.trees import Trees, trees_named
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.names import LinkNames, live_names
@@ -164,16 +164,18 @@ class AsyncFabric:
         """What can be changed of trees while they run: clusters that come and leave."""
         return TreeChanges(self.configuration)
 
-    async def plan(self, *, link: str | None = None, clusters: Collection[str] = ()) -> Plan:
+    async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
         The ends of both logs are compared as a run does at its first look, so that both find the same.
-        A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these.
+        A cluster that does not answer is a problem of its links, not an error. With `clusters` only links into these,
+        with `tree` only its distributors.
 
-        :raises ConfigError: There is no link of that name, no cluster of that alias, or no link into one.
+        :raises ConfigError: There is no link or tree of that name, no cluster of that alias, or no link into one.
         """
-        check_trees(self.configuration)
-        links = await in_force(self._into(clusters, self.links(link)), self._pool)
+        of_tree = () if tree is None else trees_named(self.configuration.trees, tree)
+        chosen = tuple(each for each in self.links(link) if not of_tree or each.tree == tree)
+        links = await in_force(self._into(clusters, chosen), self._pool)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
         return Plan(links=tuple([await self._plan(each, claims, links) for each in links]))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from isthmus.control.pool import ClusterPool
 
 CoreT = TypeVar("CoreT")
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
+_HEED_S: Final = 1.0
+"""A signal that comes just before a wait begins is heard of when it ends, so that none is endless."""
 
 
 class Shell(Generic[CoreT]):
@@ -30,6 +33,14 @@ class Shell(Generic[CoreT]):
                 return await ask(self._core(pool))
 
         return in_loop(answer())
+
+    def _each(self, ask: Callable[[CoreT], AsyncIterator[ResultT]]) -> Iterator[ResultT]:
+        async def answers() -> AsyncIterator[ResultT]:
+            async with ClusterPool() as pool:
+                async for answer in ask(self._core(pool)):
+                    yield answer
+
+        return in_turn(answers())
 
 
 def blocking(
@@ -60,12 +71,50 @@ def _is_looping() -> bool:
     return True
 
 
+def in_turn(items: AsyncIterator[ResultT]) -> Iterator[ResultT]:
+    """What is awaited one after the other, in a loop in another thread; whoever stops asking has that one end too."""
+
+    async def following() -> tuple[ResultT] | None:
+        async for item in items:
+            return (item,)
+        return None
+
+    async def ended() -> None:
+        if (close := getattr(items, "aclose", None)) is not None:
+            await close()
+
+    with _loop_elsewhere() as loop:
+        try:
+            while (found := _awaited(following(), loop)) is not None:
+                yield found[0]
+        except GeneratorExit:
+            _awaited(ended(), loop)
+            raise
+
+
+def _awaited(work: Coroutine[Any, Any, ResultT], loop: asyncio.AbstractEventLoop) -> ResultT:
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    while True:
+        try:
+            return future.result(_HEED_S)
+        except TimeoutError:
+            if future.done():
+                raise
+
+
 def _elsewhere(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    with _loop_elsewhere() as loop:
+        return _awaited(work, loop)
+
+
+@contextmanager
+def _loop_elsewhere() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop in a thread of its own; what is left in it is cancelled if it is left by an error."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="isthmus", daemon=True)
     thread.start()
     try:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        yield loop
     except BaseException:
         # An interrupt may come before the future is ours to cancel.
         asyncio.run_coroutine_threadsafe(_cancelled(), loop).result()

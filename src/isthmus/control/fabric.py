@@ -13,7 +13,6 @@ from isthmus.control.blocking import Shell, blocking, in_loop
 from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import AsyncReassigning
-from isthmus.control.clusters.registry import watch
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
@@ -96,12 +95,8 @@ class Administration(Shell[AsyncAdministration]):
     registry = blocking(AsyncAdministration.registry)
 
     def watch_registry(self) -> Iterator[Registry]:
-        """The registry now, and again whenever it has changed, without end.
-
-        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
-        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
-        """
-        return watch(self.cluster)
+        """The registry now, and again whenever it has changed; see `AsyncAdministration.watch_registry`."""
+        return self._each(lambda core: core.watch_registry())
 
 
 class Reassigning(Shell[AsyncReassigning]):

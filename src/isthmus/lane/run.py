@@ -251,6 +251,7 @@ class LaneRun:
             source_end=self.source_end,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
+            flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
             problem=self.problem,
             gaps=tuple(self.gaps),
         )

@@ -201,6 +201,12 @@ GAP_RECORDS = MetricDescription(
     "Offsets that the source deleted before they were copied, as seen by this process.",
     ("reason",),
 )
+FLAGS_REPLACED = MetricDescription(
+    "isthmus_copy_flags_replaced_total",
+    _COUNTER,
+    _TOPIC,
+    "Records whose header of copy flags said nothing, or that had several, since their distributor began.",
+)
 AUTH_ERRORS = MetricDescription(
     "isthmus_auth_errors_total", _COUNTER, _TOPIC, "How often a partition was found to lack a right, on either side."
 )
@@ -252,6 +258,7 @@ METRICS: Final = (
     PARTITIONS,
     REPORT_AGE,
     GAP_RECORDS,
+    FLAGS_REPLACED,
     AUTH_ERRORS,
     PARTITION_LAG,
     PARTITION_LAG_S,

@@ -243,6 +243,7 @@ class _LinkTelling:
         self._add(catalogue.PARTITIONS, len(topic.partitions), *labels)
         self._add(catalogue.REPORT_AGE, topic.age_s, *labels)
         self._add(catalogue.GAP_RECORDS, seen.gap_records.get(key, 0), *labels, _DELETED)
+        self._add(catalogue.FLAGS_REPLACED, topic.flags_replaced, *labels)
         self._add(catalogue.AUTH_ERRORS, seen.denials.get(key, 0), *labels)
 
     def partitions(self, count_max: int) -> None:

@@ -31,6 +31,8 @@ class Standing(enum.StrEnum):
     """The target's position is ahead, and was not put there by this link, or the source was not moved back."""
     MOVED_AT_TARGET = "MOVED_AT_TARGET"
     """Somebody else moved the target's position, and the source's has not changed since."""
+    BY_OTHERS = "BY_OTHERS"
+    """In a tree: the newest position comes another way, from the target's side or by another distributor."""
     NOT_MIRRORED = "NOT_MIRRORED"
     """The link does not mirror the topic."""
     OFFSETS_DIFFER = "OFFSETS_DIFFER"

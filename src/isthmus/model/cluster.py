@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from isthmus.errors import ConfigError
+from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.reference import FileReference
 from isthmus.model.subjects import SubjectNaming
 
@@ -167,9 +168,9 @@ class Cluster:
 
     `addresses` are pairs: how a broker is known, and where it is reached instead. `client_id` is who we say we are, to
     quotas and request logs of the brokers; the cluster is the same whoever we say we are. `schemas` says from where the
-    registry of the cluster has its schemas, if it is not the primary one. From `offsets_copy_secret` come the keys of
-    its groups, where links encrypt a copy of their positions. `logins` are those that links may have, `login` is the
-    one in use.
+    registry of the cluster has its schemas, if it is not the primary one, `names` what users call topics and groups.
+    From `offsets_copy_secret` come the keys of its groups, where links encrypt a copy of their positions. `logins` are
+    those that links may have, `login` is the one in use.
     """
 
     alias: str
@@ -180,6 +181,7 @@ class Cluster:
     proxy: Proxy | None = None
     properties: ClientProperties = ClientProperties()
     client_id: str = field(default=CLIENT_ID, compare=False)
+    names: LogicalNames = field(default=NO_NAMES, compare=False)
     schema_registry: SchemaRegistry | None = field(default=None, compare=False)
     schemas: SchemaRoute | None = field(default=None, compare=False)
     offsets_copy_secret: Secret | None = field(default=None, compare=False)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Link
+from isthmus.model.logsettings import LogSettings
 from isthmus.model.schemas import SchemaSettings
 from isthmus.model.timings import USUAL, Timings
 from isthmus.model.tree import TreeSettings
@@ -44,15 +45,6 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
-    """Where all that is logged is kept, `None` for nowhere: a file of so many bytes at most, and `keep` before it."""
-
-    file: str | None = None
-    size_bytes: int = 50 << 20
-    keep: int = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The clusters, the links between them and the settings.
 
@@ -68,7 +60,7 @@ class Configuration:
     spark: SparkSettings = SparkSettings()
     ledger: LedgerSettings = LedgerSettings()
     metrics: MetricsSettings = MetricsSettings()
-    log: LogSettings = LogSettings()
+    log: LogSettings = field(default_factory=LogSettings)
     warnings: tuple[str, ...] = ()
     declared: frozenset[str] | None = None
     timings: Timings = USUAL

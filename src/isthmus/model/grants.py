@@ -14,6 +14,7 @@ from isthmus.model.naming import LEDGER_TOPIC, OFFSETS_TOPIC, Naming, PrefixNami
 from isthmus.model.needs import About, Side, needs_of
 from isthmus.model.offsetscopy import COPY_PREFIX
 from isthmus.model.patterns import NamePattern
+from isthmus.model.positions import POSITIONS_TOPIC
 from isthmus.model.rights import Resource
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -124,6 +125,7 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
                 About.OFFSET_SYNCS: syncs,
                 About.CHECKPOINTS: names.checkpoints,
                 About.HEARTBEATS: HEARTBEATS,
+                About.POSITIONS: POSITIONS_TOPIC,
                 About.CLUSTER: CLUSTER_NAME,
                 About.ACCESS: CLUSTER_NAME,
             }[about]

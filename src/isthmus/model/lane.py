@@ -152,7 +152,8 @@ class LaneReport:
     """A lane at one moment. Offsets are -1 while unknown.
 
     `position` is the next offset to copy: everything before it is durable at the target. `source_end` is the source's
-    last stable offset as last seen. `records` and `size_bytes` count what this lease copied.
+    last stable offset as last seen. `records` and `size_bytes` count what this lease copied,
+    `flags_replaced` all records whose header of copy flags the lane has replaced, because it said nothing.
     """
 
     key: LaneKey
@@ -161,6 +162,7 @@ class LaneReport:
     source_end: int = -1
     records: int = 0
     size_bytes: int = 0
+    flags_replaced: int = 0
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
 

@@ -12,7 +12,8 @@ from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
-from isthmus.model.naming import MirrorMakerNaming
+from isthmus.model.naming import LogicalNames, MirrorMakerNaming, TemplateNaming
+from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
 from isthmus.model.switching import GoingOver, LaneBegin
 from isthmus.model.transactions import AbortedPolicy
@@ -46,12 +47,16 @@ class DistributorRole:
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
     Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
     leaf got it before; while the distributor goes over to another one `going` says to which.
+    `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` says where
+    the copy flags of positions are kept at the target.
     """
 
     tree: str
     level: int
     flags: FlagsHeader | None = None
     others: tuple[tuple[Cluster, frozenset[str]], ...] = ()
+    inbound: tuple[tuple[str, int], ...] = ()
+    offset_flags: OffsetFlags = "producer-id"
     leaves: tuple[str, ...] = ()
     begins: tuple[LaneBegin, ...] = ()
     going: GoingOver | None = None
@@ -91,6 +96,13 @@ class Link:
     def tree(self) -> str:
         """The tree of a distributor, "" of any other link."""
         return "" if self.distributor is None else self.distributor.tree
+
+    @property
+    def names(self) -> LogicalNames:
+        """What users call topics and groups: by the templates of the source, or else by those that give other names."""
+        own, ways = self.source.names, (self.topics.naming, self.groups.naming)
+        topics, groups = (way.source if isinstance(way, TemplateNaming) else None for way in ways)
+        return LogicalNames(topics=own.topics or topics, groups=own.groups or groups)
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:

@@ -27,6 +27,9 @@ NAME_CHARACTERS_MAX: Final = 249
 NAME_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAMED_MAX: Final = 3
+TOPIC_FIELD: Final = "topic"
+GROUP_FIELD: Final = "group"
+"""The placeholders for what users call a topic or a group."""
 
 
 def is_reserved(name: str) -> bool:
@@ -161,6 +164,32 @@ class TemplateNaming:
         if values is None or not set(self.source.fields) <= values.keys():
             return None
         return self.source.filled(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogicalNames:
+    """What users call the topics and groups of a cluster whose technical names are made by templates: what stands in
+    the place of `{topic}` and `{group}`. What does not fit has no other name.
+    """
+
+    topics: NameTemplate | None = None
+    groups: NameTemplate | None = None
+
+    def topic(self, name: str) -> str:
+        """The logical name of a topic."""
+        return _logical(self.topics, name, TOPIC_FIELD)
+
+    def group(self, name: str) -> str:
+        """The logical name of a group."""
+        return _logical(self.groups, name, GROUP_FIELD)
+
+
+NO_NAMES: Final = LogicalNames()
+
+
+def _logical(template: NameTemplate | None, name: str, field_name: str) -> str:
+    values = None if template is None else template.values_of(name)
+    return name if values is None else values.get(field_name, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class About(enum.StrEnum):
     OFFSET_SYNCS = "the topic of pairs of offsets"
     CHECKPOINTS = "the topic of checkpoints"
     HEARTBEATS = "the topic of heartbeats"
+    POSITIONS = "the map of positions"
     OFFSETS_COPY = "the copy of committed positions"
     EVERY_GROUP = "all groups"
     GROUPS = "groups"
@@ -46,6 +47,10 @@ def _always(_: Link) -> bool:
 
 def _groups(link: Link) -> bool:
     return link.groups.is_configured
+
+
+def _distributing_groups(link: Link) -> bool:
+    return link.groups.is_configured and link.distributor is not None
 
 
 def _deleting_groups(link: Link) -> bool:
@@ -202,6 +207,10 @@ NEEDS: Final[tuple[Need, ...]] = (
         "find transactions of consumers that left their group with one open",
         _groups,
     ),
+    Need(_S, About.POSITIONS, "READ", _WARN, "pass on positions that came from other clusters", _distributing_groups),
+    Need(_T, About.POSITIONS, "CREATE", _ERROR, "create it where no position came before", _distributing_groups),
+    Need(_T, About.POSITIONS, "WRITE", _ERROR, "send positions", _distributing_groups),
+    Need(_T, About.POSITIONS, "READ", _ERROR, "commit what was sent", _distributing_groups),
     Need(_S, About.ACCESS, "DESCRIBE", _ERROR, "list its access rules", _rules),
     Need(_T, About.ACCESS, "ALTER", _ERROR, "create access rules", _rules),
     *_written(

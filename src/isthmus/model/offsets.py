@@ -37,7 +37,8 @@ class Cursor:
     `target_offset`, unless there is none yet: then none of it lies before it or behind. `source_epoch` is a leader
     epoch of the source not below that of the last record read, -1 while unknown. A lane that `continues_another` was
     begun where another program had stopped copying (`isthmus import --take-over`). `rewound` is how often the lane has
-    gone back, because the target had lost what it had acknowledged.
+    gone back, because the target had lost what it had acknowledged. Of a distributor that keeps copy flags in a header,
+    `flags_replaced` counts the records whose header said nothing, or that had several.
     """
 
     source_offset: int
@@ -46,6 +47,7 @@ class Cursor:
     source_epoch: int = -1
     first_ordinal: int = 0
     continues_another: bool = False
+    flags_replaced: int = 0
     rewound: int = 0
 
     @property

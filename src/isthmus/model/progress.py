@@ -10,7 +10,7 @@ from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
 from isthmus.model.loop import LoopProgress
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
@@ -28,8 +28,9 @@ class PartitionProgress:
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
     then the target ends there.
 
-    `records` and `size_bytes` are what the present run has copied. `gaps` are offsets the source deleted before they
-    were copied. The ages (s) are how long ago the state and the ends were seen.
+    `records` and `size_bytes` are what the present run has copied, `flags_replaced` the records whose header of copy
+    flags was ever replaced because it said nothing. `gaps` are offsets the source deleted before they were copied. The
+    ages (s) are how long ago the state and the ends were seen.
     """
 
     topic: TargetTopic
@@ -41,6 +42,7 @@ class PartitionProgress:
     copied_end: int | None = None
     records: int = 0
     size_bytes: int = 0
+    flags_replaced: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
     problem: Problem | None = None
@@ -84,6 +86,7 @@ class PartitionProgress:
             "target_end": _known(self.target_end),
             "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
             **({} if self.copied_end is None else {"copied_end": _known(self.copied_end)}),
+            **({} if self.copied_end is None else {"copy_flags_replaced": self.flags_replaced}),
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
             "records_per_second": _rounded(self.records_per_s),
@@ -94,7 +97,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress:
-    """One topic: `topic` at the target, made of `source_topic`.
+    """One topic: `topic` at the target, made of `source_topic`; `name` is what users call it, "" for the same.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -105,6 +108,7 @@ class TopicProgress:
     partitions: tuple[PartitionProgress, ...] = ()
     problem: Problem | None = None
     state_age_s: float = 0.0
+    name: str = ""
 
     @property
     def lag_records(self) -> int:
@@ -133,6 +137,11 @@ class TopicProgress:
         return sum(partition.size_bytes for partition in self.partitions)
 
     @property
+    def flags_replaced(self) -> int:
+        """Records whose header of copy flags was ever replaced because it said nothing."""
+        return sum(partition.flags_replaced for partition in self.partitions)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether something is in the way of copying some of it; a pause, or that nobody runs it, is not."""
         return self.state not in _CALM or self.problem is not None or any(p.is_unfinished for p in self.partitions)
@@ -148,6 +157,7 @@ class TopicProgress:
         return {
             "topic": self.topic,
             "source_topic": self.source_topic,
+            "name": self.name or self.source_topic,
             "offsets": "mapped" if self.is_mapped else "same",
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
@@ -295,13 +305,19 @@ class LinkProgress:
         }
 
 
-def topic_of(name: TargetTopic, source_topic: SourceTopic, partitions: Iterable[PartitionProgress]) -> TopicProgress:
-    """A topic from its partitions."""
+def topic_of(
+    name: TargetTopic,
+    source_topic: SourceTopic,
+    partitions: Iterable[PartitionProgress],
+    names: LogicalNames = NO_NAMES,
+) -> TopicProgress:
+    """A topic from its partitions, with what users call it."""
     found = tuple(partitions)
     worst = max(found, key=lambda p: (attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
         topic=name,
         source_topic=source_topic,
+        name=names.topic(source_topic),
         state=LaneState.STARTING if worst is None else worst.state,
         partitions=found,
         problem=None if worst is None else worst.problem,

@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 
 from isthmus.errors import ConfigError
 from isthmus.model.copyflags import FlagsHeader, bit, mask
-from isthmus.model.groupsettings import GroupPattern
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.plain import plain
+from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicPattern
 
 _CHILDREN_MIN: Final = 2
@@ -244,12 +245,16 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSettings:
-    """A tree with what it distributes. `flags` says where copy flags are kept."""
+    """A tree with what it distributes. `flags` says where copy flags are kept, `offset_flags` where those of positions;
+    `margin_s` is taken off the time of the record at a position.
+    """
 
     tree: Tree
     topics: tuple[TopicPattern, ...] = ()
     exclude: tuple[TopicPattern, ...] = ()
     groups: tuple[GroupPattern, ...] = ()
+    margin_s: float = GroupSettings().margin_s
+    offset_flags: OffsetFlags = "producer-id"
     flags: Literal["producer-id", "header"] = "producer-id"
 
     def distributes(self, topic: str) -> bool:
@@ -265,5 +270,7 @@ class TreeSettings:
             "topics": [str(each) for each in self.topics],
             "exclude": [str(each) for each in self.exclude],
             "groups": [str(each) for each in self.groups],
+            "margin_s": self.margin_s,
+            "offset_flags": self.offset_flags,
             "flags": self.flags,
         }

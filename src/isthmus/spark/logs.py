@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Self
 
 from isthmus.cluster.reading import LogReader, OffsetRange, StoredBatch
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import Cluster
+from isthmus.model.copyflags import is_done_with
 from isthmus.wire.client import Client
 
 
@@ -26,10 +28,15 @@ def known(clusters: Mapping[str, Cluster], alias: str) -> Cluster:
 
 
 class Logs:
-    """The logs of several clusters, read one range after the other, without asyncio showing."""
+    """The logs of several clusters, read one range after the other, without asyncio showing.
 
-    def __init__(self, clusters: Mapping[str, Cluster]) -> None:
+    `levels` are those of the distributors that copy from a cluster, by its alias: what they leave alone, because it was
+    distributed at their level or below, is told as what consumers skip.
+    """
+
+    def __init__(self, clusters: Mapping[str, Cluster], levels: Mapping[str, int] = MappingProxyType({})) -> None:
         self._clusters = clusters
+        self._levels = levels
         self._loop = asyncio.new_event_loop()
         self._clients: dict[str, Client] = {}
         self._readers: dict[str, LogReader] = {}
@@ -47,6 +54,7 @@ class Logs:
         if alias not in self._readers:
             self._clients[alias] = Client(known(self._clusters, alias))
             self._readers[alias] = LogReader(self._clients[alias])
+        level = self._levels.get(alias, 0)
         stream = self._readers[alias].read(span)
         try:
             while True:
@@ -54,6 +62,10 @@ class Logs:
                     found = self._loop.run_until_complete(anext(stream))
                 except StopAsyncIteration:
                     return
-                yield found
+                yield [_judged(item, level) for item in found] if level else found
         finally:
             self._loop.run_until_complete(stream.aclose())
+
+
+def _judged(item: StoredBatch, level: int) -> StoredBatch:
+    return item._replace(is_aborted=item.is_aborted or is_done_with(item.batch.producer_id, level))

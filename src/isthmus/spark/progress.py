@@ -21,10 +21,13 @@ class Count(NamedTuple):
 
 
 class LanePlace(NamedTuple):
-    """Where a lane and the end of its source were last known to be; -1 if they never were."""
+    """Where a lane and the end of its source were last known to be; -1 if they never were. For `flags_replaced` see
+    `LaneReport`.
+    """
 
     position: int
     source_end: int
+    flags_replaced: int = 0
 
 
 @dataclass(slots=True)
@@ -172,7 +175,9 @@ class RunProgress:
         self.beats[report.key] = -1 if report.state is LaneState.STOPPED else beat
         known, place = self._reports.get(report.key), self.places.get(report.key, LanePlace(-1, -1))
         position = report.position if report.position >= 0 else place.position
-        self.places[report.key] = LanePlace(position, max(report.source_end, place.source_end))
+        self.places[report.key] = LanePlace(
+            position, max(report.source_end, place.source_end), max(report.flags_replaced, place.flags_replaced)
+        )
         if report.state is LaneState.STOPPED:
             if known is not None:
                 # Its lease ended, the lane goes on in the next.

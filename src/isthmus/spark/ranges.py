@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from isthmus.cluster.reading import OffsetRange
@@ -41,15 +42,19 @@ def grouped(ranges: Iterable[tuple[RangeT, int]], *, group_bytes: int = SLICE_BY
 
 
 def read_rows(
-    clusters: Mapping[str, Cluster], mode: str, names: Sequence[str], ranges: Iterable[NumberedRange]
+    clusters: Mapping[str, Cluster],
+    mode: str,
+    names: Sequence[str],
+    ranges: Iterable[NumberedRange],
+    levels: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, with these columns of a mode.
+    """The rows of ranges, with these columns of a mode; for `levels` see `Logs`.
 
     :raises ClusterError: A cluster cannot be read.
     """
     rows = Rows(MODES[mode], names)
     make = rows.of_batches if mode == "batches" else rows.of_records
-    with Logs(clusters) as logs:
+    with Logs(clusters, levels) as logs:
         for number, alias, span in ranges:
             origin = RowOrigin(alias, number, span)
             for found in logs.read(alias, span):

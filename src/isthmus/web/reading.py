@@ -21,6 +21,7 @@ def reading_routes(desk: FabricDesk) -> APIRouter:
     """All of them; any role may use them."""
     router = APIRouter(prefix="/v1", dependencies=[needs(Role.VIEWER)])
     _fabric_routes(router, desk)
+    _tree_routes(router, desk)
     _link_routes(router, desk)
     _carried_routes(router, desk)
     _cluster_routes(router, desk)
@@ -44,17 +45,6 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
         async with desk.fabric(link) as fabric:
             return (await fabric.plan(link=link)).as_dict()
 
-    @router.get("/trees", tags=["trees"], summary="The distribution trees of the file")
-    def list_trees() -> list[Json]:
-        return [each.as_dict() for each in desk.configuration.trees]
-
-    @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree")
-    def show_tree(tree: str) -> Json:
-        for each in desk.configuration.trees:
-            if each.tree.name == tree:
-                return each.as_dict()
-        raise RequestRefused(f"the file has no tree {tree}", status=404, hint="GET /v1/trees lists them.")
-
     @router.get(
         "/doctor", tags=["clusters"], summary="An examination of clusters, rights, limits, clocks and this host"
     )
@@ -66,6 +56,24 @@ def _fabric_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def read_provenance(topic: str) -> Json:
         async with desk.written() as fabric:
             return (await fabric.provenance(topic)).as_dict()
+
+
+def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
+    @router.get("/trees", tags=["trees"], summary="The distribution trees of the file")
+    def list_trees() -> list[Json]:
+        return [each.as_dict() for each in desk.configuration.trees]
+
+    @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree")
+    def show_tree(tree: str) -> Json:
+        for each in desk.configuration.trees:
+            if each.tree.name == tree:
+                return each.as_dict()
+        raise RequestRefused(f"the file has no tree {tree}", status=404, hint="GET /v1/trees lists them.")
+
+    @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
+    async def read_tree_plan(tree: str) -> Json:
+        async with desk.fabric() as fabric:
+            return (await found(fabric.plan(tree=tree))).as_dict()
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:

@@ -44,6 +44,7 @@ class Shell:
         **environment: str,
     ) -> None:
         self.stem = stem
+        self.term_s: float = TERM_S
         self._python = python
         document: dict[str, Any] = {
             "clusters": {
@@ -81,7 +82,7 @@ class Shell:
     def run(self, *arguments: str, code: int = 0) -> Any:
         """What the command prints as JSON; it ends with `code`."""
         with self.start(*arguments, "-o", "json") as command:
-            said, told = command.communicate(timeout=TERM_S)
+            said, told = command.communicate(timeout=self.term_s)
         assert command.returncode == code, told
         return json.loads(said) if said else None
 

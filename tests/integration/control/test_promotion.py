@@ -262,6 +262,7 @@ def of_two_links_all_or_none(both: Configuration, east: LocalCluster, name: str)
         (True, 5),
         (True, 0),
     ]
+    links.delete(other)
 
 
 def test_what_is_open_is_aborted_when_a_reservation_is_lifted(

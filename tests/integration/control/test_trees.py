@@ -13,15 +13,23 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+import isthmus
 from isthmus import config
 from isthmus.local import LocalCluster
+from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
+from tests.integration.groups import consumers
+from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
 
@@ -137,6 +145,18 @@ def test_every_message_comes_to_every_cluster_once(
 
     asyncio.run(scenario())
     check(used, name, written)
+    if tree[0][1] != "west":
+        # Comparing one tree is enough.
+        return
+    # All that distributors have to copy is at their targets; what comes later is missed by those that copy it alone.
+    with isthmus.open(configuration, spark=spark) as fabric:
+        verdicts = fabric.verify()
+        assert len(verdicts) == len(configuration.links)
+        assert all(verdict.equal for verdict in verdicts.values())
+        produce(used["east"], "east", name, range(80, 83), "none")
+        missing = {link: sum(topic.missing for topic in found.topics) for link, found in fabric.verify().items()}
+    copiers = {link.name for link in configuration.links if link.source.alias == "east"}
+    assert missing == {link: 3 * PARTITIONS if link in copiers else 0 for link in verdicts}
 
 
 def test_a_killed_process_loses_and_doubles_nothing(
@@ -395,11 +415,174 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
         async with running(config.parse(json.dumps(file)), spark) as run:
             await run.until(lambda: asyncio.to_thread(has_come, run))
             await run.until(lambda: all(t.lag_records == 0 for link in run.links for t in link.topics))
+            # Those of east replace the headers that say nothing, and are counted by what others find in the ledger.
+            replaced = {link.link: sum(t.flags_replaced for t in link.topics) for link in run.links}
+            assert replaced == {link.link: 2 if link.source == "east" else 0 for link in run.links}
             assert (await run.end()).exit_code == 0
 
     asyncio.run(scenario())
+    with isthmus.open(config.parse(json.dumps(file)), spark=spark) as fabric:
+        shown = {link.link: link.as_dict()["topics"][0]["partitions"][0] for link in fabric.status()}
+    assert {link: each["copy_flags_replaced"] for link, each in shown.items() if each["copy_flags_replaced"]} == {
+        f"{name}.east.1": 2,
+        f"{name}.east.2": 2,
+    }
     copied = (b"plain", b"too wide", b"twice")
     assert seen("east") == given
     assert seen("west") == {key: [mine, ("f", b"\x01")] for key in copied} | {b"level 2": [mine, ("f", b"\x03")]}
     assert seen("north") == {key: [mine, ("f", b"\x02")] for key in copied}
     assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}
+
+
+def committed(cluster: LocalCluster, group: str, name: str) -> dict[int, tuple[int, str]]:
+    """Where a group stands by partition, and what stands beside it, as librdkafka is told."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(PARTITIONS)])
+    (future,) = admin.list_consumer_group_offsets([asked]).values()
+    found = future.result(TERM_S).topic_partitions
+    return {p.partition: (p.offset, p.metadata or "") for p in found if p.error is None and p.offset >= 0}
+
+
+def to_be_at(source: LocalCluster, target: LocalCluster, group: str, name: str, margin_ms: int) -> dict[int, int]:
+    """The first message at the target that is not older than the one at the source's position, less the margin."""
+    looking = Consumer({"bootstrap.servers": target.bootstrap_servers, "group.id": f"{group}-looking"})
+    try:
+        wanted = {}
+        logs = oracle.records(source.bootstrap_servers, name, partitions=PARTITIONS)
+        for partition, (offset, _) in committed(source, group, name).items():
+            log = [record for record in logs[partition] if record.offset >= offset] or logs[partition][-1:]
+            at = TopicPartition(name, partition, log[0].timestamp[1] - margin_ms)
+            wanted[partition] = looking.offsets_for_times([at], timeout=TERM_S)[0].offset
+        return wanted
+    finally:
+        looking.close()
+
+
+def has_followed(cluster: LocalCluster, group: str, name: str, wanted: Mapping[int, int]) -> bool:
+    """Whether a group stands where it is to be, or further on."""
+    time.sleep(0.2)
+    found = committed(cluster, group, name)
+    return all(partition in found and found[partition][0] >= offset for partition, offset in wanted.items())
+
+
+def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
+    """A real consumer goes from cluster to cluster, round and back, while everybody produces: it misses nothing, and
+    reads again what the margin says and nothing older.
+    """
+    name, wave, margin_ms = topic("round"), 30, 60
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    for cluster in used.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = file_of(used, [["east", "west"], "north"], name)
+    file["trees"][0] |= {"groups": [name], "margin_s": margin_ms / 1000}
+    configuration = config.parse(json.dumps(file))
+    written = dict.fromkeys(used, 0)
+    seen: Counter[tuple[int, str, int]] = Counter()
+
+    def write() -> None:
+        for alias, cluster in used.items():
+            produce(cluster, alias, name, range(written[alias], written[alias] + wave), "lz4")
+            written[alias] += wave
+
+    def consume(alias: str, count: int) -> None:
+        member = consumers.consumer(used[alias], name, auto_offset_reset="error")
+        try:
+            member.subscribe([name])
+            for _ in range(count):
+                message = member.poll(TERM_S)
+                assert message is not None, (alias, count)
+                assert message.error() is None, message.error()
+                seen[message.partition() or 0, (message.key() or b"").decode(), int(message.value() or b"")] += 1
+                member.commit(message=message, asynchronous=False)
+        finally:
+            member.close()
+
+    async def scenario() -> None:
+        async with running(configuration, spark) as run:
+            for _ in range(3):
+                # A wave is everywhere before the next one comes: messages take less than the margin.
+                write()
+                await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
+            consumers.commit(used["east"], {name: {(name, p): 0 for p in range(PARTITIONS)}})
+            ring = ["east", "west", "north", "east", "north", "west", "east"]
+            carried: list[int] = []
+            for here, there in pairwise(ring):
+                write()
+                await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
+                await asyncio.to_thread(consume, here, 150 if carried else 450)
+                wanted = await asyncio.to_thread(to_be_at, used[here], used[there], name, name, margin_ms)
+                await run.until(partial(asyncio.to_thread, has_followed, used[there], name, name, wanted))
+                carried.append(max(wanted.values()))
+            assert all(carried), "none begins at the beginning"
+            left = sum(map(len, read(used["east"], name).values())) - sum(
+                offset for offset, _ in committed(used["east"], name, name).values()
+            )
+            await asyncio.to_thread(consume, "east", left)
+            for alias in ("west", "north"):
+                wanted = await asyncio.to_thread(to_be_at, used["east"], used[alias], name, name, margin_ms)
+                await run.until(partial(asyncio.to_thread, has_followed, used[alias], name, name, wanted))
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    check(used, name, written)
+    everything = {(p, alias, n) for p in range(PARTITIONS) for alias in used for n in range(written[alias])}
+    assert seen.keys() == everything
+    assert any(count > 1 for count in seen.values()), "each switch reads the margin again"
+    plans = {plan.link: plan for plan in isthmus.open(configuration, spark=spark).groups.plan()}
+    assert sorted(plans) == [f"{name}.{tail}" for tail in ("east.1", "east.2", "north.2", "west.1", "west.2")]
+    standings = {link: plan.groups[0].standing for link, plan in plans.items()}
+    assert not any(plan.has_changes for plan in plans.values()), standings
+    assert {standings[f"{name}.east.1"], standings[f"{name}.east.2"]} == {Standing.IN_STEP}
+    # What others say is what they were told from here, or what consumers did there before: east is further on.
+    assert {*standings.values()} <= {Standing.BY_OTHERS, Standing.AHEAD_AT_TARGET, Standing.IN_STEP}
+
+
+def test_a_group_behind_a_deleted_beginning_goes_through_a_tree(
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """Of 35 messages 24 are gone and the group has read all: on new clusters it goes on a minute before, what its
+    consumer wrote beside the position stays, and what another program puts into the map is committed as well.
+    """
+    name, stranger = topic("behind"), topic("stranger")
+    used = {alias: four[alias] for alias in ("east", "west", "north")}
+    messages = [Given(None, b"%d" % n, [], topics.SEPTEMBER + n * 60_000) for n in range(1, 41)]
+    topics.create(used["east"], name)
+    topics.produce(used["east"], name, messages[:35])
+    topics.delete_records(used["east"], name, 24)
+    admin = AdminClient({"bootstrap.servers": used["east"].bootstrap_servers})
+    at = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 35, metadata="mine")])
+    consumers.commit(used["east"], {name: {(name, 0): 35}})
+    for future in admin.alter_consumer_group_offsets([at]).values():
+        future.result(TERM_S)
+    file = file_of(used, [["east", "west"], "north"], name)
+    file["trees"][0] |= {"groups": [name, stranger], "offset_flags": "metadata"}
+
+    def stands(alias: str, group: str, value: bytes) -> tuple[int, str] | None:
+        """What stands beside a position before this message."""
+        (log,) = oracle.records(used[alias].bootstrap_servers, name)
+        found = committed(used[alias], group, name).get(0)
+        (offset,) = [record.offset for record in log if record.value == value] or [-1]
+        time.sleep(0.2)
+        return found if found is not None and found[0] == offset else None
+
+    async def scenario() -> None:
+        async with running(config.parse(json.dumps(file)), spark) as run:
+            for alias in ("west", "north"):
+                # The group stands at the end: by the last message.
+                await run.until(partial(asyncio.to_thread, lambda alias: stands(alias, name, b"34") is not None, alias))
+            topics.produce(used["east"], name, messages[35:])
+            for alias, beside in (("west", "copy-flags=01;mine"), ("north", "copy-flags=02;mine")):
+                await run.until(partial(asyncio.to_thread, lambda alias: stands(alias, name, b"35") is not None, alias))
+                assert (stands(alias, name, b"35") or (0, ""))[1] == beside
+            writing = Producer({"bootstrap.servers": used["east"].bootstrap_servers})
+            entry = {"timestamp_ms": topics.SEPTEMBER + 30 * 60_000, "flags": 2}
+            writing.produce("__isthmus.positions", json.dumps(entry), json.dumps([stranger, name, 0]), partition=0)
+            assert writing.flush(TERM_S) == 0
+            for alias in ("east", "west"):
+                await run.until(
+                    partial(asyncio.to_thread, lambda alias: stands(alias, stranger, b"30") is not None, alias)
+                )
+            assert (await run.end()).exit_code == 0
+
+    asyncio.run(scenario())
+    assert going_on(used["north"], name, name, 6) == [b"%d" % n for n in range(35, 41)]

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from isthmus.cluster.groups import committed_offsets, describe_groups
+from isthmus.control.groups.review import GroupReview
 from isthmus.errors import Unreachable
 from isthmus.ledger.documents import EndedPartition
 from isthmus.local import LocalCluster
@@ -332,6 +333,7 @@ def test_who_committed_has_to_be_known(
         async with carrying(between(east, west, [name], [group, plain])) as link:
             await link.until_at(plain, {0: 2})
             with monkeypatch.context() as patch:
+                assert isinstance(link.loop._review, GroupReview)
                 patch.setattr(link.loop._review._counterparts, "learn", fail)
                 await asyncio.to_thread(commit_in_transaction, east, group, {(name, 0): 7})
                 await asyncio.to_thread(consumers.commit, east, {plain: {(name, 0): 3}})

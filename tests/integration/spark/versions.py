@@ -31,6 +31,7 @@ VERSIONS: Final = os.environ.get("SPARKS", "3.5 4.0 4.1 4.2 4.3").split()
 FOLDER: Final = Path(os.environ.get("SPARKS_FOLDER", ROOT / ".venv" / "sparks"))
 WITHOUT: Final = "without"
 AT: Final = 42
+TERM_S: Final = 900.0
 
 
 @lru_cache
@@ -82,6 +83,7 @@ def test_mirrors_and_verifies_on_a_spark_cluster(
     """A master and two workers of this version run the leases and the comparison of both logs."""
     python = str(environment(version))
     shell = Shell(tmp_path, east, west, topic("spark"), python=python, PYSPARK_PYTHON=python, PYTHONPATH="")
+    shell.term_s = TERM_S
     name = f"{shell.stem}.orders"
     topics.create(east, name, partitions=2)
     topics.produce(east, name, [Given(b"k", b"%d" % n, [], topics.SEPTEMBER) for n in range(1_000)])
@@ -115,6 +117,7 @@ def test_the_spark_of_spark_home_finds_every_difference(
         SPARK_HOME=str(spark_home(tmp_path, version)),
         JAVA_HOME=str(java),
     )
+    shell.term_s = TERM_S
     for kind, policy in (("plain", "delete"), ("keyed", "compact")):
         name = f"{shell.stem}.{kind}"
         topics.create_both(east, west, name, cleanup_policy=policy)

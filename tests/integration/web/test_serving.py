@@ -204,7 +204,7 @@ def test_each_token_has_a_rate_of_its_own(served: Served, tmp_path: Path) -> Non
     tokens = TokenFile(tmp_path / "tokens.json")
     eager, calm = (tokens.create(name, Role.VIEWER) for name in ("eager", "calm"))
     address = f"127.0.0.1:{free_port()}"
-    settings = ServeSettings(listen=address, tokens=tokens.path, requests_per_s=0.5)
+    settings = ServeSettings(listen=address, tokens=tokens.path, requests_per_s=0.01)
 
     def ask(secret: str) -> httpx2.Response:
         return httpx2.get(f"http://{address}/v1/clusters", headers={"Authorization": f"Bearer {secret}"})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
-from isthmus.control.blocking import in_loop
+from isthmus.control.blocking import in_loop, in_turn
 
 
 async def name_of_thread() -> str:
@@ -59,3 +60,36 @@ def test_interrupted_work_ends_before_the_caller_goes_on() -> None:
     with pytest.raises(KeyboardInterrupt):
         notebook()
     assert ended.is_set()
+
+
+def test_what_is_awaited_comes_in_turn() -> None:
+    """One after the other, until there is no more or nobody asks: then what gave it ends in good order, too."""
+    ended = []
+
+    async def numbers(end: int) -> AsyncIterator[int]:
+        try:
+            for number in range(end):
+                await asyncio.sleep(0)
+                yield number
+        finally:
+            await asyncio.sleep(0)
+            ended.append(end)
+
+    assert [*in_turn(numbers(3))] == [0, 1, 2]
+    for number in in_turn(numbers(60)):
+        if number == 5:
+            break
+    assert ended == [3, 60]
+
+
+def test_an_error_comes_where_it_is_awaited() -> None:
+    """Also one that looks as if nothing had come in time."""
+
+    async def failing() -> AsyncIterator[int]:
+        yield 1
+        raise TimeoutError("it took too long")
+
+    found = in_turn(failing())
+    assert next(found) == 1
+    with pytest.raises(TimeoutError, match="it took too long"):
+        next(found)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from isthmus.errors import ConfigError
 from isthmus.model.naming import (
     IDENTITY,
+    NO_NAMES,
+    LogicalNames,
     MirrorMakerNaming,
     NameTemplate,
     Naming,
@@ -163,3 +165,12 @@ def test_settings_name_what_they_select() -> None:
         False,
     ]
     assert settings(templates("{a}-{b}", "{b}")).may_write(TargetTopic("orders"))
+
+
+def test_users_know_one_part_of_a_name() -> None:
+    """What stands in the place of the topic or the group; what does not fit is its own logical name."""
+    names = LogicalNames(
+        topics=NameTemplate.parse("{tenant}-{env}-{topic}"), groups=NameTemplate.parse("{tenant}-{env}-{group}")
+    )
+    assert (names.topic("acme-live-orders-eu"), names.group("acme-live-billing")) == ("orders-eu", "billing")
+    assert (names.topic("orders"), names.group("billing"), NO_NAMES.topic("a-b-c")) == ("orders", "billing", "a-b-c")

@@ -157,3 +157,9 @@ def test_secrets_are_not_told(tokens: TokenFile) -> None:
 
     assert "canary-secret" not in asking.get("/v1/clusters").text
     assert "canary-secret" not in asking.get("/v1/openapi.json").text
+
+
+def test_a_tree_that_is_not_there_has_no_plan(tokens: TokenFile) -> None:
+    """It is missed before a cluster is asked for one."""
+    answer = client(tokens).get("/v1/trees/nothing/plan")
+    assert (answer.status_code, answer.json()["detail"]) == (404, "the file has no tree nothing")

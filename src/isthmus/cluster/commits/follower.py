@@ -89,6 +89,10 @@ class CommitFollower:
         """The newest commits in transactions of each position, also those that were replaced while it is followed."""
         return self._table.transacted(group)
 
+    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+        """Who committed the positions that count now, as far as the log that was read tells; see `CommitTable`."""
+        return self._table.writers(group)
+
     async def changed(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`: the groups whose positions may have changed since the last call.
 

@@ -83,6 +83,10 @@ class CommitPoller:
         """Nothing: coordinators do not tell in which way a position was committed."""
         return {}
 
+    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+        """Nothing, likewise."""
+        return {}
+
     async def changed(self, timeout_s: float) -> frozenset[str]:
         """Wait for commits, at most `timeout_s`: the groups whose positions changed since the last call.
 

@@ -52,6 +52,10 @@ class CommitSource:
         """The newest commits in transactions of each position, as far as the log told; polling tells of none."""
         return self._at_work.transacted(group)
 
+    def writers(self, group: str) -> Mapping[PartitionKey, int]:
+        """Who committed the positions that count now, as far as the log told; polling tells of none."""
+        return self._at_work.writers(group)
+
     @property
     def errors(self) -> dict[str, ClusterError]:
         """Groups whose positions cannot be read, and why."""

@@ -19,6 +19,7 @@ from isthmus.wire.offsets import PartitionKey
 from isthmus.wire.records import records_in
 
 _UNKNOWN_PLACE: Final = -1
+NO_PRODUCER: Final = -1
 _PRODUCERS_MAX: Final = 8
 """Of how many producers the commits in transactions are kept, for each position."""
 
@@ -69,6 +70,18 @@ class CommitTable(Mapping[str, dict[PartitionKey, Committed]]):
         Of what was replaced before `begin` nothing is told.
         """
         return {key: tuple(found.values()) for key, found in self._transacted.get(group, {}).items()}
+
+    def writers(self, group: str) -> dict[PartitionKey, int]:
+        """The producers in whose transactions the positions that count now were committed, -1 for none.
+
+        Positions that only the coordinator has told are left out.
+        """
+        transacted = self._transacted.get(group, {})
+        return {
+            key: next((p for p, one in transacted.get(key, {}).items() if one.place == entry.place), NO_PRODUCER)
+            for key, entry in self._groups.get(group, {}).items()
+            if entry.place != _UNKNOWN_PLACE
+        }
 
     def begin(self) -> None:
         """The log was read up to now: what was replaced by then is history."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import queue
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from isthmus.cluster.zookeeper.connection import SESSION_S, connected
@@ -23,7 +24,7 @@ _GATHER_S: Final = 0.05
 _AWAY_S: Final = SESSION_S
 """How long ZooKeeper may be away: it keeps a session no longer itself."""
 _HEED_S: Final = 1.0
-"""A signal that comes just before a wait begins is heard of when it ends, so that none is endless."""
+"""How long it may take until it is noticed that nobody waits any more."""
 
 
 class _Event(enum.Enum):
@@ -33,8 +34,8 @@ class _Event(enum.Enum):
     LOST = enum.auto()
 
 
-def watched_registry(cluster: Cluster) -> Iterator[Registry]:
-    """The registry now, and again whenever something in it has changed, without end. Blocking.
+def watched_registry(cluster: Cluster, over: threading.Event) -> Generator[Registry, None, None]:
+    """The registry now, and again whenever something in it has changed, until it is `over`. Blocking.
 
     :raises HostError: kazoo is not installed.
     :raises ClusterError: ZooKeeper does not answer, forbids it, holds no Kafka cluster, or ended the session.
@@ -43,8 +44,7 @@ def watched_registry(cluster: Cluster) -> Iterator[Registry]:
         watch = _Watch(client, cluster)
         registry = watch.look()
         yield registry
-        while True:
-            watch.wait()
+        while watch.wait(over):
             after = watch.look()
             if after != registry:
                 registry = after
@@ -76,14 +76,14 @@ class _Watch:
         self._watched.update(paths)
         return registry
 
-    def wait(self) -> None:
-        """Wait for a change, and a moment for those that come with it.
+    def wait(self, over: threading.Event) -> bool:
+        """Wait for a change, and a moment for those that come with it; whether there was one before it was `over`.
 
         :raises Unreachable: ZooKeeper went away, or ended the session: what happened meanwhile is not known.
         """
         until: float | None = None
         is_away = False
-        while True:
+        while not over.is_set():
             try:
                 event = self._events.get(timeout=_HEED_S if until is None else max(until - time.monotonic(), 0))
             except queue.Empty:
@@ -91,7 +91,7 @@ class _Watch:
                     continue
                 if is_away:
                     raise self._lost() from None
-                return
+                return True
             now = time.monotonic()
             match event:
                 case _Event.LOST:
@@ -102,6 +102,7 @@ class _Watch:
                     is_away, until = False, now + _GATHER_S
                 case _Event.CHANGED:
                     until = until or now + _GATHER_S
+        return False
 
     def _lost(self) -> Unreachable:
         return Unreachable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
@@ -19,7 +19,7 @@ from isthmus.cluster.transactions import open_transactions
 from isthmus.control.clusters.copies import CopiedCommit, copied_commits
 from isthmus.control.clusters.known import last_known
 from isthmus.control.clusters.namespaces import AsyncNamespaces
-from isthmus.control.clusters.registry import RegistryReport, read_report
+from isthmus.control.clusters.registry import RegistryReport, read_report, watch
 from isthmus.control.clusters.survey import survey
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
@@ -34,6 +34,7 @@ from isthmus.model.findings import Finding
 from isthmus.model.known import LastKnown
 from isthmus.model.partitions import PartitionState
 from isthmus.model.plain import plain_fields
+from isthmus.model.registry import Registry
 from isthmus.model.survey import ClusterSurvey
 from isthmus.model.transactions import OpenTransaction
 from isthmus.model.wording import counted
@@ -179,6 +180,14 @@ class AsyncAdministration:
         :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
         """
         return await read_report(self._client)
+
+    def watch_registry(self) -> AsyncIterator[Registry]:
+        """The registry now, and again whenever it has changed, without end.
+
+        :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
+        :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
+        """
+        return watch(self._client)
 
 
 def _moving(state: PartitionState, under_way: Mapping[PartitionKey, Underway]) -> PartitionState:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,6 @@ from isthmus.cluster.description import metadata_mode
 from isthmus.cluster.registry import told_registry
 from isthmus.cluster.zookeeper.reading import kept_registry
 from isthmus.cluster.zookeeper.watching import watched_registry
-from isthmus.control.blocking import in_loop
 from isthmus.model.cluster import Cluster
 from isthmus.model.description import MetadataMode
 from isthmus.model.findings import Finding
@@ -89,35 +88,41 @@ async def _look(client: Client, subject: str) -> tuple[Registry, tuple[Finding, 
     return kept, tuple(disagreements(subject, kept, told))
 
 
-def watch(cluster: Cluster) -> Iterator[Registry]:
-    """The registry now, and again whenever it has changed, without end. Blocking.
+async def watch(client: Client) -> AsyncIterator[Registry]:
+    """The registry now, and again whenever it has changed, without end.
 
     ZooKeeper tells of changes at once; brokers are asked every second, having no way to tell.
 
     :raises HostError: The cluster has a ZooKeeper, and kazoo is not installed.
     :raises ClusterError: The cluster, or its ZooKeeper, did not answer.
     """
-    mode = in_loop(_mode(cluster))
-    if mode is MetadataMode.ZOOKEEPER and cluster.zookeeper is not None:
-        yield from watched_registry(cluster)
+    mode = await metadata_mode(client)
+    if mode is MetadataMode.ZOOKEEPER and client.cluster.zookeeper is not None:
+        async for registry in _kept(client.cluster):
+            yield registry
         return
     before: Registry | None = None
     while True:
-        registry = in_loop(_told(cluster, mode))
+        registry = await told_registry(client, mode)
         if registry != before:
             yield registry
         before = registry
-        time.sleep(_POLL_S)
+        await asyncio.sleep(_POLL_S)
 
 
-async def _mode(cluster: Cluster) -> MetadataMode:
-    async with Client(cluster) as client:
-        return await metadata_mode(client)
-
-
-async def _told(cluster: Cluster, mode: MetadataMode) -> Registry:
-    async with Client(cluster) as client:
-        return await told_registry(client, mode)
+async def _kept(cluster: Cluster) -> AsyncIterator[Registry]:
+    """What ZooKeeper keeps, watched in threads: kazoo blocks."""
+    over = threading.Event()
+    changes = watched_registry(cluster, over)
+    try:
+        while (registry := await asyncio.to_thread(next, changes, None)) is not None:
+            yield registry
+    except GeneratorExit:
+        # No thread is at work in it: its session ends at once.
+        changes.close()
+        raise
+    finally:
+        over.set()
 
 
 def _statement(cluster: Cluster, mode: MetadataMode) -> str:

@@ -20,7 +20,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 _CHECK = "rights"
-_OWN_TOPICS = (About.LEDGER, About.GROUP_LOG, About.OFFSET_SYNCS, About.CHECKPOINTS, About.HEARTBEATS)
+_OWN_TOPICS = (About.LEDGER, About.GROUP_LOG, About.OFFSET_SYNCS, About.CHECKPOINTS, About.HEARTBEATS, About.POSITIONS)
 
 
 def topic_findings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
@@ -54,11 +55,14 @@ async def remembered_groups(link: Link, target: Client, wanted: Callable[[str], 
     maps = LinkMaps(link.name, known.documents)
     maps.look()
     plans = [_group(known, documents.get(group), group, name, seen) for group, name in names.items()]
-    return [replace(plan, positions=tuple(_told(p, maps) for p in plan.positions)) for plan in plans]
+    told = partial(_told, maps, is_time=link.distributor is not None)
+    return [replace(plan, positions=tuple(map(told, plan.positions))) for plan in plans]
 
 
-def _told(position: PositionPlan, maps: LinkMaps) -> PositionPlan:
-    return replace(position, is_mapped=maps.is_mapped(position.target_topic or ""))
+def _told(maps: LinkMaps, position: PositionPlan, *, is_time: bool) -> PositionPlan:
+    """With what maps tell; a distributor remembers a time in place of the source's position."""
+    source = Committed(NO_OFFSET) if is_time else position.source
+    return replace(position, source=source, is_mapped=maps.is_mapped(position.target_topic or ""))
 
 
 def _group(known: LinkMemory, document: GroupDocument | None, group: str, name: str, seen: _Target) -> GroupPlan:

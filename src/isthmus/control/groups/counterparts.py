@@ -1,4 +1,4 @@
-"""Links that carry groups in the other direction: what they commit at our source came from our target.
+"""Other links that commit at our source: one in the other direction, and the distributors of a tree.
 
 The log of commits names the producer of every commit in a transaction. A link commits under a transactional id of its
 own, and the ledger of the cluster it writes to, which is our source, says from which cluster it comes.
@@ -6,7 +6,7 @@ own, and the ledger of the cluster it writes to, which is our source, says from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from isthmus.control.groups.transaction import producer_id_of
 from isthmus.control.links.memory import remembered
@@ -16,11 +16,14 @@ from isthmus.wire.client import Client
 
 
 class Counterparts:
-    """The links from the target to the source. `producers` says of a producer at the source whether it is theirs."""
+    """The links from the target to the source, or those `named`. `producers` says of a producer at the source which of
+    them it is, "" for none.
+    """
 
-    def __init__(self, source: Client, target: Client) -> None:
-        self.producers: dict[int, bool] = {}
+    def __init__(self, source: Client, target: Client, *, named: Collection[str] | None = None) -> None:
+        self.producers: dict[int, str] = {}
         self._source, self._target = source, target
+        self._named = named
 
     async def learn(self, producer_ids: Iterable[int]) -> None:
         """Find out about producers. Only those that are new cost a question; where we may not ask, nobody is theirs.
@@ -31,13 +34,17 @@ class Counterparts:
         if unknown:
             theirs = await self._look_up()
             # A link is in the ledger before it commits anything: who is not found now never will be.
-            self.producers |= {producer_id: producer_id in theirs for producer_id in unknown}
+            self.producers |= {producer_id: theirs.get(producer_id, "") for producer_id in unknown}
 
-    async def _look_up(self) -> set[int | None]:
+    async def _look_up(self) -> dict[int | None, str]:
         try:
             documents = (await remembered(self._source)).documents().values()
-            here = (await self._target.metadata()).cluster_id
-            links = [d.link for d in documents if isinstance(d, LinkDocument) and d.source_cluster_id == here]
-            return {await producer_id_of(self._source, link) for link in links}
+            known = [document for document in documents if isinstance(document, LinkDocument)]
+            if self._named is None:
+                here = (await self._target.metadata()).cluster_id
+                links = [document.link for document in known if document.source_cluster_id == here]
+            else:
+                links = [document.link for document in known if document.link in self._named]
+            return {await producer_id_of(self._source, link): link for link in links}
         except (NotAuthorized, UnsupportedByBroker, PlanRefused):
-            return set()
+            return {}

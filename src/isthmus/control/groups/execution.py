@@ -69,8 +69,7 @@ def _committed(position: PositionPlan) -> PositionPlan:
     if position.commit is None:
         return position
     standing = Standing.IN_STEP if position.standing is Standing.DUE else position.standing
-    written = Committed(position.commit, metadata=position.source.metadata)
-    return replace(position, standing=standing, committed=written, commit=None)
+    return replace(position, standing=standing, committed=position.to_commit, commit=None)
 
 
 async def _delete(plan: GroupPlan, memory: GroupMemory, target: Client) -> GroupPlan:

@@ -15,9 +15,9 @@ from isthmus.control.groups.drill import GroupDrill, drill
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
-from isthmus.control.groups.review import GroupReview
+from isthmus.control.groups.review import Review
+from isthmus.control.groups.reviewing import review_of
 from isthmus.control.groups.sealing import group_key
-from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.identity import cluster_ids
 from isthmus.control.links.memory import remembered
@@ -79,7 +79,7 @@ class AsyncGroups:
                 # Records of a copy are its link's to compare.
                 own = tuple(p for p in look.plans[0].positions if not p.is_returning)
                 plan = replace(look.plans[0], positions=own)
-                return await drill(each, plan, look.source, look.target, look.maps, records=records)
+                return await drill(each, plan, look.source, look.target, look.review.maps, records=records)
         raise _unknown(group, links, [])
 
     def key(self, group: str, *, link: str | None = None) -> bytes:
@@ -113,7 +113,9 @@ class AsyncGroups:
         return tuple(plan for plan in found if group is None or plan.groups or plan.problem)
 
     async def _one(self, link: Link, group: str | None, *, dry_run: bool) -> GroupsPlan:
-        plan = GroupsPlan(link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way)
+        plan = GroupsPlan(
+            link=link.name, source=link.source.alias, target=link.target.alias, way=link.groups.way, names=link.names
+        )
         if not link.groups.is_configured:
             return plan
         try:
@@ -121,7 +123,11 @@ class AsyncGroups:
             if dry_run:
                 return replace(plan, groups=tuple(look.plans))
             committer = GroupCommitter(look.target, link.name)
-            groups = await apply_groups(look.plans, committer, look.memory, look.target)
+            try:
+                plans = await look.review.send(look.plans)
+            finally:
+                look.review.close()
+            groups = await apply_groups(plans, committer, look.memory, look.target)
             await self._remember(look)
             return replace(plan, groups=groups, notes=notes_of(link, "", committer.reason))
         except PlanRefused as error:
@@ -148,7 +154,7 @@ class GroupsLook:
     target: Client
     memory: GroupMemory
     plans: list[GroupPlan]
-    maps: LinkMaps
+    review: Review
 
 
 async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLook:
@@ -167,10 +173,11 @@ async def look_at(link: Link, group: str | None, pool: ClusterPool) -> GroupsLoo
         await commits.changed(0)
     finally:
         await commits.aclose()
-    planner = GroupReview(link, source, target, memory, documents)
-    known = {name for name in memory.groups if wanted(name)}
-    plans = await planner.plan(commits, commits.positions.keys() | known)
-    return GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), planner.maps)
+    review = review_of(link, source, target, memory, documents)
+    await review.refresh()
+    known = {name for name in memory.groups | review.groups if wanted(name)}
+    plans = await review.plan(commits, commits.positions.keys() | known)
+    return GroupsLook(source, target, memory, sorted(plans, key=lambda plan: plan.group), review)
 
 
 def _is_wanted(link: Link, group: str | None, name: str) -> bool:

@@ -13,7 +13,7 @@ from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
-from isthmus.control.groups.review import GroupReview
+from isthmus.control.groups.reviewing import review_of
 from isthmus.control.links.memory import pauses
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
 from isthmus.errors import ClusterError, Fenced
@@ -60,7 +60,7 @@ class GroupLoop:
         self._commits = CommitSource(source, link.groups.matches, link.groups.literals)
         self._committer = GroupCommitter(target, link.name)
         self._memory = GroupMemory(link.name, ledger.documents)
-        self._review = GroupReview(link, source, target, self._memory, ledger.documents)
+        self._review = review_of(link, source, target, self._memory, ledger.documents)
         self._groups: dict[str, GroupPlan] = {}
         self._topics: frozenset[object] = frozenset()
         self._changed: set[str] = set()
@@ -80,6 +80,7 @@ class GroupLoop:
             groups=tuple(self._groups[group] for group in sorted(self._groups)),
             problem=self.problem,
             notes=notes_of(link, self._commits.reason, self._committer.reason),
+            names=link.names,
         )
 
     def begin_pass(self) -> int:
@@ -119,17 +120,19 @@ class GroupLoop:
                     self.problem = Problem(message, "This is a bug in Isthmus: please report it.")
                     await asyncio.sleep(OUTAGE_S)
         finally:
+            self._review.close()
             await self._commits.aclose()
 
     async def _cycle(self) -> None:
         self._changed |= await self._commits.changed(WAIT_S)
         if pauses(self._link.name, self._ledger.documents).stops(GROUPS_TASK):
             return
+        self._changed |= await self._review.stirred()
         now = time.monotonic()
         if now >= self._all_at or self._passes_begun < self._passes_wanted:
             self._passes_begun += 1
             await self._review.refresh()
-            self._changed |= self._commits.positions.keys() | self._memory.groups
+            self._changed |= self._commits.positions.keys() | self._memory.groups | self._review.groups
             self._all_at = now + self._timings.groups_s
         if (topics := self._begun_topics()) != self._topics:
             # What was committed in a topic before it was mirrored is carried now, though nobody commits there again.
@@ -159,7 +162,7 @@ class GroupLoop:
         return frozenset((d.source_topic, d.target_topic_id) for d in told if d.link == self._link.name)
 
     async def _carry(self, due: Collection[str]) -> None:
-        plans = await self._review.plan(self._commits, due)
+        plans = await self._review.send(await self._review.plan(self._commits, due))
         for plan in await apply_groups(plans, self._committer, self._memory, self._target):
             self._groups[plan.group] = plan
         # Those that are gone on both sides are forgotten.

@@ -50,11 +50,11 @@ class GroupMemory:
                 self._written.setdefault(group, {})[key] = written
 
     def echoes(
-        self, group: str, transacted: Mapping[PartitionKey, Collection[Transacted]], theirs: Mapping[int, bool]
+        self, group: str, transacted: Mapping[PartitionKey, Collection[Transacted]], theirs: Mapping[int, str]
     ) -> Echoes:
         """What links in the other direction committed at the source since `echoed` was last told.
 
-        `theirs` says of each producer whether it is such a link.
+        `theirs` says of each producer which such link it is, "" for none.
         """
         newest = {
             key: max(found)
@@ -94,7 +94,7 @@ class GroupMemory:
         known = self._written.setdefault(plan.group, {})
         for p in plan.positions:
             if p.commit is None and p.committed is not None and p.committed.offset == p.translated:
-                known[p.target_key] = Written(p.source.offset, p.committed.offset, p.source.metadata)
+                known[p.target_key] = Written(p.basis.offset, p.committed.offset, p.basis.metadata)
 
     def stands(self, plan: GroupPlan) -> None:
         """How the group stands now."""
@@ -139,7 +139,7 @@ class GroupMemory:
 
 def _written(plan: GroupPlan) -> dict[PartitionKey, Written]:
     return {
-        p.target_key: Written(p.source.offset, p.commit, p.source.metadata)
+        p.target_key: Written(p.basis.offset, p.commit, p.basis.metadata)
         for p in plan.positions
         if p.commit is not None
     }

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from isthmus.cluster.commits.table import Transacted
 from isthmus.cluster.groups import Positions, committed_offsets, describe_groups
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.groups.paths import TopicPaths
-from isthmus.control.groups.translation import RANGES_S, Translation
+from isthmus.control.groups.translation import RANGES_S, TargetPosition, Translation
 from isthmus.errors import ClusterError
 from isthmus.model.group import Committed, GroupDescription
 from isthmus.model.groupsettings import GroupSettings
@@ -63,11 +62,31 @@ class GroupsView:
     home: frozenset[str] = frozenset()
 
 
+class Paths(Protocol):
+    """Which topic of the target each topic of the source stands for; for `mapped` and `home` see `GroupsView`."""
+
+    @property
+    def mirrored(self) -> Mapping[str, str]: ...
+    @property
+    def mapped(self) -> frozenset[str]: ...
+    @property
+    def home(self) -> frozenset[str]: ...
+
+    async def translation(
+        self, settings: GroupSettings, wanted: Collection[TargetPosition], source: Client, target: Client
+    ) -> Translation:
+        """Positions at the source as positions at the target.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        ...
+
+
 async def observe_groups(
     link: Link,
     positions: Mapping[str, Positions],
     echoes: Mapping[str, Echoes],
-    paths: TopicPaths,
+    paths: Paths,
     source: Client,
     target: Client,
     *,

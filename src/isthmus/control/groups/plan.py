@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.cluster.groups import OFFSETS_TOPIC
@@ -13,8 +13,10 @@ from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.link import Link
+from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.plain import plain
+from isthmus.model.positions import PositionEntry
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
@@ -28,6 +30,8 @@ class PositionPlan:
     `translated` is the source's position at the target, `committed` the target's own, `commit` what is to be written.
     `source` was seen `source_age_s` seconds ago; while the source is away its offset may be unknown (`NO_OFFSET`).
     A topic that `is_mapped` has other offsets at the target, and one that `is_returning` is a copy of the target's.
+    In a tree `sent` is what the distributor says of the position, and what is committed; `is_news` that it is yet to be
+    sent. `written_metadata` is what is written beside a position, where that is not the consumer's alone.
     """
 
     topic: str
@@ -43,6 +47,20 @@ class PositionPlan:
     source_age_s: float = 0.0
     is_mapped: bool = False
     is_returning: bool = False
+    sent: PositionEntry | None = None
+    is_news: bool = False
+    written_metadata: str | None = None
+
+    @property
+    def basis(self) -> Committed:
+        """What was decided on: the source's position, in a tree the time that was made of it."""
+        return self.source if self.sent is None else Committed(self.sent.timestamp_ms, metadata=self.sent.metadata)
+
+    @property
+    def to_commit(self) -> Committed:
+        """What is to be written at the target, if anything is."""
+        written = self.written_metadata
+        return Committed(self.commit or 0, metadata=self.basis.metadata if written is None else written)
 
     @property
     def target_key(self) -> PartitionKey:
@@ -65,7 +83,11 @@ class PositionPlan:
             "standing": str(self.standing),
             "commit": self.commit,
             "metadata": self.source.metadata,
+            "distributed": None if self.sent is None else self._distributed(self.sent),
         }
+
+    def _distributed(self, sent: PositionEntry) -> dict[str, Any]:
+        return {"timestamp_ms": sent.timestamp_ms, "flags": sent.flags, "to_send": self.is_news}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +107,7 @@ class GroupPlan:
     @property
     def has_changes(self) -> bool:
         """Whether anything would be written at the target."""
-        return self.delete or any(position.commit is not None for position in self.positions)
+        return self.delete or any(position.commit is not None or position.is_news for position in self.positions)
 
     @property
     def behind_records(self) -> int:
@@ -113,7 +135,9 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPlan:
-    """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may."""
+    """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may,
+    `names` what users call topics and groups.
+    """
 
     link: str
     source: str
@@ -122,6 +146,7 @@ class GroupsPlan:
     groups: tuple[GroupPlan, ...] = ()
     problem: Problem | None = None
     notes: tuple[Problem, ...] = ()
+    names: LogicalNames = NO_NAMES
 
     @property
     def has_changes(self) -> bool:
@@ -137,7 +162,7 @@ class GroupsPlan:
             "way": self.way,
             "problem": plain(self.problem),
             "notes": plain(self.notes),
-            "groups": plain(self.groups),
+            "groups": [{**group.as_dict(), "name": self.names.group(group.group)} for group in self.groups],
         }
 
 
@@ -161,6 +186,7 @@ Memory = Mapping[PartitionKey, Written]
 
 _ATTENTION: Final = (
     Standing.NOT_MIRRORED,
+    Standing.BY_OTHERS,
     Standing.IN_STEP,
     Standing.DUE,
     Standing.CATCHING_UP,
@@ -225,7 +251,7 @@ def commit_of(plan: GroupPlan) -> GroupCommit | None:
     if not due:
         return None
     return GroupCommit(
-        positions={k: Committed(p.commit or 0, metadata=p.source.metadata) for k, p in due.items()},
+        positions={key: p.to_commit for key, p in due.items()},
         based_on={k: p.committed for k, p in due.items() if p.committed is not None},
     )
 
@@ -264,7 +290,7 @@ def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
         error = group.error or IsthmusError(f"the target did not tell how group {group.target_group} stands")
         return troubled(group.group, group.target_group, error)
     positions = tuple(_position(view, group, key, memory) for key in sorted(group.positions))
-    standing = _worst(position.standing for position in positions)
+    standing = worst(position.standing for position in positions)
     return GroupPlan(
         group=group.group,
         target_group=group.target_group,
@@ -275,7 +301,15 @@ def _plan(view: GroupsView, group: GroupView, memory: Memory) -> GroupPlan:
     )
 
 
-def _worst(standings: Iterable[Standing]) -> Standing:
+def with_positions(plan: GroupPlan, positions: Iterable[PositionPlan]) -> GroupPlan:
+    """A group that could be looked at, with other positions."""
+    found = tuple(positions)
+    standing = worst(position.standing for position in found)
+    return replace(plan, positions=found, standing=standing, problem=_PROBLEMS.get(standing))
+
+
+def worst(standings: Iterable[Standing]) -> Standing:
+    """The one that needs most attention."""
     return max(standings, key=_ATTENTION.index, default=Standing.IN_STEP)
 
 

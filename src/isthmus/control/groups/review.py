@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from isthmus.cluster.groups import Positions, describe_groups
 from isthmus.control.groups.counterparts import Counterparts
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.mirrored import ended_partitions, mirrored_topics
-from isthmus.control.groups.observation import observe_groups
+from isthmus.control.groups.observation import GroupsView, observe_groups
 from isthmus.control.groups.paths import TopicPaths
 from isthmus.control.groups.plan import GroupPlan, gone, plan_groups, troubled, unsupported
 from isthmus.control.groups.returning import ReturningTopics
@@ -22,6 +22,7 @@ from isthmus.control.lanes.maps import LinkMaps
 from isthmus.errors import BrokerRefused, ClusterError, NotAuthorized
 from isthmus.ledger.documents import Document
 from isthmus.model.group import GroupListing, GroupState
+from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import Link
 from isthmus.wire import codes
 from isthmus.wire.client import Client
@@ -40,14 +41,57 @@ class KnownCommits(Protocol):
     @property
     def errors(self) -> Mapping[str, ClusterError]: ...
     def transacted(self, group: str) -> Mapping[PartitionKey, Collection[Transacted]]: ...
+    def writers(self, group: str) -> Mapping[PartitionKey, int]: ...
+
+
+class Review(Protocol):
+    """Plans for the groups of one link. `maps` are those of its lanes.
+
+    `unstable` are the groups at the target for which commits in a transaction were pending at the last look, and since
+    when (on the monotonic clock). `groups` are known otherwise than by commits at the source.
+    """
+
+    maps: LinkMaps
+    unstable: dict[str, float]
+
+    @property
+    def groups(self) -> frozenset[str]: ...
+
+    async def refresh(self) -> None:
+        """Look at what changes seldom.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        ...
+
+    async def stirred(self) -> frozenset[str]:
+        """The groups of which something new is known otherwise than by commits at the source.
+
+        :raises ClusterError: It cannot be looked at.
+        """
+        ...
+
+    async def plan(self, commits: KnownCommits, due: Collection[str]) -> list[GroupPlan]:
+        """What to do with the groups that are due, and with all that cannot be carried.
+
+        :raises ClusterError: A cluster as a whole did not answer.
+        """
+        ...
+
+    async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
+        """Do what has to be done before anything is committed; the plans as they are then.
+
+        :raises ClusterError: It cannot be done.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close what is held open."""
+        ...
 
 
 class GroupReview:
-    """Plans for one link. `documents` are the ledger's, as they are at any moment.
-
-    `unstable` are the groups at the target for which commits in a transaction were pending at the last look, and since
-    when (on the monotonic clock).
-    """
+    """Plans for one link that mirrors. `documents` are the ledger's, as they are at any moment."""
 
     def __init__(
         self, link: Link, source: Client, target: Client, memory: GroupMemory, documents: Mapping[str, Document]
@@ -62,6 +106,22 @@ class GroupReview:
         self._mirrored: Mapping[str, str] = {}
         self._home: Mapping[str, str] = {}
         self.unstable: dict[str, float] = {}
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """None: a mirror knows its groups by their commits."""
+        return frozenset()
+
+    async def stirred(self) -> frozenset[str]:
+        """None, likewise."""
+        return frozenset()
+
+    async def send(self, plans: Sequence[GroupPlan]) -> list[GroupPlan]:
+        """The plans as they are: a mirror commits, and sends nothing."""
+        return list(plans)
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     async def refresh(self) -> None:
         """Look which topics are mirrored, and which are copies of the target's own.
@@ -84,12 +144,17 @@ class GroupReview:
         :raises ClusterError: A cluster as a whole did not answer.
         """
         positions = commits.positions
-        known = {group: positions[group] for group in due if group in positions and not _is_denied(commits, group)}
+        known = {group: positions[group] for group in due if group in positions and not is_denied(commits, group)}
         # At the same moment: a commit that is newer than the position would be taken for one it came after.
         transacted = {group: commits.transacted(group) for group in known}
         if any(topic not in self._mirrored for found in known.values() for topic, _ in found):
             await self.refresh()
-        unsure = await self._unsure(transacted)
+        to_target = self._link.groups.naming.to_target
+        unsure = await unsure_groups(
+            self._counterparts,
+            {g: {one.producer_id for found in by_key.values() for one in found} for g, by_key in transacted.items()},
+            lambda name: to_target(name) or name,
+        )
         sure = {group: known[group] for group in known if group not in unsure}
         producers = self._counterparts.producers
         echoes = {group: self._memory.echoes(group, transacted[group], producers) for group in sure}
@@ -98,47 +163,19 @@ class GroupReview:
         await self._returning.look()
         paths = TopicPaths(self._mirrored, self.maps, self._returning, frozenset(self._home.values()))
         view = await observe_groups(self._link, sure, echoes, paths, self._source, self._target, ended=ended)
+        note_unstable(self.unstable, view)
         for group in view.groups:
-            if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
-                self.unstable.setdefault(group.target_group, time.monotonic())
-            else:
-                self.unstable.pop(group.target_group, None)
             if group.committed is not None:
                 self._memory.settle(group.group, group.committed)
             self._memory.echoed(view, group)
         plans = [*plan_groups(view, self._memory.written), *unsure.values()]
         plans += await self._others(commits, due, known)
-        return [_with_listing(plan, commits.listings.get(plan.group)) for plan in plans]
-
-    async def _unsure(
-        self, transacted: Mapping[str, Mapping[PartitionKey, Collection[Transacted]]]
-    ) -> dict[str, GroupPlan]:
-        """The groups of which it cannot be told now whether a link in the other direction committed for them."""
-        producers = {
-            group: {one.producer_id for commits in found.values() for one in commits}
-            for group, found in transacted.items()
-        }
-        try:
-            await self._counterparts.learn(set().union(*producers.values()))
-        except ClusterError as error:
-            to_target = self._link.groups.naming.to_target
-            return {
-                group: troubled(group, to_target(group) or group, error)
-                for group in producers
-                if producers[group] - self._counterparts.producers.keys()
-            }
-        return {}
+        return with_listings(plans, commits.listings)
 
     async def _others(self, commits: KnownCommits, due: Collection[str], known: Collection[str]) -> list[GroupPlan]:
         """Groups without a position: they cannot be read, keep it elsewhere, or are gone."""
-        found = []
         settings = self._link.groups
-        for group in {*commits.errors, *commits.listings} - set(known):
-            name = settings.naming.to_target(group) or group
-            if group in commits.errors:
-                found.append(troubled(group, name, commits.errors[group]))
-            elif commits.listings[group].type not in CARRIED_TYPES:
-                found.append(unsupported(group, name, commits.listings[group].type))
+        found = unreadable_groups(commits, settings, known)
         told = {plan.group for plan in found}
         remembered = self._memory.groups - commits.positions.keys() - told
         missing = [group for group in remembered.intersection(due) if settings.matches(group)]
@@ -162,10 +199,52 @@ class GroupReview:
         return found
 
 
-def _is_denied(commits: KnownCommits, group: str) -> bool:
+async def unsure_groups(
+    links: Counterparts, producers: Mapping[str, Collection[int]], to_target: Callable[[str], str]
+) -> dict[str, GroupPlan]:
+    """The groups of which it cannot be told now whether other links committed for them; `producers` are by group."""
+    try:
+        await links.learn(set().union(*producers.values()))
+    except ClusterError as error:
+        return {
+            group: troubled(group, to_target(group), error)
+            for group, found in producers.items()
+            if set(found) - links.producers.keys()
+        }
+    return {}
+
+
+def unreadable_groups(commits: KnownCommits, settings: GroupSettings, known: Collection[str]) -> list[GroupPlan]:
+    """Groups without a position that is known: they cannot be read, or keep it elsewhere."""
+    found = []
+    for group in {*commits.errors, *commits.listings} - set(known):
+        name = settings.naming.to_target(group) or group
+        if group in commits.errors:
+            found.append(troubled(group, name, commits.errors[group]))
+        elif commits.listings[group].type not in CARRIED_TYPES:
+            found.append(unsupported(group, name, commits.listings[group].type))
+    return found
+
+
+def note_unstable(unstable: dict[str, float], view: GroupsView) -> None:
+    """Keep since when the target has commits in a transaction that is open."""
+    for group in view.groups:
+        if isinstance(group.error, BrokerRefused) and group.error.code == codes.UNSTABLE_OFFSET_COMMIT:
+            unstable.setdefault(group.target_group, time.monotonic())
+        else:
+            unstable.pop(group.target_group, None)
+
+
+def is_denied(commits: KnownCommits, group: str) -> bool:
     """Whether we may not see the group: what the log tells of it is none of our business."""
     return isinstance(commits.errors.get(group), NotAuthorized)
 
 
-def _with_listing(plan: GroupPlan, listing: GroupListing | None) -> GroupPlan:
-    return plan if listing is None else replace(plan, source_type=listing.type, source_state=listing.state)
+def with_listings(plans: Iterable[GroupPlan], listings: Mapping[str, GroupListing]) -> list[GroupPlan]:
+    """Plans with what the source says of the groups."""
+    return [
+        plan
+        if plan.group not in listings
+        else replace(plan, source_type=listings[plan.group].type, source_state=listings[plan.group].state)
+        for plan in plans
+    ]

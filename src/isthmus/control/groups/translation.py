@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,11 +88,8 @@ async def _by_time(
     target: Client,
 ) -> dict[TargetPosition, int]:
     sources = {target_topic: source_topic for source_topic, target_topic in mirrored.items()}
-    left = set(wanted)
     found: dict[TargetPosition, int] = {}
-    while left:
-        # A partition at a time: groups may stand at different places of it.
-        positions = dict(left)
+    for positions in rounds(wanted):
         asked = {(sources[topic], partition): at for (topic, partition), at in positions.items()}
         logs = (await log_ranges(source, asked, timeout_s=RANGES_S)).values
         stamps = await record_timestamps(source, asked, logs)
@@ -102,14 +99,32 @@ async def _by_time(
             for topic, partition in positions
             if (sources[topic], partition) in stamps
         }
-        # The ends are looked at first: what comes in between is behind them.
-        ends = (await log_ranges(target, times, timeout_s=RANGES_S)).values
-        offsets = await offsets_by_time(target, times)
+        told = {key: end if offset < 0 else offset for key, offset, end in await offsets_or_ends(target, times)}
         for key, position in positions.items():
-            if key in times and key in ends:
-                found[key, position] = offsets[key] if offsets[key] >= 0 else ends[key].end
-            elif (sources[key[0]], key[1]) in logs:
+            if key in told:
+                found[key, position] = told[key]
+            elif key not in times and (sources[key[0]], key[1]) in logs:
                 # Nothing tells the time: everything there is is read again.
                 found[key, position] = 0
-        left -= set(positions.items())
     return found
+
+
+def rounds(wanted: Iterable[TargetPosition]) -> Iterator[dict[PartitionKey, int]]:
+    """Positions for requests that ask for one of each partition: groups may stand at different places of it."""
+    left = set(wanted)
+    while left:
+        positions = dict(left)
+        yield positions
+        left -= set(positions.items())
+
+
+async def offsets_or_ends(target: Client, times: Mapping[PartitionKey, int]) -> list[tuple[PartitionKey, int, int]]:
+    """The first offset that is not older than each time (ms), -1 where there is none, and the end; partitions that do
+    not answer are left out.
+
+    :raises ClusterError: The cluster as a whole did not answer, or a partition's leader could not tell times.
+    """
+    # The ends are looked at first: what comes in between is behind them.
+    ends = (await log_ranges(target, times, timeout_s=RANGES_S)).values
+    offsets = await offsets_by_time(target, times)
+    return [(key, offsets[key], ends[key].end) for key in times if key in ends]

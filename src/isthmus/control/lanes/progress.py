@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
-from isthmus.model.naming import TargetTopic
+from isthmus.model.naming import NO_NAMES, LogicalNames, TargetTopic
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
@@ -21,7 +21,7 @@ class LanesView:
     """What a controller knows of its lanes at a moment.
 
     `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `places` where
-    they were last known to be, `paused` what an operator has paused.
+    they were last known to be, `paused` what an operator has paused, `names` what users call topics.
     """
 
     controller: ControllerState
@@ -30,6 +30,7 @@ class LanesView:
     ages_s: Mapping[LaneKey, float]
     paused: Pauses = NO_PAUSES
     places: Mapping[LaneKey, LanePlace] = field(default_factory=dict)
+    names: LogicalNames = NO_NAMES
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
@@ -38,9 +39,8 @@ def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
 
 
 def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
-    found = topic_of(
-        topic.topic, topic.source_topic, (_partition(topic, decision, view) for decision in topic.partitions)
-    )
+    partitions = (_partition(topic, decision, view) for decision in topic.partitions)
+    found = topic_of(topic.topic, topic.source_topic, partitions, view.names)
     if not topic.reasons:
         return found
     state = lane_state(_evidence(topic.topic, topic.state, view))
@@ -79,6 +79,7 @@ def _partition(topic: TopicPlan, decision: PartitionDecision, view: LanesView) -
         source_start=0 if source is None else source.start,
         records=count.records,
         size_bytes=count.size_bytes,
+        flags_replaced=view.places[key].flags_replaced if key in view.places else 0,
         problem=None if state is LaneState.PAUSED else problem,
         gaps=() if report is None else report.gaps,
         state_age_s=age_s if state is reported else 0.0,

@@ -18,7 +18,6 @@ from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.succession import WhenOccupied
 from isthmus.control.links.supervisor import Supervisor, Takes
-from isthmus.control.links.trees import check_trees
 from isthmus.control.links.workers import Workers
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
@@ -62,7 +61,6 @@ class Controller:
         following: Following | None = None,
         takes: Takes | None = None,
     ) -> None:
-        check_trees(configuration)
         self.timings = configuration.timings
         self._links = Supervisor(configuration, links, workers, when_occupied=when_occupied, takes=takes)
         self._following = following or Following()

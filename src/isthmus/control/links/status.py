@@ -28,7 +28,7 @@ from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
-from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsets import Cursor, OffsetPolicy
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.progress import ControllerProgress, LinkProgress, PartitionProgress, TopicProgress, topic_of
@@ -44,6 +44,7 @@ _RANGES_S: Final = 3.0
 _AGED_MAX: Final = 200
 """Of so many lagging partitions the age of the oldest record to copy is looked up."""
 _MS_PER_S: Final = 1000
+_NOWHERE: Final = Cursor(-1, 0, 0)
 _NO_SUCH_TOPIC: Final = Problem("the source has no such topic", "Nothing more is copied of it.")
 
 
@@ -104,7 +105,7 @@ class _Reading:
     ended: Mapping[LaneKey, EndedPartition] = field(default_factory=dict)
     gaps: Mapping[LaneKey, tuple[Gap, ...]] = field(default_factory=dict)
     paused: Pauses = NO_PAUSES
-    copied: Mapping[LaneKey, int] = field(default_factory=dict)
+    cursors: Mapping[LaneKey, Cursor] = field(default_factory=dict)
     controller: ControllerState = ControllerState.UNKNOWN
     times: Mapping[PartitionKey, int] = field(default_factory=dict)
 
@@ -140,7 +141,7 @@ class _Reading:
         """The source offset up to which everything was copied, -1 while that is not known."""
         if self.is_mapped(lane.topic):
             report = self.known.last_known.get(lane)
-            return max(self.copied.get(lane, -1), -1 if report is None else report.position)
+            return max(self.cursors.get(lane, _NOWHERE).source_offset, -1 if report is None else report.position)
         return self.target.ranges[lane].end if lane in self.target.ranges else -1
 
     def _name(self) -> None:
@@ -169,8 +170,7 @@ class _Reading:
         # Each of these goes through all documents: once a look, not once a partition.
         self.recorded, self.gaps, self.paused = self.known.topics, self.known.gaps, self.known.paused
         self.ended = {LaneKey(name, each.partition): each for name, d in self.recorded.items() for each in d.ended}
-        cursors = lane_cursors(self.link.name, self.known.documents)
-        self.copied = {key: cursor.source_offset for key, cursor in cursors.items()}
+        self.cursors = lane_cursors(self.link.name, self.known.documents)
         self.controller = self.known.controller_state(now_ms())
         document = self.known.controller
         if document is not None and liveness_of(document.whereabouts) is Liveness.DEAD:
@@ -296,7 +296,7 @@ def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
 
 def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgress]) -> TopicProgress:
     source = reading.sources[name]
-    topic = topic_of(name, source, partitions)
+    topic = topic_of(name, source, partitions, reading.link.names)
     document = reading.recorded.get(name)
     ended = None if document is None or not LaneState(document.state).is_terminal else document
     if ended is not None:
@@ -327,6 +327,7 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
         copied_end=reading.copied_end(lane) if reading.is_mapped(lane.topic) else None,
+        flags_replaced=reading.cursors.get(lane, _NOWHERE).flags_replaced,
         lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
         records_per_s=_rate(reading, before, lane),
         problem=report.problem if is_reported and report is not None else None,

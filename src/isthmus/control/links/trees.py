@@ -94,29 +94,15 @@ def trees_named(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[Tree
     return found
 
 
-def check_trees(configuration: Configuration) -> None:
-    """Whether all trees of the file can be run.
+def comparable(links: Sequence[Link]) -> Sequence[Link]:
+    """The links, if what all of them copy can be compared.
 
-    :raises PlanRefused: One has groups.
-    """
-    for settings in configuration.trees:
-        name = settings.tree.name
-        if settings.groups:
-            raise PlanRefused(
-                f"tree {name} has groups, and their positions are not distributed yet",
-                hint="Leave groups out of the tree.",
-            )
-
-
-def mirrors(links: Sequence[Link]) -> Sequence[Link]:
-    """The links, if none of them is a distributor.
-
-    :raises PlanRefused: One is: its target has more than its source, and its source more than it copies.
+    :raises PlanRefused: One is a distributor that writes copy flags into a header of what it copies.
     """
     for link in links:
-        if link.tree:
+        if link.distributor is not None and link.distributor.flags is not None:
             raise PlanRefused(
-                f"link {link.name} distributes for tree {link.tree}, and only mirrors can be compared yet",
-                hint="Name a link that mirrors: --link NAME.",
+                f"link {link.name} writes copy flags into a header of records: no copy is what it was made of",
+                hint="Name another link: --link NAME. Distributors with flags: producer-id can be compared.",
             )
     return links

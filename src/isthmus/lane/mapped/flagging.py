@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from isthmus.lane.rebatch import Record
 from isthmus.model.copyflags import FlagsHeader, copied, is_to_copy
 
 
-def flagged(records: Iterable[Record], level: int, header: FlagsHeader) -> list[Record]:
+class Flagged(NamedTuple):
+    """What is copied. `replaced` are the places among `records` of those whose header said nothing and is replaced."""
+
+    records: list[Record]
+    replaced: list[int]
+
+
+def flagged(records: Iterable[Record], level: int, header: FlagsHeader) -> Flagged:
     """The records that a distributor of `level` copies, as it writes them: all else of them stays as it is."""
-    found: list[Record] = []
+    found = Flagged([], [])
     for record in records:
-        flags = header.read(record.headers).flags
+        flags, is_malformed = header.read(record.headers)
         if is_to_copy(flags, level):
-            found.append(record._replace(headers=header.written(record.headers, copied(flags, level))))
+            if is_malformed:
+                found.replaced.append(len(found.records))
+            found.records.append(record._replace(headers=header.written(record.headers, copied(flags, level))))
     return found

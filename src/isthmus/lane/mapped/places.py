@@ -343,7 +343,7 @@ class Places:
                     if not batch.is_control and not is_aborted and not is_done_with(batch.producer_id, run.lane.level):
                         found = [r for r in records_of(batch) if r.offset >= span.offset_begin]
                         flags = run.lane.flags
-                        records += found if flags is None else flagged(found, run.lane.level, flags)
+                        records += found if flags is None else flagged(found, run.lane.level, flags).records
                 if len(records) >= count:
                     break
         return records[:count]

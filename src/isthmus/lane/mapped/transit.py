@@ -44,6 +44,7 @@ class Transit:
         self.ordinal_begin = cursor.ordinal
         self.ranges: list[MappedRange] = []
         self._stretches: deque[Stretch] = deque()
+        self._replaced: deque[int] = deque()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
 
     @classmethod
@@ -59,6 +60,7 @@ class Transit:
             self._note(one)
         self.cursor = cursor
         self._stretches.clear()
+        self._replaced.clear()
         self._read_ordinal, self._read_offset = cursor.ordinal, cursor.source_offset
 
     @property
@@ -121,11 +123,12 @@ class Transit:
         # Those of a run have a checksum each.
         stored = [batch] if piece.stored == 1 else scan(batch.view)
         records = [record for one in stored for record in records_of(one) if record.offset >= begin]
+        ordinal = self._read_ordinal
         if flags is not None:
-            records = flagged(records, level, flags)
+            records, replaced = flagged(records, level, flags)
+            self._replaced.extend(ordinal + place for place in replaced)
         if not records:
             return None
-        ordinal = self._read_ordinal
         for record in records:
             self._read(record.offset, 1)
         dense = encode([record._replace(offset=ordinal + n) for n, record in enumerate(records)], batch.codec)
@@ -165,11 +168,15 @@ class Transit:
                 self._stretches.appendleft(rest)
             left -= length
         ordinal = cursor.ordinal + records
+        waiting = len(self._replaced)
+        while self._replaced and self._replaced[0] < ordinal:
+            self._replaced.popleft()
         self.cursor = replace(
             cursor,
             source_offset=self.source_offset(ordinal),
             ordinal=ordinal,
             target_offset=target,
+            flags_replaced=cursor.flags_replaced + waiting - len(self._replaced),
             source_epoch=max(source_epoch, cursor.source_epoch),
         )
 

@@ -42,7 +42,10 @@ ResultT = TypeVar("ResultT")
 
 
 class Sides:
-    """A source and a target. What is read of them is described to `progress` and in the Spark UI."""
+    """A source and a target. What is read of them is described to `progress` and in the Spark UI.
+
+    `level` is that of the distributor between them: what it leaves alone counts as what is aborted.
+    """
 
     def __init__(
         self,
@@ -52,10 +55,12 @@ class Sides:
         progress: OnVerified | None,
         *,
         may_lack_aborted: bool = False,
+        level: int = 0,
     ) -> None:
         self.source = source
         self.target = target
         self.may_lack_aborted = may_lack_aborted
+        self._levels = {source.alias: level} if level else {}
         self._spark = spark
         self._progress = progress
 
@@ -93,12 +98,12 @@ class Sides:
 
         :raises ClusterError: A cluster could not be read by a worker.
         """
-        clusters = self._clusters
+        clusters, levels = self._clusters, self._levels
         sized = [((number, self._pair(part)), 2 * part.size_bytes) for number, part in slices]
         groups = self._grouped(sized)
 
         def task(parts: Iterable[list[tuple[int, Pair]]]) -> Iterator[tuple[int, ResultT]]:
-            with Logs(clusters) as logs:
+            with Logs(clusters, levels) as logs:
                 for part in parts:
                     for number, pair in part:
                         yield number, compare(logs, pair)
@@ -120,7 +125,7 @@ class Sides:
         For `build` alone: it speaks with the JVM, which must not be interrupted. Not by way of the data source, which
         has Spark start two more Python processes for every plan.
         """
-        clusters = self._clusters
+        clusters, levels = self._clusters, self._levels
         names = [field.split()[0] for field in fields.split(",")]
         parts = list(parts)
         views = _views(parts, keeps_others=keeps_others)
@@ -129,7 +134,7 @@ class Sides:
         def task(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part in numbers:
                 for number in part.column(0).to_pylist():
-                    rows = read_rows(clusters, mode, names, groups[number])
+                    rows = read_rows(clusters, mode, names, groups[number], levels)
                     yield from map(partial(_viewed, views), rows) if views else rows
 
         count = max(len(groups), 1)

@@ -66,7 +66,7 @@ def expected(log: Iterable[Event], group: str, partition: int) -> int | None:
 
 @given(events)
 def test_the_newest_commit_that_counts(log: list[Event]) -> None:
-    """After every record the table holds, of each key, the newest commit that counts by then."""
+    """After every record the table holds, of each key, the newest commit that counts by then, and who made it."""
     table = CommitTable(lambda group: True)
     for place, event in enumerate(log):
         before = {group: table.get(group, {}) for group in GROUPS}
@@ -80,6 +80,7 @@ def test_the_newest_commit_that_counts(log: list[Event]) -> None:
             }
             found = table.get(group, {})
             assert {key: committed.offset for key, committed in found.items()} == offsets
+            assert table.writers(group) == {key: log[place].producer for key, place in offsets.items()}
             assert group in changed or found == before[group]
 
 

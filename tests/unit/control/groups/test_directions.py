@@ -79,7 +79,7 @@ class OneWay:
 
     def look(self) -> None:
         """Look at the target, and decide."""
-        theirs = {producer_id: producer_id == self.counterpart for producer_id in (1, 2, OTHERS)}
+        theirs = {producer_id: "back" if producer_id == self.counterpart else "" for producer_id in (1, 2, OTHERS)}
         found = self.memory.echoes(GROUP, self.table.transacted(GROUP), theirs)
         offsets = {self.table[GROUP][KEY].offset, *(one.committed.offset for one in found.values())}
         empty = GroupDescription(

@@ -5,24 +5,16 @@ from __future__ import annotations
 import pytest
 
 from isthmus import config
-from isthmus.control.links.trees import check_trees, mirrors
+from isthmus.control.links.trees import comparable
 from isthmus.errors import PlanRefused
 
 CLUSTERS = "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}}\n"
 
 
-def test_groups_of_a_tree_are_refused() -> None:
-    """Their positions would stay where they are, and nobody would notice."""
-    check_trees(config.parse(f"{CLUSTERS}trees: [{{name: t, clusters: [a, b], flags: header}}]\n"))
-    with pytest.raises(PlanRefused, match="tree t has groups"):
-        check_trees(config.parse(f"{CLUSTERS}trees: [{{name: t, clusters: [a, b], groups: [g]}}]\n"))
-
-
-def test_distributors_are_not_compared() -> None:
-    """Either side has what the other has not, by the very nature of a tree."""
-    configuration = config.parse(
-        f"{CLUSTERS}links: [{{name: l, source: a, target: b}}]\ntrees: [{{name: t, clusters: [a, b]}}]\n"
-    )
-    assert [link.name for link in mirrors(configuration.links[:1])] == ["l"]
-    with pytest.raises(PlanRefused, match=r"link t\.a\.1 distributes for tree t"):
-        mirrors(configuration.links)
+def test_copies_with_another_header_are_not_compared() -> None:
+    """None of them is what it was made of; those of distributors that tell themselves by producer ids are."""
+    text = f"{CLUSTERS}links: [{{name: l, source: a, target: b}}]\ntrees: [{{name: t, clusters: [a, b]}}]\n"
+    links = config.parse(text).links
+    assert comparable(links) == links
+    with pytest.raises(PlanRefused, match=r"link t\.a\.1 writes copy flags into a header of records"):
+        comparable(config.parse(text.replace("[a, b]", "[a, b], flags: header")).links)

@@ -1,0 +1,76 @@
+"""Who committed the positions of a cluster: consumers, or distributors of the tree, and at which level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isthmus.cluster.commits.table import NO_PRODUCER
+from isthmus.cluster.groups import Positions
+from isthmus.control.groups.counterparts import Counterparts
+from isthmus.control.groups.plan import GroupPlan
+from isthmus.control.groups.review import unsure_groups
+from isthmus.control.links.memory import remembered
+from isthmus.errors import NotAuthorized, PlanRefused
+from isthmus.ledger.documents import GroupDocument
+from isthmus.model.copyflags import bit
+from isthmus.model.positions import PositionKey, unflagged
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+Writers = Mapping[str, Mapping[PartitionKey, int]]
+"""By group and partition the producer in whose transaction a position was committed, as far as that is known."""
+
+
+class CommitAuthors:
+    """The authors of commits at the source of a distributor. `levels` are those of the distributors that copy there."""
+
+    def __init__(self, source: Client, target: Client, levels: Mapping[str, int]) -> None:
+        self._source = source
+        self._levels = levels
+        self._links = Counterparts(source, target, named=levels.keys())
+
+    async def flags(
+        self, known: Mapping[str, Positions], writers: Writers
+    ) -> tuple[dict[PositionKey, int], dict[str, GroupPlan]]:
+        """The copy flags of positions, where they have some; and the groups of which that cannot be told now.
+
+        In front of what stands beside a position, in who committed it by the log of commits; or, where that does not
+        reach back to it, in what the ledger of the source remembers that distributors committed there last.
+
+        :raises ClusterError: The ledger of the source cannot be read.
+        """
+        producers = {name: set(found.values()) - {NO_PRODUCER} for name, found in writers.items()}
+        unsure = await unsure_groups(self._links, producers, lambda name: name)
+        told = {name: found for name, found in known.items() if name not in unsure}
+        silent = {name for name, found in told.items() if found.keys() - writers[name].keys()}
+        written = await self._written(silent)
+        flags: dict[PositionKey, int] = {}
+        for name, found in told.items():
+            for at, committed in found.items():
+                key = PositionKey(name, *at)
+                own = unflagged(committed.metadata)[1]
+                if own:
+                    flags[key] = own
+                elif at in writers[name]:
+                    level = self._levels.get(self._links.producers.get(writers[name][at], ""), 0)
+                    flags[key] = bit(level) if level else 0
+                else:
+                    flags[key] = written.get((key, committed.offset), 0)
+        return flags, unsure
+
+    async def _written(self, groups: set[str]) -> dict[tuple[PositionKey, int], int]:
+        """The flags of what distributors committed last, by position and offset, as the source's ledger has it."""
+        if not groups:
+            return {}
+        try:
+            documents = (await remembered(self._source)).documents().values()
+        except (NotAuthorized, PlanRefused):
+            return {}
+        return {
+            (PositionKey(document.group, position.topic, position.partition), position.target): bit(
+                self._levels[document.link]
+            )
+            for document in documents
+            if isinstance(document, GroupDocument) and document.group in groups and document.link in self._levels
+            for position in document.positions
+        }

@@ -1,0 +1,82 @@
+"""Logical names beside the technical ones: in tables only where they differ, in JSON always."""
+
+from __future__ import annotations
+
+import pytest
+
+from isthmus import config
+from isthmus.cli.columns import with_names
+from isthmus.cli.rows import status_columns, status_rows
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan
+from isthmus.errors import ConfigError
+from isthmus.model.carrying import Standing
+from isthmus.model.link import Link
+from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.progress import LinkProgress, topic_of
+from isthmus.model.state import LinkState
+
+FILE = """
+clusters:
+  east: {bootstrap_servers: "h:1", names: {topics: "{tenant}-{env}-{topic}", groups: "{tenant}-{env}-{group}"}}
+  west: {bootstrap_servers: "h:2"}
+links:
+  - {name: forth, source: east, target: west, topics: {include: ["*"]}}
+  - name: back
+    source: west
+    target: east
+    topics: {naming: {template: {source: "{env}.{topic}", target: "acme-{env}-{topic}"}}}
+    groups: {include: ["*"], naming: {template: {source: "{env}.{group}", target: "acme-{env}-{group}"}}}
+"""
+
+
+def links() -> dict[str, Link]:
+    return {link.name: link for link in config.parse(FILE).links}
+
+
+def test_lists_show_what_users_call_things() -> None:
+    """Of the cluster's templates, or else of those that a link's naming has."""
+    forth, back = links()["forth"], links()["back"]
+    assert (forth.names.topic("acme-live-orders"), back.names.topic("live.orders")) == ("orders", "orders")
+    assert back.groups.naming.to_target("live.billing") == "acme-live-billing"
+    assert back.names.group("live.billing") == "billing"
+    plan = GroupsPlan(
+        link="forth",
+        source="east",
+        target="west",
+        way="identity",
+        groups=(GroupPlan(group="acme-live-billing", target_group="acme-live-billing", standing=Standing.IN_STEP),),
+        names=forth.names,
+    )
+    assert plan.as_dict()["groups"][0]["name"] == "billing"
+    topic = topic_of(TargetTopic("acme-live-orders"), SourceTopic("acme-live-orders"), (), forth.names)
+    progress = LinkProgress(link="forth", source="east", target="west", state=LinkState.ACTIVE, topics=(topic,))
+    assert progress.as_dict()["topics"][0]["name"] == "orders"
+    rows = status_rows([progress], by_partition=False)
+    assert "name" in [column.name for column in status_columns(rows, by_partition=False)]
+
+
+def test_a_column_that_says_nothing_is_left_out() -> None:
+    """Where all names are their own logical names."""
+    topic = topic_of(TargetTopic("orders"), SourceTopic("orders"), ())
+    progress = LinkProgress(link="forth", source="east", target="west", state=LinkState.ACTIVE, topics=(topic,))
+    rows = status_rows([progress], by_partition=False)
+    assert "name" not in [column.name for column in status_columns(rows, by_partition=False)]
+    assert with_names((), [{"name": "a", "topic": "b"}], "topic") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("{tenant}-{env}-{topic}", "{tenant}-{env}", r"clusters\.east\.names '\{tenant\}-\{env\}' has no \{topic\}"),
+        ("{env}.{group}", "{group}", r"links\[1\]\.groups\.naming .*which '\{group\}' has not"),
+        (
+            'groups: {include: ["*"], naming: {',
+            "groups: {naming: {source_prefix: x, ",
+            "more than one way to name groups",
+        ),
+    ],
+)
+def test_templates_that_cannot_be_used_are_refused(old: str, new: str, told: str) -> None:
+    """By their place in the file."""
+    with pytest.raises(ConfigError, match=told):
+        config.parse(FILE.replace(old, new))
