@@ -23,6 +23,7 @@ from isthmus.cli.output import OutputFormat, Row, console, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
+from isthmus.model.access import AccessSettings
 from isthmus.model.cluster import Cluster, Proxy, SchemaRegistry, Secret, Security
 from isthmus.model.configsettings import ConfigSettings
 from isthmus.model.configuration import Configuration
@@ -244,6 +245,9 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
         del shown["mirror_maker"]
     if isinstance(value, ConfigSettings):
         shown["keep"] = {str(kept.topics): list(map(str, kept.properties)) for kept in value.keep}
+    if isinstance(value, AccessSettings):
+        # They are attached to links that are declared.
+        del shown["principals"]
     if isinstance(value, Link):
         # Those of distributors are in no file: their trees are.
         del shown["distributor"]

@@ -17,7 +17,7 @@ from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, render
-from isthmus.cli.promoting import ExactMaps, GroupMaps, maps_of
+from isthmus.cli.promoting import ExactMaps, GroupMaps, PrincipalMaps, maps_of
 from isthmus.cli.several import each_shown
 from isthmus.config.declared import setting
 from isthmus.config.manifest import LinkManifest, read_manifest
@@ -75,6 +75,7 @@ def create(
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
+    principals: PrincipalMaps = None,
     mode: Annotated[str | None, typer.Option("--mode", help="How a link copies: async, if nothing is said.")] = None,
     settings: _Settings = None,
     no_validate: Annotated[
@@ -90,7 +91,7 @@ def create(
     It is written to both clusters, so that operators of either side can change it, even while the clusters cannot hear
     each other. Namespaces that follow become reserved.
     """
-    chosen = maps_of(maps, exact, groups)
+    chosen = maps_of(maps, exact, groups, principals)
     if file is not None:
         if source or target or chosen or mode or settings:
             raise ConfigError("the file says all of it", hint="With -f give nothing but another name for the link.")
@@ -148,6 +149,10 @@ def update(
     settings: _Settings = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to its default.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="How the link copies: async.")] = None,
+    accept: Annotated[
+        bool,
+        typer.Option("--accept-semantics", help="Go by what both clusters can keep now, though one was downgraded."),
+    ] = False,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -158,10 +163,14 @@ def update(
     With one of the clusters away the other one is told; both come to the same once they can be reached.
     """
     values = {**dict(map(setting, settings or ())), **dict.fromkeys(unset or ())}
-    if not values and mode is None:
-        raise ConfigError("nothing is to be changed", hint="Give --set, --unset or --mode.")
+    if not values and mode is None and not accept:
+        raise ConfigError("nothing is to be changed", hint="Give --set, --unset, --mode or --accept-semantics.")
     links = Fabric(configured(path)).declarations
-    _each(name, lambda one: links.update(one, settings=values, mode=mode, dry_run=dry_run), output, dry_run=dry_run)
+
+    def work(one: str) -> DeclaredLink:
+        return links.update(one, settings=values, mode=mode, accept_semantics=accept, dry_run=dry_run)
+
+    _each(name, work, output, dry_run=dry_run)
 
 
 @app.command()
@@ -170,15 +179,16 @@ def attach(
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
+    principals: PrincipalMaps = None,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Have more namespaces of the target follow the source; they become reserved."""
-    chosen = maps_of(maps, exact, groups)
+    chosen = maps_of(maps, exact, groups, principals)
     if not chosen:
-        raise ConfigError("no namespace is named", hint="Give --map, --map-exact or --group-map.")
+        raise ConfigError("no namespace is named", hint="Give --map, --map-exact, --group-map or --principal-map.")
     links = Fabric(configured(path)).declarations
     _each(name, lambda one: links.attach(one, chosen, dry_run=dry_run), output, dry_run=dry_run)
 
@@ -189,13 +199,14 @@ def reattach(
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
+    principals: PrincipalMaps = None,
     dry_run: _DryRun = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Attach namespaces again that were detached, all of them where none is named."""
-    chosen = maps_of(maps, exact, groups)
+    chosen = maps_of(maps, exact, groups, principals)
     links = Fabric(configured(path)).declarations
     _each(name, lambda one: links.reattach(one, chosen, dry_run=dry_run), output, dry_run=dry_run)
 

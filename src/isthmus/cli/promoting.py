@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Final
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
@@ -34,6 +36,10 @@ ExactMaps = Annotated[
 GroupMaps = Annotated[
     list[str] | None, typer.Option("--group-map", help="Consumer groups, as --map: app-:app- or just app-.")
 ]
+PrincipalMaps = Annotated[
+    list[str] | None,
+    typer.Option("--principal-map", help="Whose access rules follow: User:local-:User:remote- or just User:team-."),
+]
 _Timeout = Annotated[str, typer.Option("--timeout", help="How long any wait may take: 30s, 5m.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how everything stands.")]
 _COLUMNS: Final = (
@@ -50,6 +56,7 @@ def detach(
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
+    principals: PrincipalMaps = None,
     timeout: _Timeout = "1m",
     yes: YesOption = False,
     dry_run: _DryRun = False,
@@ -61,12 +68,15 @@ def detach(
 
     `isthmus link reattach` has them follow again.
     """
-    fabric, chosen, timeout_s = Fabric(configured(path)), maps_of(maps, exact, groups), parse_duration(timeout)
+    fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
+    chosen = maps_of(maps, exact, groups, principals)
     for one in () if yes or dry_run else name:
         confirm(one, "have its namespaces follow no more")
 
     def work(one: str) -> Promotion:
-        return fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=_tell).detach(dry_run=dry_run)
+        with _followed() as (begun, progressed):
+            promoter = fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
+            return promoter.detach(dry_run=dry_run)
 
     _each(name, work, output, dry_run=dry_run)
 
@@ -76,6 +86,7 @@ def promote(
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
+    principals: PrincipalMaps = None,
     quiet: Annotated[str, typer.Option("--quiet", help="For how long nobody may have written to the source.")] = "5s",
     max_lag: Annotated[
         int, typer.Option("--max-lag", min=0, help="How many records of the source may stay behind, for good.")
@@ -97,15 +108,17 @@ def promote(
     names = list(dict.fromkeys(name))
     for one in () if yes or dry_run else names:
         confirm(one, "have its namespaces follow no more, and be written to")
-    found = Fabric(configured(path)).promote(
-        names,
-        maps_of(maps, exact, groups),
-        quiet_s=quiet_s,
-        timeout_s=max(timeout_s, quiet_s),
-        max_lag=max_lag,
-        on_step=_tell,
-        dry_run=dry_run,
-    )
+    with _followed() as (begun, progressed):
+        found = Fabric(configured(path)).promote(
+            names,
+            maps_of(maps, exact, groups, principals),
+            quiet_s=quiet_s,
+            timeout_s=max(timeout_s, quiet_s),
+            max_lag=max_lag,
+            on_step=begun,
+            on_progress=progressed,
+            dry_run=dry_run,
+        )
 
     def result(one: str) -> Promotion:
         became = found[one]
@@ -134,10 +147,13 @@ def reverse(
     """
     quiet_s = parse_duration(quiet)
     chosen = Fabric(configured(path)).link(name)
-    promoter = chosen.promoter(quiet_s=quiet_s, timeout_s=max(parse_duration(timeout), quiet_s), on_step=_tell)
+    timeout_s = max(parse_duration(timeout), quiet_s)
     if not (yes or dry_run):
         confirm(name, "have leader and follower change places")
-    _show(promoter.reverse(as_link, dry_run=dry_run), output, dry_run=dry_run)
+    with _followed() as (begun, progressed):
+        promoter = chosen.promoter(quiet_s=quiet_s, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
+        found = promoter.reverse(as_link, dry_run=dry_run)
+    _show(found, output, dry_run=dry_run)
     if not dry_run:
         _tell(f"link {as_link} has the former source follow from now on")
 
@@ -147,6 +163,7 @@ def failover(
     maps: _Maps = None,
     exact: ExactMaps = None,
     groups: GroupMaps = None,
+    principals: PrincipalMaps = None,
     timeout: _Timeout = "1m",
     yes: YesOption = False,
     dry_run: _DryRun = False,
@@ -159,10 +176,13 @@ def failover(
     Nothing is written to the source, and what it holds is not waited for: what may be missing here is printed, in
     records as far as the source was heard, and for how long it was not heard. Groups stay where they were carried to.
     """
-    fabric, chosen, timeout_s = Fabric(configured(path)), maps_of(maps, exact, groups), parse_duration(timeout)
+    fabric, timeout_s = Fabric(configured(path)), parse_duration(timeout)
+    chosen = maps_of(maps, exact, groups, principals)
 
     def work(one: str, *, dry_run: bool = dry_run) -> Promotion:
-        return fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=_tell).failover(dry_run=dry_run)
+        with _followed() as (begun, progressed):
+            promoter = fabric.link(one).promoter(chosen, timeout_s=timeout_s, on_step=begun, on_progress=progressed)
+            return promoter.failover(dry_run=dry_run)
 
     for one in () if yes or dry_run else name:
         _tell(_missing(work(one, dry_run=True)))
@@ -170,14 +190,35 @@ def failover(
     _each(name, work, output, dry_run=dry_run)
 
 
+@contextmanager
+def _followed() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
+    """Tells each step on stderr, and on a terminal by a bar how many partitions are through with it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("partitions", total=None, visible=False)
+
+        def begun(step: str) -> None:
+            _tell(step)
+            bars.reset(bar, total=None, visible=False)
+
+        def progressed(done: int, total: int) -> None:
+            bars.update(bar, completed=done, total=total, visible=total > 0)
+
+        yield begun, progressed
+
+
 def maps_of(
-    maps: Iterable[str] | None, exact: Iterable[str] | None, groups: Iterable[str] | None
+    maps: Iterable[str] | None,
+    exact: Iterable[str] | None,
+    groups: Iterable[str] | None,
+    principals: Iterable[str] | None,
 ) -> tuple[NamespaceMap, ...]:
     """The namespaces that a command line names."""
     return (
         *(NamespaceMap.parse(text) for text in maps or ()),
         *(NamespaceMap.parse(text, is_exact=True) for text in exact or ()),
         *(NamespaceMap.parse(text, "group") for text in groups or ()),
+        *(NamespaceMap.parse(text, "principal") for text in principals or ()),
     )
 
 
@@ -193,7 +234,10 @@ def _show(found: Promotion, output: OutputFormat, *, dry_run: bool) -> None:
     if found.groups:
         groups = [{"group": group, "standing": standing} for group, standing in sorted(found.groups.items())]
         render(groups, output, columns=(Column("group", Cells.NAME), Column("standing")))
-    _tell(_missing(found))
+    if found.is_done and not found.partitions:
+        _tell("it was done before: isthmus provenance TOPIC tells what came from where, and what may be missing")
+    else:
+        _tell(_missing(found))
     for each in found.aborted:
         _tell(aborted(each))
     namespaces = ", ".join(str(each.target) for each in found.namespaces)

@@ -17,6 +17,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
 from isthmus.wire.offsets import (
     EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_LOCAL_FROM,
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -51,6 +53,30 @@ async def log_ranges(
         if wanted:
             await asyncio.sleep(_RETRY_S)
     return Outcomes(values, {key: error for key, error in errors.items() if key not in values})
+
+
+async def local_starts(client: Client, partitions: Collection[PartitionKey]) -> dict[PartitionKey, int]:
+    """Where logs begin on the brokers' own disks (KIP-405); partitions of which that is not told are left out.
+
+    :raises ClusterError: The cluster as a whole did not answer.
+    """
+    metadata = await client.metadata(sorted({topic for topic, _ in partitions}))
+    leaders, _ = leaders_of(metadata, partitions)
+
+    async def ask(leader: int, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, Offset]:
+        try:
+            connection = await client.connection(leader)
+            return await list_offsets(connection, epochs, EARLIEST_LOCAL, min_version=EARLIEST_LOCAL_FROM)
+        except ClusterError:
+            return {}
+
+    answers = await asyncio.gather(*(ask(leader, epochs) for leader, epochs in leaders.items()))
+    return {
+        key: told.offset
+        for answer in answers
+        for key, told in answer.items()
+        if told.error_code == codes.NONE and told.offset >= 0
+    }
 
 
 def may_pass(error: ClusterError) -> bool:

@@ -16,10 +16,11 @@ from isthmus.config.rules import section_problems
 from isthmus.config.schema import LinkSection
 from isthmus.config.values import link_of
 from isthmus.errors import ConfigError
+from isthmus.model.access import AccessPolicy
 from isthmus.model.cluster import Cluster
 from isthmus.model.declaration import Declaration
 from isthmus.model.link import Link
-from isthmus.model.namespace import NamespaceMap, NamespaceNaming
+from isthmus.model.namespace import NamespaceNaming
 
 _FIXED: Final = ("name", "source", "target", "topics.naming", "groups.naming", "mm2")
 """What a declared link says in its own way, or not at all."""
@@ -32,26 +33,25 @@ def declared_link(declaration: Declaration, source: Cluster, target: Cluster) ->
     """
     topics = tuple(each for each in declaration.maps if each.kind == "topic")
     groups = tuple(each for each in declaration.maps if each.kind == "group")
-    section = _section(declaration, source, target, topics, groups)
+    principals = tuple(each for each in declaration.maps if each.kind == "principal")
+    section = _section(declaration, source, target)
     link = link_of(section, source, target, Path.cwd())
     return replace(
         link,
         topics=replace(link.topics, naming=NamespaceNaming(topics)),
         groups=replace(link.groups, naming=NamespaceNaming(groups)),
+        access=replace(link.access, principals=principals),
     )
 
 
-def _section(
-    declaration: Declaration,
-    source: Cluster,
-    target: Cluster,
-    topics: tuple[NamespaceMap, ...],
-    groups: tuple[NamespaceMap, ...],
-) -> LinkSection:
+def _section(declaration: Declaration, source: Cluster, target: Cluster) -> LinkSection:
     written: dict[str, Any] = {"name": declaration.name, "source": source.alias, "target": target.alias}
-    for each, attached in (("topics", topics), ("groups", groups)):
-        # All that is in an attached namespace belongs to the link.
-        written[each] = {"include": ("*",)} if attached else {}
+    kinds = {each.kind for each in declaration.maps}
+    # All that is in an attached namespace belongs to the link.
+    written["topics"] = {"include": ("*",)} if "topic" in kinds else {}
+    written["groups"] = {"include": ("*",)} if "group" in kinds else {}
+    # What follows has one writer, so that reading is what principals have there, unless it is said otherwise.
+    written["access"] = {"policy": AccessPolicy.READ_ONLY.value} if "principal" in kinds else {}
     for key, value in declaration.settings.items():
         *way, last = key.split(".")
         place: Any = written

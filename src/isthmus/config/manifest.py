@@ -10,7 +10,7 @@ from typing import Any, Final
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.errors import ConfigError
 from isthmus.model.declaration import ASYNC
-from isthmus.model.namespace import KINDS, NamespaceMap
+from isthmus.model.namespace import KINDS, Namespace, NamespaceMap
 
 _READ: Final = ("link", "source", "target", "mode", "attached", "settings")
 _PASSED_OVER: Final = (
@@ -116,7 +116,8 @@ class _Reader:
                 raise self.refused((*path, "exact"), "is neither true nor false", "Leave it out for a prefix.")
             source = self.text((*path, "source"), section.get("source"))
             target = self.text((*path, "target"), section.get("target") or source)
-            yield NamespaceMap.parse(f"{source}:{target}", kind, is_exact=exact)
+            sides = (Namespace.of(name, kind, is_exact=exact) for name in (source, target))
+            yield NamespaceMap(source=next(sides), target=next(sides))
 
 
 def _listed(value: Any) -> Any:

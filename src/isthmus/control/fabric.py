@@ -162,9 +162,12 @@ class LinkOperations(Shell[AsyncLinkOperations]):
         timeout_s: float = 60.0,
         max_lag: int = 0,
         on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> Promoting:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
-        chosen = self._operations.promoter(maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step)
+        chosen = self._operations.promoter(
+            maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
+        )
         return Promoting(lambda _: chosen)
 
     def recoverer(
@@ -255,12 +258,13 @@ class Fabric(Shell[AsyncFabric]):
         timeout_s: float = 60.0,
         max_lag: int = 0,
         on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
         dry_run: bool = False,
     ) -> dict[str, Promotion | IsthmusError]:
         """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
         promoters = [
             AsyncLinkOperations(self.configuration, name).promoter(
-                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step
+                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
             )
             for name in names
         ]

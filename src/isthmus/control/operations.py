@@ -38,6 +38,7 @@ class AsyncLinkOperations:
         timeout_s: float = 60.0,
         max_lag: int = 0,
         on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
     ) -> Promoter:
         """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
         return Promoter(
@@ -48,6 +49,7 @@ class AsyncLinkOperations:
             timeout_s=timeout_s,
             max_lag=max_lag,
             on_step=on_step,
+            on_progress=on_progress,
         )
 
     def recoverer(

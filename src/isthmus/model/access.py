@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from isthmus.errors import ConfigError
+from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.patterns import NamePattern
 from isthmus.model.rights import Resource
 
@@ -131,12 +132,25 @@ class PrincipalPattern(NamePattern):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Which rules a link carries, how often it looks for them, and the principals whose rules it leaves out."""
+    """Which rules a link carries, how often it looks for them, and the principals whose rules it leaves out.
+
+    With `principals`, the namespaces of principals that are attached, it carries rules of these and of no others.
+    """
 
     policy: AccessPolicy = AccessPolicy.OFF
     exclude_principals: tuple[PrincipalPattern, ...] = ()
     interval_s: float = 600.0
+    principals: tuple[NamespaceMap, ...] = ()
 
-    def carries_for(self, principal: str) -> bool:
-        """Whether the rules of a principal are carried."""
-        return not any(pattern.matches(principal) for pattern in self.exclude_principals)
+    def at_target(self, principal: str) -> str | None:
+        """Who a principal of the source is at the target, `None` for one whose rules are left out."""
+        if any(pattern.matches(principal) for pattern in self.exclude_principals):
+            return None
+        if not self.principals:
+            return principal
+        # Whoever everybody is there, nobody has that name.
+        return None if principal == EVERYBODY else NamespaceNaming(self.principals).to_target(principal)
+
+    def may_be_ours(self, principal: str) -> bool:
+        """Whether a principal of the target is one that the link makes rules for."""
+        return not self.principals or NamespaceNaming(self.principals).to_source(principal) is not None

@@ -18,6 +18,8 @@ NamespaceKind = Literal["topic", "group", "principal"]
 KINDS: Final[tuple[NamespaceKind, ...]] = get_args(NamespaceKind)
 _INTERNAL: Final = "_"
 _STAR: Final = "*"
+_TYPE: Final = ":"
+"""What follows the type of a principal in its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,11 @@ class Namespace:
             raise ConfigError("a namespace of one name needs the name", hint="Leave --exact out for all names.")
         if kind == "topic":
             _check_topic(prefix)
+        if kind == "principal" and _TYPE not in prefix:
+            raise ConfigError(
+                f"no principal's name begins with {prefix!r}",
+                hint="Write its type too, as in User:team- or User:alice.",
+            )
         return cls(kind=kind, prefix=prefix, is_exact=is_exact)
 
     def __str__(self) -> str:
@@ -88,14 +95,16 @@ class NamespaceMap:
 
     @classmethod
     def parse(cls, text: str, kind: NamespaceKind = "topic", *, is_exact: bool = False) -> Self:
-        """`local-:remote-`, or one prefix for both sides.
+        """`local-:remote-`, or one prefix for both sides; `User:local-:User:remote-` of principals.
 
         :raises ConfigError: It is neither, or one of them can be no namespace.
         """
-        source, *rest = text.split(":")
-        if len(rest) > 1:
-            raise ConfigError(f"{text!r} is no map of namespaces", hint="Write it like local-:remote-.")
-        target = rest[0] if rest else source
+        parts = text.split(_TYPE)
+        own = 2 if kind == "principal" else 1
+        if len(parts) not in (own, 2 * own):
+            example = "User:local-:User:remote-" if kind == "principal" else "local-:remote-"
+            raise ConfigError(f"{text!r} is no map of namespaces", hint=f"Write it like {example}.")
+        source, target = _TYPE.join(parts[:own]), _TYPE.join(parts[-own:])
         return cls(
             source=Namespace.of(source, kind, is_exact=is_exact), target=Namespace.of(target, kind, is_exact=is_exact)
         )

@@ -27,7 +27,8 @@ class PairState(enum.StrEnum):
     IN_SYNC = "IN_SYNC"
     """Synchronous, and acknowledged by both clusters; there are no synchronous links yet."""
     OUT_OF_SYNC = "OUT_OF_SYNC"
-    """Synchronous, and cut off; there are no synchronous links yet."""
+    """A cluster was downgraded since the link was declared, though everything is there; or, of synchronous links, which
+    there are none of yet, cut off."""
 
 
 class PartitionStanding(Protocol):
@@ -41,14 +42,18 @@ class PartitionStanding(Protocol):
     def lag_s(self) -> float | None: ...
 
 
-def pair_state(link: LinkState, partitions: Iterable[PartitionStanding]) -> PairState:
-    """The state of a pair whose partitions these are."""
+def pair_state(link: LinkState, partitions: Iterable[PartitionStanding], *, is_downgraded: bool = False) -> PairState:
+    """The state of a pair whose partitions these are. Whatever it copies, it does not follow while a cluster keeps less
+    than it did when the link was declared (`is_downgraded`).
+    """
     if link is not LinkState.ACTIVE:
         return PairState.DISCONNECTED
     found = list(partitions)
     if found and all(each.state is LaneState.PAUSED for each in found):
         return PairState.DISCONNECTED
-    return PairState.FOLLOWING if all(map(_follows, found)) else PairState.CATCHING_UP
+    if not all(map(_follows, found)):
+        return PairState.CATCHING_UP
+    return PairState.OUT_OF_SYNC if is_downgraded else PairState.FOLLOWING
 
 
 def _follows(partition: PartitionStanding) -> bool:

@@ -8,13 +8,14 @@ from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
-from isthmus.model.loop import LoopProgress
+from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
 from isthmus.model.receipt import LeaseTotals
+from isthmus.model.semantics import SEMANTICS_LOOP
 from isthmus.model.state import ControllerState, LinkState
 from isthmus.model.transactions import AbortedPolicy
 
@@ -251,12 +252,16 @@ class LinkProgress:
     @property
     def pair_state(self) -> PairState:
         """Where the link stands as a whole, in the words of KIP-986."""
-        return pair_state(self.state, (each for topic in self.topics for each in topic.partitions))
+        return self._pair_state(self.topics)
 
     def state_of(self, pair: NamespaceMap) -> PairState:
         """Where one of its pairs of namespaces stands."""
-        found = (topic for topic in self.topics if pair.target.holds(topic.topic))
-        return pair_state(self.state, (each for topic in found for each in topic.partitions))
+        return self._pair_state(topic for topic in self.topics if pair.target.holds(topic.topic))
+
+    def _pair_state(self, topics: Iterable[TopicProgress]) -> PairState:
+        is_downgraded = any(each.loop == SEMANTICS_LOOP and each.state is LoopState.IN_ERROR for each in self.loops)
+        partitions = (each for topic in topics for each in topic.partitions)
+        return pair_state(self.state, partitions, is_downgraded=is_downgraded)
 
     @property
     def lag_records(self) -> int:

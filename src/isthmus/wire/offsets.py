@@ -15,6 +15,10 @@ from isthmus.wire.connection import Connection
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
+"""The log start on the brokers' own disks, behind what only a remote tier holds (KIP-405)."""
+EARLIEST_LOCAL_FROM: Final = 8
+"""The version of ListOffsets that knows it: to older ones it is no time there ever was."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
@@ -39,6 +43,7 @@ async def list_offsets(
     isolation: int = READ_UNCOMMITTED,
     asker: int = CONSUMER,
     timeout_s: float = 3.0,
+    min_version: int = 4,
 ) -> dict[PartitionKey, Offset]:
     """Offsets by timestamp in ms, or `LATEST` (high watermark or last stable offset), or `EARLIEST` (log start).
 
@@ -62,7 +67,7 @@ async def list_offsets(
         )
         for name, partitions in _by_topic(epochs).items()
     ]
-    request = ListOffsetsRequest(replica_id=asker, isolation_level=isolation, topics=topics, min_version=4)
+    request = ListOffsetsRequest(replica_id=asker, isolation_level=isolation, topics=topics, min_version=min_version)
     answer = await connection.call(request, timeout_s=timeout_s)
     return {
         (topic.name, p.partition_index): Offset(p.error_code, p.offset)

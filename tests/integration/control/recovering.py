@@ -17,7 +17,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Interrupted(Exception):
-    """The process that recovers ends here."""
+    """The process that gives the command ends here."""
 
 
 class Stored(NamedTuple):

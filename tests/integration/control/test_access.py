@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from isthmus.cluster.access import create_rules, delete_rules, describe_rules
 from isthmus.control.doctor import examine
-from isthmus.control.fabric import Fabric
+from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.promotion import Promoter
 from isthmus.control.loops.access import AccessLoop
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
@@ -30,10 +31,12 @@ from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
 from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
 from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
 from isthmus.model.findings import Level
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import Change, LoopState
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import PrefixNaming, SourceTopic, TargetTopic
 from isthmus.model.rights import Resource
 from isthmus.wire.client import Client
@@ -150,6 +153,49 @@ async def beside(source: Cluster, target: Cluster, topic: str, policy: AccessPol
     )
     async with Client(source) as at_source, Client(target) as at_target:
         yield Side(link, at_source, at_target, topic)
+
+
+def test_principals_that_are_attached_follow(
+    secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
+) -> None:
+    """The access rules of a namespace of principals come to the target under its names, by a declared link and by no
+    other setting; those of nobody else do, and after a detachment they stay.
+    """
+    stem = topic("principals")
+    name = f"{stem}-orders"
+    topics.create(secured, name)
+    topics.produce(secured, name, topics.some(5, random.Random(1)))
+    reading, bobs = rule(name, principal=f"User:{stem}-ann"), rule(name, principal="User:bob")
+    clusters = Configuration(clusters=(admin(secured), admin(guarded)), links=())
+    maps = [
+        NamespaceMap.parse(f"{stem}-:east-{stem}-"),
+        NamespaceMap.parse(f"User:{stem}-:User:east-{stem}-", "principal"),
+    ]
+    declarations = Fabric(clusters).declarations
+    declarations.create(stem, source=secured.name, target=guarded.name, maps=maps)
+
+    async def prepare() -> None:
+        async with Client(admin(secured)) as source, Client(admin(guarded)) as target:
+            link = link_of(admin(secured), admin(guarded), name, name=stem)
+            await Side(link, source, target, name).make(source, reading, bobs)
+
+    def listed() -> str:
+        arguments = ("--bootstrap-server", guarded.admin_bootstrap_servers, "--list", "--topic", f"east-{name}")
+        return kafka_tool("org.apache.kafka.tools.AclCommand", *arguments).stdout
+
+    asyncio.run(prepare())
+    assert open_fabric(clusters, spark=spark, declared=True).run(until="caught-up").exit_code == 0
+    shown = listed()
+    assert f"(principal=User:east-{stem}-ann, host=*, operation=READ, permissionType=ALLOW)" in shown
+    assert "User:bob" not in shown
+    asyncio.run(Promoter(configuration=clusters, name=stem, maps=(maps[1],)).detach())
+    assert open_fabric(clusters, spark=spark, declared=True).run(until="caught-up").exit_code == 0
+    assert f"User:east-{stem}-ann" in listed()
+    declarations.delete(stem)
+    namespaces = Fabric(clusters).cluster(guarded.name).namespaces
+    assert namespaces.describe(maps[1].target).is_reserved
+    for each in maps:
+        namespaces.update(each.target, reserved=False)
 
 
 def test_rules_are_shown_made_and_taken_back(

@@ -14,7 +14,12 @@ from pyspark.sql import SparkSession
 
 from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.following import Following
+from isthmus.control.links.memory import recollect
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.semantics import SemanticsLoop
+from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.known import KnownClusterDocument
@@ -22,6 +27,7 @@ from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
+from isthmus.model.declaration import SEMANTICS
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
@@ -212,6 +218,35 @@ def test_two_operators_at_once(both: Configuration, name: str) -> None:
     with ThreadPoolExecutor(len(wanted)) as threads:
         assert list(threads.map(change, wanted)) == [None] * len(wanted)
     assert dict(Fabric(both).declarations.describe(name).declaration.settings) == dict(wanted)
+
+
+def test_a_downgraded_cluster_is_told(both: Configuration, name: str) -> None:
+    """A link goes by the releases that were there when it was declared, until an operator accepts less."""
+    links = Fabric(both).declarations
+    links.create(name, source="east", target="west", maps=[NamespaceMap.parse(f"{name}.a-:{name}.x-")])
+    known = links.describe(name).declaration
+    west = known.target.cluster_id
+    newer = {**known.semantics[west], "kafka": "9.0"}
+
+    link = open_fabric(both, declared=True).configuration.link(name)
+
+    async def told() -> list[str]:
+        async with Client(link.source) as source, Client(link.target) as target:
+            documents = (await recollect(name, target)).documents
+            plan = LinkPlan(link=name, source="east", target="west")
+            view = LinkView(link=link, source=source, target=target, plan=plan, documents=documents)
+            loop = SemanticsLoop()
+            left = await loop.apply(view, await loop.look(view))
+            return [each.problem.message for each in left if each.problem is not None]
+
+    assert asyncio.run(told()) == []
+    asyncio.run(AsyncDeclaredLinks(both).change(name, lambda _: {f"{SEMANTICS}{west}": newer}))
+    (message,) = asyncio.run(told())
+    assert message.startswith(f"west was downgraded since link {name} was declared: it was Kafka 9.0, and is ")
+    accepted = links.update(name, accept_semantics=True).declaration
+    assert accepted.semantics[west] == known.semantics[west]
+    assert asyncio.run(told()) == []
+    links.delete(name)
 
 
 def test_what_cannot_be_declared_is_refused(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +28,7 @@ from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.wire.client import Client
 from tests.integration.cluster.hanging import leave_hanging
+from tests.integration.control.interrupting import finished
 from tests.integration.control.running import ends, running
 from tests.integration.control.test_declared import both as both
 from tests.integration.control.test_declared import cut
@@ -39,10 +39,6 @@ from tests.integration.lane import oracle, topics
 from tests.integration.lane.trickle import trickling
 
 pytestmark = pytest.mark.integration
-
-
-class Interrupted(Exception):
-    """The process that promotes ends here."""
 
 
 def created(both: Configuration, east: LocalCluster, name: str) -> tuple[Configuration, NamespaceMap]:
@@ -85,24 +81,16 @@ def test_a_follower_is_promoted(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not while somebody writes to the source; then at the same offsets and positions, interrupted at any step."""
     timings = Timings(follow_s=0.2)
     both = replace(both, timings=Timings(calm_s=1.0))
     only, each = created(both, east, name)
     promoter = partial(Promoter, configuration=both, name=name, quiet_s=1.0)
-    steps: list[str] = []
 
     async def is_at(topic: str, end: int) -> bool:
         return await ends(west, topic) == [end]
-
-    def interrupted_at(step: int) -> Callable[[str], None]:
-        def heard(_: str) -> None:
-            steps.append("")
-            if len(steps) > step:
-                raise Interrupted
-
-        return heard
 
     async def scenario() -> None:
         async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
@@ -114,22 +102,15 @@ def test_a_follower_is_promoted(
                 await promoter(quiet_s=3.0, timeout_s=3.0).promote()
             attached = Fabric(both).declarations.describe(name).declaration.maps
             assert each in attached, "it was detached though its promise was not kept"
-            done = None
-            for step in range(8):
-                steps.clear()
-                try:
-                    done = await promoter(on_step=interrupted_at(step)).promote()
-                    break
-                except Interrupted:
-                    continue
-            assert done is not None
+            through: list[tuple[int, int]] = []
+            onwards = partial(promoter, on_progress=lambda *told: through.append(told))
+            done, _ = await finished(lambda ending: onwards(on_step=ending).promote(), monkeypatch)
             assert done.is_done
-            assert done.missing_records == 0
+            assert (1, 1) in through
             (end,) = await ends(east, f"{name}.a-1")
-            assert [(one.target_end, one.source_end) for one in done.partitions] == [(end, end)]
             assert await asyncio.to_thread(written, west, f"{name}.x-1") == end
             (left,) = await provenance(both.cluster("west"), name)
-            assert (left.offset_begin, left.offset_end, left.verb) == (0, end, "promote")
+            assert (left.offset_begin, left.offset_end, left.missing_records, left.verb) == (0, end, 0, "promote")
             # What the source gets now stays there, and doing it all again changes nothing.
             await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(5))
             again = await promoter().promote()
@@ -148,24 +129,37 @@ def test_a_follower_takes_over_without_its_source(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What may be missing is told as far as the source was heard, and nothing is asked of it or written to it."""
+    """What may be missing is told as far as the source was heard, and nothing is asked of it or written to it; whoever
+    is interrupted at any step of that, of a detachment or of attaching again gives the command once more.
+    """
     only, each = created(both, east, name)
 
     async def scenario() -> None:
         async with running(only, spark, until_caught_up=True) as run:
             await run.task
+        leaving = Promoter(configuration=both, name=name)
+        detached, _ = await finished(lambda ending: replace(leaving, on_step=ending).detach(), monkeypatch)
+        assert detached.is_done
+        declarations = Fabric(both).declarations
+        assert declarations.describe(name).declaration.maps == ()
+        assert Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
+        attached, _ = await finished(lambda _: asyncio.to_thread(declarations.reattach, name), monkeypatch)
+        assert each in attached.declaration.maps
+        assert attached.behind == ()
+
         await asyncio.to_thread(topics.produce, east, f"{name}.a-1", records(3))
         promoter = Promoter(configuration=cut(both, "east"), name=name)
         foreseen = await promoter.failover(dry_run=True)
         assert not foreseen.is_done
-        found = await promoter.failover()
+        assert foreseen.missing_s is not None
+        assert [(one.target_end, one.missing_records) for one in foreseen.partitions] == [(20, 0)]
+        found, _ = await finished(lambda ending: replace(promoter, on_step=ending).failover(), monkeypatch)
         assert found.is_done
-        assert found.missing_s is not None
-        assert [(one.target_end, one.missing_records) for one in found.partitions] == [(20, 0)]
         assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20
-        (left,) = await provenance(both.cluster("west"), name)
-        assert (left.offset_end, left.verb) == (20, "failover")
+        left = [one for one in await provenance(both.cluster("west"), name) if one.verb == "failover"]
+        assert [(one.offset_end, one.missing_records) for one in left] == [(20, 0)]
 
     asyncio.run(scenario())
     assert not Fabric(both).cluster("west").namespaces.describe(each.target).is_reserved
@@ -179,9 +173,10 @@ def test_leader_and_follower_change_places(
     west: LocalCluster,
     name: str,
     spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not while a consumer is at work at the source; then what is produced at the old target arrives at the old source,
-    at the same offsets, and both clusters tell where everything came from.
+    """Not while a consumer is at work at the source; then, interrupted at any step, what is produced at the old target
+    arrives at the old source, at the same offsets, and both clusters tell where everything came from.
     """
     timings = Timings(follow_s=0.2)
     both = replace(both, timings=Timings(calm_s=1.0))
@@ -195,7 +190,7 @@ def test_leader_and_follower_change_places(
             joined = consumers.joined(east, f"{name}.app", f"{name}.a-1")
             with joined, pytest.raises(GateNotMet, match=f"at work at east: {name}.app"):
                 await promoter.reverse(back)
-            found = await promoter.reverse(back)
+            found, _ = await finished(lambda ending: replace(promoter, on_step=ending).reverse(back), monkeypatch)
             assert found.is_done
             await promoter.reverse(back)
             assert await asyncio.to_thread(written, west, f"{name}.x-1") == 20

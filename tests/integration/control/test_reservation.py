@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +21,18 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.control.fabric import Namespaces
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.reservations import ReservationsLoop
+from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
-from isthmus.model.namespace import Namespace
+from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
 from isthmus.model.reservation import Reservation
+from isthmus.wire.client import Client
+from tests.integration.control.running import link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 
@@ -34,6 +40,7 @@ pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
 TERM_S = 30.0
+_FIELDS = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
 
 
 def as_isthmus(cluster: LocalCluster) -> dict[str, Any]:
@@ -155,6 +162,66 @@ def test_a_link_that_is_no_super_user_stays_in(guarded: LocalCluster, topic: Nam
     own.relax(space)
     assert rules_at(guarded) - before == {str(rule("User:carol"))}
     assert own.describe(space).is_reserved
+    own.delete(space)
+
+
+def test_a_link_renews_what_keeps_others_out(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:
+    """A rule that somebody deleted, and one against a right that was given since, are made by the link's loop; all of
+    them are taken back with the others, and then no more are made.
+    """
+    prefix = topic("renewed")
+    topics.create(guarded, f"{prefix}-1")
+    own = Namespaces(guarded.cluster(), LedgerSettings())
+    space = Namespace.of(f"{prefix}-")
+    admin = AdminClient({"bootstrap.servers": guarded.admin_bootstrap_servers})
+    naming = NamespaceNaming((NamespaceMap(source=space, target=space),))
+    link = link_of(east.cluster(), guarded.cluster(), f"{prefix}-*", name=prefix)
+    link = replace(link, topics=replace(link.topics, naming=naming))
+
+    def rule(principal: str, permission: AclPermissionType) -> AclBinding:
+        about = (ResourceType.TOPIC, f"{prefix}-", ResourcePatternType.PREFIXED, principal, "*")
+        return AclBinding(*about, AclOperation.WRITE, permission)
+
+    def there(*rules: AclBinding) -> bool:
+        return {str(each) for each in rules} <= rules_at(guarded)
+
+    def given(principal: str) -> None:
+        allow = rule(principal, AclPermissionType.ALLOW)
+        for future in admin.create_acls([allow]).values():
+            future.result(TERM_S)
+        deadline = time.monotonic() + TERM_S
+        while not there(allow):
+            assert time.monotonic() < deadline
+
+    async def passed() -> list[str]:
+        """One pass of the loop; what it found missing."""
+        loop = ReservationsLoop()
+        async with Client(link.source) as source, Client(link.target) as target:
+            plan = LinkPlan(link=link.name, source="east", target="guarded")
+            view = LinkView(link=link, source=source, target=target, plan=plan)
+            found = await loop.look(view)
+            assert await loop.apply(view, found) == []
+            return sorted(change.setting for change in found)
+
+    given("User:alice")
+    own.create(space)
+    before = rules_at(guarded)
+    own.enforce(space)
+    assert asyncio.run(passed()) == []
+    denials = [rule(f"User:{name}", AclPermissionType.DENY) for name in ("alice", "carol")]
+    lost = AclBindingFilter(*(getattr(denials[0], name) for name in _FIELDS))
+    for deletion in admin.delete_acls([lost]).values():
+        deletion.result(TERM_S)
+    given("User:carol")
+    deadline = time.monotonic() + TERM_S
+    while there(denials[0]):
+        assert time.monotonic() < deadline
+    assert asyncio.run(passed()) == ["WRITE by User:alice", "WRITE by User:carol"]
+    assert there(*denials)
+    assert asyncio.run(passed()) == []
+    own.relax(space)
+    assert asyncio.run(passed()) == []
+    assert rules_at(guarded) - before == {str(rule("User:carol", AclPermissionType.ALLOW))}
     own.delete(space)
 
 

@@ -55,7 +55,7 @@ def test_everything_can_be_said_otherwise() -> None:
     assert configs.keeps(BILLS, "retention.ms")
     assert (configs.sync, configs.use_defaults_from, configs.interval_s) == (True, "source", 5.0)
     assert (access.policy, access.interval_s) == (AccessPolicy.READ_ONLY, 7.0)
-    assert [access.carries_for(who) for who in ("User:team-1", "User:alice")] == [False, True]
+    assert [access.at_target(who) for who in ("User:team-1", "User:alice")] == [None, "User:alice"]
 
 
 @pytest.mark.parametrize("word", ["off", "'off'"])

@@ -19,7 +19,7 @@ SHELLS = [found for _, found in inspect.getmembers(fabric, inspect.isclass) if i
 ELSEWHERE = {
     AsyncFabric: {"open", "aclose", "comparison"},
     AsyncDeclaredLinks: {"change"},
-    AsyncNamespaces: {"release"},
+    AsyncNamespaces: {"release", "renew"},
 }
 """What has another form there (`open_fabric`, `close`, `verify`), and what is a part of other verbs."""
 

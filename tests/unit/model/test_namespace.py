@@ -85,6 +85,7 @@ def test_maps_that_contradict_each_other() -> None:
         ("__", "topic", False, "belong to Kafka"),
         ("x" * 250, "topic", False, "no topic's name begins"),
         ("", "group", True, "needs the name"),
+        ("team-", "principal", False, "no principal's name begins with 'team-'"),
     ],
 )
 def test_what_can_be_no_namespace(text: str, kind: NamespaceKind, is_exact: bool, told: str) -> None:
@@ -98,3 +99,12 @@ def test_a_map_has_two_sides_at_most() -> None:
     with pytest.raises(ConfigError, match="no map of namespaces"):
         NamespaceMap.parse("a:b:c")
     assert str(NamespaceMap.parse("app-")) == "app-*:app-*"
+
+
+def test_principals_have_their_type_before_them() -> None:
+    """One prefix for both sides, or one in place of the other."""
+    assert str(NamespaceMap.parse("User:team-", "principal")) == "User:team-*:User:team-*"
+    renamed = NamespaceMap.parse("User:a-:User:b-", "principal")
+    assert (renamed.to_target("User:a-x"), renamed.to_source("User:b-x")) == ("User:b-x", "User:a-x")
+    with pytest.raises(ConfigError, match="no map of namespaces"):
+        NamespaceMap.parse("User:a-:b-", "principal")

@@ -44,10 +44,19 @@ class Keeping:
 
 def keeping(cluster: Cluster, registers: Registers) -> Keeping:
     """What was said when the reservation was last enforced, or the login of the configuration."""
-    said = next((register.said for register in registers if register.name == KEPT), None)
-    if said is None:
+    said = _kept(registers)
+    if not said:
         return own_login(cluster)
     return Keeping(principals=tuple(each for each in said if each != _SUPER_USER), has_super_user=_SUPER_USER in said)
+
+
+def is_enforced(registers: Registers) -> bool:
+    """Whether rules are to keep others out of a namespace, whether or not there are any to be made."""
+    return bool(_kept(registers))
+
+
+def _kept(registers: Registers) -> list[str]:
+    return next((register.said for register in registers if register.name == KEPT), None) or []
 
 
 def own_login(cluster: Cluster) -> Keeping:

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from isthmus.cluster.aborting import abort_transactions
 from isthmus.cluster.access import describe_rules
+from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.groups import list_groups, listed
 from isthmus.control.clusters.enforcement import (
     ENFORCED,
     KEPT,
     Keeping,
     examine_reservation,
+    is_enforced,
     keeping,
     made_rules,
     make,
@@ -30,6 +32,7 @@ from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError, ConfigError, PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
+from isthmus.model.access import Rule
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.declaration import Declaration
@@ -150,12 +153,13 @@ class AsyncNamespaces:
         :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
         """
         async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            known = self._found(await self._reports(declarations, declared), namespace)
+            known = await self._known(declarations, namespace)
             if dry_run:
                 return known
+            # Said first: whoever renews the rules makes no more of them.
+            await self._write(declarations, known, {KEPT: []})
             await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
-            await self._write(declarations, declared, known, {ENFORCED: []})
+            await self._write(declarations, await self._known(declarations, namespace), {ENFORCED: []})
         return await self.describe(namespace)
 
     async def release(self, namespace: Namespace) -> tuple[OpenTransaction, ...]:
@@ -170,25 +174,52 @@ class AsyncNamespaces:
             return report.aborted
         return ()
 
+    async def renew(self, namespace: Namespace) -> tuple[Rule, ...]:
+        """Make what is missing of the rules that keep others out of one that is enforced; those that were made.
+
+        :raises ConfigError: It was not declared.
+        :raises PlanRefused: Rules cannot close it any more, or would close it to the link as well.
+        :raises ClusterError: A rule was refused, or the ledger cannot be read or written; a repeated call goes on.
+        """
+        async with self._declarations() as declarations:
+            known = await self._known(declarations, namespace)
+            if not is_enforced(known.registers):
+                return ()
+            client = declarations.client(self._cluster.alias)
+            keep = keeping(self._cluster, known.registers)
+            found = require(await examine_reservation(client, namespace, keep), keep, namespace)
+            await self._close(declarations, known, keep, found.missing)
+            if not is_enforced((await self._known(declarations, namespace)).registers):
+                # An operator opened it meanwhile, and took back what was known of by then.
+                await take_back(client, found.missing)
+                return ()
+            return found.missing
+
+    async def _known(self, declarations: Declarations, namespace: Namespace) -> NamespaceReport:
+        return self._found(await self._reports(declarations, await self._look(declarations)), namespace)
+
+    async def _close(
+        self, declarations: Declarations, known: NamespaceReport, keep: Keeping, missing: Collection[Rule]
+    ) -> None:
+        """Remember rules before they are made: none is left behind that nobody knows of."""
+        rules = dict.fromkeys((*made_rules(known.registers), *missing))
+        values = {RESERVED: True, KEPT: keep.said, ENFORCED: rule_values(rules)}
+        await self._write(declarations, known, values)
+        await make(declarations.client(self._cluster.alias), missing)
+
     async def _enforce(self, namespace: Namespace, keep: Keeping, *, dry_run: bool) -> NamespaceReport:
         async with self._declarations() as declarations:
-            declared = await self._look(declarations)
-            known = self._found(await self._reports(declarations, declared), namespace)
+            known = await self._known(declarations, namespace)
             client = declarations.client(self._cluster.alias)
             found = require(await examine_reservation(client, namespace, keep), keep, namespace)
             if dry_run:
                 return replace(known, in_force=found)
-            # Remembered before they are made: none is left behind that nobody knows of.
-            rules = dict.fromkeys((*made_rules(known.registers), *found.missing))
-            values = {RESERVED: True, KEPT: keep.said, ENFORCED: rule_values(rules)}
-            await self._write(declarations, declared, known, values)
-            await make(client, found.missing)
+            await self._close(declarations, known, keep, found.missing)
         return await self.describe(namespace)
 
-    async def _write(
-        self, declarations: Declarations, declared: Declared, known: NamespaceReport, values: Mapping[str, Any]
-    ) -> None:
-        cluster_id, namespace = declared.ids[self._cluster.alias], known.namespace
+    async def _write(self, declarations: Declarations, known: NamespaceReport, values: Mapping[str, Any]) -> None:
+        cluster_id = (await describe_cluster(declarations.client(self._cluster.alias))).cluster_id
+        namespace = known.namespace
         document = NamespaceDocument(
             kind=namespace.kind,
             prefix=namespace.prefix,
@@ -220,7 +251,7 @@ class AsyncNamespaces:
                     # Before anybody is let in: what was begun by then has no place in what follows.
                     aborted = await _aborted(client, namespace)
                 await take_back(client, made_rules(known.registers))
-                values = {**values, **({ENFORCED: []} if made_rules(known.registers) else {})}
+                values = {**values, **({KEPT: [], ENFORCED: []} if is_enforced(known.registers) else {})}
             before: Registers = () if known is None else known.registers
             cluster_id = declared.ids[self._cluster.alias]
             new = changed(before, values, author(cluster_id))

@@ -34,12 +34,6 @@ def check_maps(declared: Declared, after: Declaration) -> None:
 
     :raises PlanRefused: Something would.
     """
-    for each in after.maps:
-        if each.kind == "principal":
-            raise PlanRefused(
-                f"the principals {each.source} cannot be attached yet",
-                hint="Access rules follow by the setting access.policy (docs/access.md); attach topics and groups.",
-            )
     for told in contradictions(after.maps):
         raise PlanRefused(f"link {after.name}: {told}", hint="Attach namespaces that have no name in common.")
     for other in declared.living:

@@ -85,9 +85,16 @@ class AsyncDeclaredLinks:
         return await self._create(new, cluster_ids or {}, validate=validate, dry_run=dry_run)
 
     async def update(
-        self, name: str, *, settings: Mapping[str, Any] | None = None, mode: str | None = None, dry_run: bool = False
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        mode: str | None = None,
+        accept_semantics: bool = False,
+        dry_run: bool = False,
     ) -> DeclaredLink:
-        """Change settings, by dotted key; `None` takes one back to its default.
+        """Change settings, by dotted key; `None` takes one back to its default. With `accept_semantics` what both
+        clusters can keep now is what the link goes by, though it be less than it was.
 
         :raises ConfigError: There is no such link, or a setting cannot be used.
         :raises PlanRefused: The mode cannot be had, or somebody changed the same meanwhile.
@@ -97,6 +104,8 @@ class AsyncDeclaredLinks:
         values: dict[str, Any] = {f"{SETTINGS}{key}": value for key, value in (settings or {}).items()}
         if mode is not None:
             values[MODE] = _mode(mode)
+        if accept_semantics:
+            values |= await self._semantics(name)
         return await self.change(name, lambda _: values, dry_run=dry_run)
 
     async def attach(self, name: str, maps: Collection[NamespaceMap], *, dry_run: bool = False) -> DeclaredLink:
@@ -226,6 +235,16 @@ class AsyncDeclaredLinks:
                 values[f"{SEMANTICS}{end.cluster_id}"] = await semantics_of(declarations.client(end.alias))
             declared = replace(declared, links={**declared.links, name: known})
             return await self._write(declarations, declared, known, values, ends, needs_all=True, dry_run=dry_run)
+
+    async def _semantics(self, name: str) -> dict[str, Any]:
+        """What the clusters of a link that answer can keep now, as registers."""
+        async with self._open() as (declarations, declared):
+            known = _known(declared, name)
+            return {
+                f"{SEMANTICS}{end.cluster_id}": await semantics_of(declarations.client(alias))
+                for end in (known.source, known.target)
+                if (alias := declared.alias_of(end)) is not None and declared.is_there(alias)
+            }
 
     async def change(
         self,

@@ -94,9 +94,18 @@ def _left_partition(
 
 def is_writing(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> bool:
     """Whether a task of the link may still write to one of these topics."""
+    return bool(writing_lanes(known, is_meant))
+
+
+def writing_lanes(known: LinkMemory, is_meant: Callable[[TargetTopic], bool]) -> frozenset[LaneKey]:
+    """The lanes into these topics that a task of the link may still write."""
     leases = (each for each in known.documents.values() if isinstance(each, LeaseDocument))
-    return any(
-        is_meant(lane.key.topic) for lease in leases if not has_ended(lease, known.documents) for lane in lease.lanes
+    return frozenset(
+        lane.key
+        for lease in leases
+        if not has_ended(lease, known.documents)
+        for lane in lease.lanes
+        if is_meant(lane.key.topic)
     )
 
 

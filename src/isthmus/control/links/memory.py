@@ -317,10 +317,17 @@ class LedgerMemory:
 
         :raises PlanRefused: A newer Isthmus wrote some of it.
         """
-        found = newest(self._unlinked.values())
+        found = self.unlinked()
         for link in self.links:
             found |= self.of(link).documents if link in self._links else newest(self._untaken[link])
         return found
+
+    def unlinked(self) -> dict[str, Document]:
+        """What it says that is about no link, by key.
+
+        :raises PlanRefused: A newer Isthmus wrote some of it.
+        """
+        return newest(self._unlinked.values())
 
     def close(self) -> None:
         self._view.close()

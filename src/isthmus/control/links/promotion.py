@@ -18,10 +18,11 @@ from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declared import Declarations, Declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
-from isthmus.control.links.leaving import is_writing, left_partitions, provenance, source_logs
+from isthmus.control.links.leaving import left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
+from isthmus.ledger.documents import Document, ProvenanceDocument
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.records import Change, Deletion, in_batches
 from isthmus.model.carrying import Standing
@@ -38,6 +39,8 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
 OnStep = Callable[[str], None]
+OnProgress = Callable[[int, int], None]
+"""How many partitions are through with the present step, of how many."""
 LOOK_S: Final = 0.5
 _NAMED_MAX: Final = 3
 _UNSETTLED: Final = frozenset({Standing.DUE, Standing.CATCHING_UP, Standing.WAITING_FOR_MAP, Standing.UNAVAILABLE})
@@ -58,6 +61,7 @@ class Promoter:
     timeout_s: float = 60.0
     max_lag: int = 0
     on_step: OnStep = lambda _: None
+    on_progress: OnProgress = lambda _, __: None
 
     async def reverse(self, link: str, *, dry_run: bool = False) -> Promotion:
         """Promote all of it, and have the source follow the target from then on, by a new link of the name `link`.
@@ -207,6 +211,7 @@ class Promoter:
                 before = here
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
+                self.on_progress(len(left) - len(behind), len(left))
                 if self._does(behind) and time.monotonic() - quiet_from >= self.quiet_s:
                     self._check_transactions(link, here)
                     return
@@ -273,12 +278,15 @@ class Promoter:
     async def _ended(self, link: Link) -> None:
         """Wait until no task writes any more to what was detached."""
         self.on_step("waiting for the lanes to end")
-        deadline, calm_from = time.monotonic() + self.timeout_s, None
+        deadline, calm_from, most = time.monotonic() + self.timeout_s, None, 0
         async with Client(link.target) as target:
             while True:
                 known = await recollect(self.name, target)
                 is_alive = known.controller_state(now_ms()) is ControllerState.ALIVE
-                if is_writing(known, lambda topic: link.topics.source_of(topic) is not None):
+                writing = len(writing_lanes(known, lambda topic: link.topics.source_of(topic) is not None))
+                most = max(most, writing)
+                self.on_progress(most - writing, most)
+                if writing:
                     calm_from = None
                 elif not is_alive:
                     return
@@ -309,7 +317,7 @@ class Promoter:
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
-            changes: list[Change] = [one for one in provenance(found, known) if one.key not in known.documents]
+            changes: list[Change] = [one for one in provenance(found, known) if not _is_written(one, known.documents)]
             if found.verb != "detach":
                 # It is no copy any more: nobody who leads from here is taken for going in a circle.
                 changes += [
@@ -325,8 +333,16 @@ class Promoter:
             return replace(found, is_done=True)
         self.on_step("releasing the namespaces")
         namespaces = AsyncNamespaces(link.target, self.configuration.ledger)
-        aborted = [open_there for each in found.namespaces for open_there in await namespaces.release(each.target)]
+        # Topics last: as long as one is reserved, whoever repeats the verb is told of its partitions again.
+        released = sorted(found.namespaces, key=lambda each: each.kind == "topic")
+        aborted = [open_there for each in released for open_there in await namespaces.release(each.target)]
         return replace(found, aborted=tuple(aborted), is_done=True)
+
+
+def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> bool:
+    """Whether this was written down before the verb was interrupted; what an earlier one wrote gives way."""
+    held = documents.get(one.key)
+    return isinstance(held, ProvenanceDocument) and held.verb == one.verb
 
 
 def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:

@@ -13,7 +13,9 @@ from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.control.loops.offset_syncs import OffsetSyncLoop
 from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
+from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.loops.schemas import SchemasLoop
+from isthmus.control.loops.semantics import SemanticsLoop
 from isthmus.errors import ClusterError
 from isthmus.model.link import Link
 from isthmus.model.loop import GROUPS_TASK, Change, LoopProgress, LoopState
@@ -26,6 +28,8 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     CheckpointLoop,
     OffsetSyncLoop,
     OffsetsCopyLoop,
+    ReservationsLoop,
+    SemanticsLoop,
     SchemasLoop,
     HandoverLoop,
 )

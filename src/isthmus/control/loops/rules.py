@@ -138,9 +138,17 @@ def _carried(view: AccessView) -> _Carried:
 
 
 def _by_policy(settings: AccessSettings, rule: Rule) -> Rule | None:
-    """The rule as the policy carries it, under the source's name; `None` if it does not."""
-    if settings.policy is AccessPolicy.OFF or not settings.carries_for(rule.principal):
+    """The rule as the policy carries it, for the principal at the target, under the source's name; `None` if it does
+    not.
+    """
+    if rule.permission is PermissionType.DENY and rule.principal == EVERYBODY and settings.principals:
+        # It is about those who are attached as well: what it overrides is not to be had at the target either.
+        principal: str | None = EVERYBODY
+    else:
+        principal = settings.at_target(rule.principal)
+    if settings.policy is AccessPolicy.OFF or principal is None:
         return None
+    rule = replace(rule, principal=principal)
     if settings.policy is AccessPolicy.FULL:
         return rule
     if rule.resource is not Resource.TOPIC:
@@ -188,7 +196,8 @@ def _is_about(rule: Rule, place: Place) -> bool:
 
 def _is_concerned(memory: RememberedRule, view: AccessView) -> bool:
     scope = view.scopes.get(memory.rule.resource)
-    return scope is not None and scope.has(memory.place)
+    # Those whose principals were detached stay, as the topics do.
+    return scope is not None and scope.has(memory.place) and view.settings.may_be_ours(memory.rule.principal)
 
 
 _SHUT_OUT: Final = Problem(

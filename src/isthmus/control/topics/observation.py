@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from isthmus.cluster.brokers import ClusterDescription, Operation, describe_cluster
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.holes import count_holes
-from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.offsets import local_starts, log_ranges
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.topics import describe_topics
 from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
@@ -31,6 +31,7 @@ from isthmus.wire.metadata import Metadata
 
 _COUNTED_AT_ONCE: Final = 2
 _RANGES_S: Final = 5.0
+_TIERED: Final = "remote.storage.enable"
 ValueT = TypeVar("ValueT")
 
 
@@ -44,7 +45,8 @@ class ObservedLink:
     `defaults` is, for every topic the target lacks, the configuration its brokers would give it.
     `expiration_ms` is the target's `producer.id.expiration.ms`, `None` where we may not see it. `aborted` is what
     becomes of aborted records; if there is a risk in it, `transactional` are the topics written in transactions of
-    late. `unmatched` are the patterns that match nothing, if all topics were looked for.
+    late. `local_starts` are where logs of tiered topics of the source begin on its brokers' own disks, by partition.
+    `unmatched` are the patterns that match nothing, if all topics were looked for.
     """
 
     link: Link
@@ -59,6 +61,7 @@ class ObservedLink:
     expiration_ms: int | None = None
     aborted: Treatment | None = None
     transactional: frozenset[TargetTopic] = frozenset()
+    local_starts: Mapping[TargetTopic, Mapping[int, int]] = field(default_factory=dict)
     unmatched: tuple[Problem, ...] = ()
 
 
@@ -93,9 +96,20 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
         denied=view.denied,
         expiration_ms=taken.expiration_ms,
         aborted=aborted,
+        local_starts=await _local_starts(source, pairs),
         transactional=await _transactional(source, found, pairs) if aborted.risk else frozenset(),
         unmatched=await _unmatched(link, source, found.metadata) if names is None else (),
     )
+
+
+async def _local_starts(source: Client, pairs: Mapping[TargetTopic, TopicPair]) -> dict[TargetTopic, Mapping[int, int]]:
+    """Those of the topics that a remote tier holds a part of."""
+    tiered = {name: pair.source for name, pair in pairs.items() if pair.source.value(_TIERED) == "true"}
+    found = await local_starts(source, _partitions(tiered.values())) if tiered else {}
+    return {
+        name: {partition: start for (own, partition), start in found.items() if own == topic.name}
+        for name, topic in tiered.items()
+    }
 
 
 async def treated(link: Link, target: Client) -> Treatment:

@@ -35,7 +35,8 @@ class TopicPlan:
     nothing of the topic can be copied, for whichever of the two. `lanes` are those that can run as things are; after a
     creation plan again. A target that `is_filling` still has the configuration it was created with
     for filling a prefix; `settles` are the values it gets now that this is over, `None` standing
-    for the broker's default.
+    for the broker's default. `local_starts` are where partitions of a tiered topic begin on the
+    disks of the source's own brokers.
     """
 
     topic: TargetTopic
@@ -49,6 +50,7 @@ class TopicPlan:
     creation: NewTopic | None = None
     settles: Mapping[str, str | None] = field(default_factory=dict)
     is_filling: bool = False
+    local_starts: Mapping[int, int] = field(default_factory=dict)
     is_mapped: bool = False
     lanes: tuple[Lane, ...] = ()
 
@@ -112,6 +114,7 @@ class TopicPlan:
             "states": [str(state) for state in self.states],
             "records_to_copy": self.lag_records,
             "offsets_to_fill": self.prefix_offsets,
+            "local_log_starts": {str(partition): start for partition, start in sorted(self.local_starts.items())},
             "configs": dict(self.creation.configs) if self.creation else {},
             "reasons": plain(self.reasons),
             "notes": plain(self.notes),

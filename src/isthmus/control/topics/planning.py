@@ -23,6 +23,7 @@ from isthmus.control.topics.preflight import (
     preflight,
     preflight_mapped,
 )
+from isthmus.control.topics.tiers import tier_notes
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
@@ -167,7 +168,8 @@ def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
 
 def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> TopicPlan:
     source, target = pair.source, pair.target
-    created, notes, settles = None, decision.notes, {}
+    local_starts = observed.local_starts.get(pair.name, {})
+    created, notes, settles = None, (*decision.notes, *tier_notes(decision.partitions, local_starts)), {}
     action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
     if target is None:
         action = Action.CREATE
@@ -194,6 +196,7 @@ def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -
         state=LaneState.REFUSED if decision.refusals else LaneState.STARTING,
         creation=None if refused else created,
         settles={} if refused else settles,
+        local_starts=local_starts,
         is_filling=not refused and not decision.is_mapped and target is not None and is_filling(source, target),
         is_mapped=decision.is_mapped,
         lanes=() if refused else tuple(_lanes(observed.link, pair, decision, _aborted(observed))),

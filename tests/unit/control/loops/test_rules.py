@@ -16,6 +16,7 @@ from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, P
 from isthmus.model.cluster import Cluster
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, NameTemplate, Naming, PrefixNaming, TemplateNaming
 from isthmus.model.rights import Resource
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -336,3 +337,33 @@ def test_what_was_done_is_not_done_again_and_nothing_of_others_is_touched(
     emptied = access_plan(replace(after, source=set()))
     assert deleted(emptied) <= {m.rule for m in after.remembered if m.is_certain}
     assert created(plan) <= deleted(emptied)
+
+
+TEAM = replace(FULL, principals=(NamespaceMap.parse("User:team-:User:east-team-", "principal"),))
+
+
+def test_principals_that_are_attached_have_their_own_names() -> None:
+    """Rules of these and of no others are carried, also in place of rules for everybody; a DENY for everybody holds for
+    them as well, and what it overrides is not created.
+    """
+    of = link("orders", "bills")
+    source = rules("team-a READ orders", "bob READ orders", "everybody WRITE orders")
+    plan = access_plan(view(source, TEAM, of))
+    assert [(one.rule, one.problem) for one in plan.changes] == [(rule("east-team-a READ orders"), None)]
+
+    denied = access_plan(view({*source, rule("!everybody READ orders")}, TEAM, of))
+    assert [(one.rule.principal, one.problem is None) for one in denied.changes] == [
+        ("User:*", False),
+        ("User:east-team-a", False),
+    ]
+
+
+def test_rules_of_principals_that_were_detached_stay() -> None:
+    """They follow no more: whoever used their rights goes on using them; those that still follow are taken back."""
+    of = link("orders")
+    remembered = [
+        RememberedRule(rule=rule(text), origin="orders", is_certain=True)
+        for text in ("east-team-a READ orders", "other READ orders")
+    ]
+    plan = access_plan(view([], TEAM, of, target={each.rule for each in remembered}, remembered=remembered))
+    assert [(one.rule, one.after) for one in plan.changes] == [(rule("east-team-a READ orders"), None)]

@@ -1,0 +1,61 @@
+"""Whether both clusters of a declared link still keep what they could when it was declared (docs/links.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.handshake import semantics_of
+from isthmus.control.loops.loop import LinkView
+from isthmus.ledger.documents import DeclarationDocument
+from isthmus.model.declaration import Declaration
+from isthmus.model.link import Link
+from isthmus.model.loop import Change
+from isthmus.model.namespace import NamespaceNaming
+from isthmus.model.problem import Problem
+from isthmus.model.semantics import SEMANTICS_LOOP, downgrade
+from isthmus.wire.client import Client
+
+_INTERVAL_S: Final = 30.0
+
+
+class SemanticsLoop:
+    """Looks at the releases of both clusters, and changes nothing: what to make of a downgrade is for an operator."""
+
+    name = SEMANTICS_LOOP
+
+    def interval_s(self, link: Link) -> float | None:
+        """How often clusters are asked, in seconds."""
+        is_declared = any(isinstance(each.naming, NamespaceNaming) for each in (link.topics, link.groups))
+        return _INTERVAL_S if is_declared else None
+
+    async def look(self, view: LinkView) -> Sequence[Change]:
+        """The clusters that were downgraded.
+
+        :raises ClusterError: A cluster cannot be asked.
+        """
+        known = Declaration(name=view.link.name, registers=())
+        for document in view.documents.values():
+            if isinstance(document, DeclarationDocument) and document.link == known.name:
+                known = known.joined(document.registers)
+        found = [await self._examined(view.link, known, client) for client in (view.source, view.target)]
+        return [change for change in found if change is not None]
+
+    async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
+        """Nothing: they stay as they are."""
+        return changes
+
+    async def _examined(self, link: Link, known: Declaration, client: Client) -> Change | None:
+        alias = client.cluster.alias
+        declared = known.semantics.get((await describe_cluster(client)).cluster_id)
+        told = None if declared is None else downgrade(declared, await semantics_of(client))
+        if told is None:
+            return None
+        problem = Problem(
+            f"{alias} was downgraded since link {link.name} was declared: {told}",
+            f"Upgrade it again, or accept that: isthmus link update {link.name} --accept-semantics.",
+        )
+        return Change(
+            loop=self.name, subject=f"cluster {alias}", setting="kafka", before=None, after=None, problem=problem
+        )
