@@ -257,7 +257,6 @@ class AsyncFabric:
         waited for, with Spark running and clusters connected, however long it takes.
 
         With `clusters` only links into these are run, those that come later too: one process beside each cluster.
-
         Links that were declared are followed as well, if the configuration was opened with them.
 
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few
