@@ -54,15 +54,11 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
         raise _missing("reading", "kazoo", cluster) from error
     zookeeper = renewed_zookeeper(cluster.zookeeper) if cluster.zookeeper is not None else ZooKeeper(connect="")
     where = f"the ZooKeeper of {cluster.alias} at {zookeeper}"
+    settings = _settings(zookeeper, cluster)
+    _check_tls(cluster, zookeeper, where)
     was_refused = threading.Event()
-    client = KazooClient(
-        hosts=zookeeper.connect,
-        timeout=SESSION_S,
-        read_only=True,
-        logger=_logger,
-        handler=_threads(was_refused),
-        **_settings(zookeeper, cluster),
-    )
+    settings |= {"timeout": SESSION_S, "read_only": True, "logger": _logger, "handler": _threads(was_refused)}
+    client = KazooClient(hosts=zookeeper.connect, **settings)
     try:
         with warnings.catch_warnings():
             # A chroot that is not there is told below, when nothing is found in it.
@@ -72,11 +68,7 @@ def connected(cluster: Cluster) -> Iterator[KazooClient]:
     except AuthFailedError as error:
         raise _refused(cluster, zookeeper, where) from error
     except SessionClosedRequireSaslError as error:
-        raise AuthenticationFailed(
-            f"{where} asks for a login",
-            cluster=cluster.alias,
-            hint=f"Give clusters.{cluster.alias}.zookeeper a username and a password.",
-        ) from error
+        raise _login_missing(cluster, where) from error
     except (KazooTimeoutError, ConnectionLoss, SessionExpiredError) as error:
         if was_refused.is_set():
             raise _refused(cluster, zookeeper, where) from error
@@ -128,6 +120,14 @@ def _threads(was_refused: threading.Event) -> Any:
     return handler
 
 
+def _login_missing(cluster: Cluster, where: str) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        f"{where} asks for a login",
+        cluster=cluster.alias,
+        hint=f"Give clusters.{cluster.alias}.zookeeper a username and a password.",
+    )
+
+
 def _refused(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> AuthenticationFailed:
     return AuthenticationFailed(
         f"{where} refused the login of user {zookeeper.username}",
@@ -148,8 +148,6 @@ def _settings(zookeeper: ZooKeeper, cluster: Cluster) -> dict[str, Any]:
             "password": zookeeper.password.reveal(),
         }
     if (tls := zookeeper.tls) is not None:
-        # Tells which file cannot be used; kazoo would not.
-        context_of(tls, cluster.alias, "zookeeper")
         settings |= {
             "use_ssl": True,
             "ca": tls.ca_file,
@@ -161,35 +159,46 @@ def _settings(zookeeper: ZooKeeper, cluster: Cluster) -> dict[str, Any]:
     return settings
 
 
-def _unanswered(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> ClusterError:
-    """Why nobody answered: kazoo only tells that nobody did, so that TLS is tried once more."""
+def _check_tls(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> None:
+    """See that a server speaks TLS with us: kazoo would only tell that none answers.
+
+    :raises AuthenticationFailed: One does not.
+    """
+    if zookeeper.tls is None:
+        return
     key = f"clusters.{cluster.alias}.zookeeper"
-    host, port = split_address(zookeeper.connect.split("/")[0].split(",")[0], cluster.alias)
-    if zookeeper.tls is not None:
+    context = context_of(zookeeper.tls, cluster.alias, "zookeeper")
+    for server in zookeeper.connect.split("/")[0].split(","):
+        host, port = split_address(server, cluster.alias)
         try:
-            context = context_of(zookeeper.tls, cluster.alias, "zookeeper")
             with (
                 socket.create_connection((host, port), timeout=CONNECT_S) as plain,
                 context.wrap_socket(plain, server_hostname=host),
             ):
-                pass
+                return
         except ssl.SSLCertVerificationError as error:
-            return AuthenticationFailed(
+            raise AuthenticationFailed(
                 f"{where} shows a certificate that is not trusted: {error.verify_message}",
                 cluster=cluster.alias,
                 hint=f"Give {key}.tls.ca_file the authority that signed it; a name in it has to be the one in connect.",
-            )
-        except ssl.SSLError:
-            return AuthenticationFailed(
+            ) from error
+        except ssl.SSLError as error:
+            raise AuthenticationFailed(
                 f"{where} does not speak TLS, or wants another certificate",
                 cluster=cluster.alias,
                 hint=f"Name the secure port (secureClientPort) in {key}.connect, or leave tls out.",
-            )
+            ) from error
         except OSError:
-            pass
+            # kazoo asks the others as well.
+            continue
+
+
+def _unanswered(cluster: Cluster, zookeeper: ZooKeeper, where: str) -> Unreachable:
     login = "" if zookeeper.username else " It may ask for a login (username, password) or for TLS (tls)."
     return Unreachable(
-        f"{where} does not answer", cluster=cluster.alias, hint=f"Check {key}, and whether the servers run.{login}"
+        f"{where} does not answer",
+        cluster=cluster.alias,
+        hint=f"Check clusters.{cluster.alias}.zookeeper, and whether the servers run.{login}",
     )
 
 
