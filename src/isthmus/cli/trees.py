@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,6 +21,7 @@ from isthmus.control.answers import DistributorTarget, trees_named
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, OutputFailed
 from isthmus.model.drawing import svg_of
+from isthmus.model.reshaping import Reshaping
 from isthmus.model.tree import Tree, TreeNode
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
@@ -33,6 +35,12 @@ _COLUMNS: Final = (
     Column("subtree", Cells.PROSE),
 )
 
+_CHANGE_COLUMNS: Final = (
+    Column("distributor", Cells.NAME),
+    Column("change"),
+    Column("target", Cells.NAME),
+    Column("subtree", Cells.PROSE),
+)
 _TARGET_COLUMNS: Final = (
     Column("distributor", Cells.NAME),
     Column("target", Cells.NAME),
@@ -108,7 +116,7 @@ def targets(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show to which leaf each distributor copies that has a choice, and which of them go over to another one."""
-    _show(Fabric(configured(path)).targets(name), output)
+    _show(Fabric(linked(path)).targets(name), output)
 
 
 @app.command()
@@ -128,12 +136,75 @@ def switch(
     subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice, and each
     producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
     """
-    found = Fabric(configured(path)).switch(name, cluster, level, to, dry_run=dry_run)
+    found = Fabric(linked(path)).switch(name, cluster, level, to, dry_run=dry_run)
     _show((found,), output)
     if output.is_table:
         told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
         suffix = "; nothing was changed" if dry_run else ""
         console.print(Text(printable(f"{found.distributor.name} {told}{suffix}")))
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that comes in; the file has it.")],
+    above: Annotated[bool, typer.Option("--above", help="As a part of its own beside all the others.")] = False,
+    beside: Annotated[str | None, typer.Option("--beside", metavar="CLUSTER", help="As the neighbour of this.")] = None,
+    level: Annotated[int | None, typer.Option("--level", help="The level of the new node, if not any.")] = None,
+    without_left: Annotated[
+        bool, typer.Option("--without-left", help="Accept that it gets nothing of clusters that have left.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Have another cluster be in a tree that runs: it gets all that the others retain, and copies to them.
+
+    The tree as it becomes is written into the ledgers of its clusters; every isthmus run whose file has all of them
+    follows within seconds. All other distributors go on as they were. Write it into the file too: where that says
+    something else than before, the file wins.
+    """
+    if above == (beside is not None):
+        raise ConfigError("a new cluster needs a place", hint="Give --above, or --beside CLUSTER.")
+    found = Fabric(configured(path)).tree_changes.add(
+        name, cluster, beside=beside, level=level, without_left=without_left, dry_run=dry_run
+    )
+    _show_change(found, output, dry_run=dry_run)
+
+
+@app.command()
+def remove(
+    name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that leaves.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Have a cluster leave a tree that runs, once nothing is lost by it: stop its producers first.
+
+    Whoever copies to it and has another leaf goes over to that one; and all that was produced on it has to be
+    everywhere. As long as that is not so it exits with 5 and says what is missing: call it again. What the cluster
+    holds stays there.
+    """
+    found = Fabric(configured(path)).tree_changes.remove(name, cluster, dry_run=dry_run)
+    _show_change(found, output, dry_run=dry_run)
+
+
+def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> None:
+    if not output.is_table:
+        render(found.as_dict(), output, names=[found.after.name])
+        return
+    changes = (("begins", found.begun), ("ends", found.ended))
+    rows = [
+        {"distributor": each.name, "change": change, "target": each.target, "subtree": ", ".join(each.leaves)}
+        for change, distributors in changes
+        for each in distributors
+    ]
+    render(rows, output, columns=_CHANGE_COLUMNS)
+    told = "nothing was changed; clusters would be" if dry_run else "clusters are now"
+    console.print(Text(printable(f"{found.after.name}: {told} {json.dumps(found.as_dict()['after'])}")))
 
 
 def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:

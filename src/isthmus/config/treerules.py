@@ -93,16 +93,17 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
 
 def switched(settings: TreeSettings, choices: Mapping[str, TargetChoice]) -> TreeSettings:
     """The tree with the leaves that were chosen, by distributor; what was chosen for other subtrees does not count."""
+    by_itself = replace(settings.tree, switched={})
     targets = {
         (each.cluster, each.level, each.leaves): choice.target
-        for each in settings.tree.distributors
+        for each in by_itself.distributors
         if (choice := choices.get(each.name)) is not None and _is_of(choice, each)
     }
-    return replace(settings, tree=replace(settings.tree, switched=targets))
+    return replace(settings, tree=replace(by_itself, switched=targets))
 
 
 def _is_of(choice: TargetChoice | None, each: Distributor) -> bool:
-    return choice is not None and choice.leaves == each.leaves
+    return choice is not None and choice.is_of(each.leaves)
 
 
 def tree_links(
@@ -114,7 +115,7 @@ def tree_links(
     that were chosen, of trees that have them.
     """
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    for settings in trees:
+    for settings in (switched(each, choices) for each in trees):
         beside = settings.tree.distributors
         valid = {each.name: choices[each.name] for each in beside if _is_of(choices.get(each.name), each)}
         got = {each.name: {each.target, *(valid[each.name].former if each.name in valid else ())} for each in beside}

@@ -24,6 +24,7 @@ from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
 from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.provenance import Provenance, provenance_of
+from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import Trees, trees_named
@@ -158,6 +159,11 @@ class AsyncFabric:
         """The distribution trees, and where their distributors copy to."""
         return Trees(self.configuration, self._pool)
 
+    @property
+    def tree_changes(self) -> TreeChanges:
+        """What can be changed of trees while they run: clusters that come and leave."""
+        return TreeChanges(self.configuration)
+
     async def plan(self, *, link: str | None = None, tree: str | None = None, clusters: Collection[str] = ()) -> Plan:
         """What `run` would create and copy, per topic with mode and reasons. Nothing is changed.
 
@@ -251,7 +257,6 @@ class AsyncFabric:
         waited for, with Spark running and clusters connected, however long it takes.
 
         With `clusters` only links into these are run, those that come later too: one process beside each cluster.
-
         Links that were declared are followed as well, if the configuration was opened with them.
 
         `reread` gives the configuration as it is written now. It is asked on SIGHUP, with `follow_config` every few

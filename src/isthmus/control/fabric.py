@@ -17,6 +17,7 @@ from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
+from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.switching import DistributorTarget
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
@@ -122,6 +123,13 @@ class Schemas(Shell[AsyncSchemas]):
     contents = blocking(AsyncSchemas.contents)
     plan = blocking(AsyncSchemas.plan)
     sync = blocking(AsyncSchemas.sync)
+
+
+class TreeChanging(Shell[TreeChanges]):
+    """What is changed of trees while they run; see `TreeChanges`."""
+
+    add = blocking(TreeChanges.add)
+    remove = blocking(TreeChanges.remove)
 
 
 class Promoting(Shell[Promoter]):
@@ -276,6 +284,11 @@ class Fabric(Shell[AsyncFabric]):
     def schemas(self) -> Schemas:
         """The schema registries: what they hold, and how they are made alike."""
         return Schemas(self.configuration)
+
+    @property
+    def tree_changes(self) -> TreeChanging:
+        """Clusters that come into trees and leave them while they run."""
+        return TreeChanging(lambda pool: self._core(pool).tree_changes)
 
     def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
         """Where the distributors of trees copy to; see `Trees.targets`."""

@@ -14,6 +14,7 @@ from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import PausedPart, PausedTask
 from isthmus.model.registers import Register
+from isthmus.model.reshaping import TreeShape
 from isthmus.model.switching import TargetChoice
 
 
@@ -110,10 +111,24 @@ class TaskPauseDocument(DocumentOfLink):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchDocument(DocumentOfLink):
     """To which leaf of its subtree a distributor copies, where an operator chose one; in the ledger of its source, as
-    the targets may be gone. `choice` may be that of another subtree, where the tree has become another one.
+    the targets may be gone.
     """
 
     KIND: ClassVar[str] = "switch"
 
     choice: TargetChoice
     since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeDocument(Document):
+    """A tree of the file that became another one while it ran; on all its clusters. The newest counts."""
+
+    KIND: ClassVar[str] = "tree"
+
+    tree: str
+    shape: TreeShape
+    since_ms: int
+
+    def _path(self) -> tuple[str, ...]:
+        return (self.tree,)

@@ -12,6 +12,7 @@
     known/@ID                     another cluster, as it was seen last
     filters/east-west             what an operator has the link select, in place of the file
     switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
+    tree/flights                  the clusters of a tree that became another one than that of the file
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
     recovery/east-west/orders     how far that came
@@ -44,6 +45,7 @@ from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
 from isthmus.ledger.declared import PauseDocument as PauseDocument
 from isthmus.ledger.declared import SwitchDocument as SwitchDocument
 from isthmus.ledger.declared import TaskPauseDocument as TaskPauseDocument
+from isthmus.ledger.declared import TreeDocument as TreeDocument
 from isthmus.ledger.document import Document as Document
 from isthmus.ledger.document import DocumentOfLink
 from isthmus.ledger.encoding import plain, revived
@@ -286,6 +288,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         PauseDocument,
         TaskPauseDocument,
         SwitchDocument,
+        TreeDocument,
         ControllerDocument,
         LeaseDocument,
         TaskDocument,
@@ -347,6 +350,7 @@ _OTHERS = (
     TaskPauseDocument,
     VerificationDocument,
     SwitchDocument,
+    TreeDocument,
     TaskDocument,
     ReceiptDocument,
     MapDocument,
@@ -361,7 +365,10 @@ def kind_of(key: str) -> str:
     return key.split("/", 1)[0]
 
 
+_UNLINKED: Final = (NamespaceDocument.KIND, KnownClusterDocument.KIND, TreeDocument.KIND)
+
+
 def link_of(key: str) -> str:
     """The link a key belongs to, "" where it names none."""
     kind, _, rest = key.partition("/")
-    return "" if kind in (NamespaceDocument.KIND, KnownClusterDocument.KIND) else rest.partition("/")[0]
+    return "" if kind in _UNLINKED else rest.partition("/")[0]

@@ -8,7 +8,7 @@ was sent: otherwise a later record could overtake an earlier one of the same pro
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -35,13 +35,11 @@ class TargetChoice:
 
     `wanted` is the leaf that it is to copy to: another one while it goes over. `former` are those that it copied to
     before, and `begins` says from where on `target` gets what there is; a partition that is missing there was never
-    distributed to another one. `leaves` are those of the subtree: of another one the choice says nothing. `serial`
-    grows with every change.
+    distributed to another one. `serial` grows with every change.
     """
 
     target: str
     wanted: str
-    leaves: tuple[str, ...]
     serial: int = 1
     former: tuple[str, ...] = ()
     begins: tuple[LaneBegin, ...] = ()
@@ -50,6 +48,10 @@ class TargetChoice:
     def is_under_way(self) -> bool:
         """Whether it goes over to another leaf."""
         return self.wanted != self.target
+
+    def is_of(self, leaves: Collection[str]) -> bool:
+        """Whether it says something of a subtree with these leaves."""
+        return {self.target, self.wanted} <= {*leaves}
 
     def asked(self, leaf: str) -> TargetChoice:
         """It, once another leaf is wanted; the present one takes the wish back."""

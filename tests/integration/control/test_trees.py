@@ -37,6 +37,8 @@ pytestmark = pytest.mark.integration
 
 TERM_S: Final = 180.0
 PARTITIONS: Final = 2
+AHEAD_MS: Final = {"south": 3_600_000}
+"""By how much the clocks of producers differ: nothing in a tree goes by time."""
 ISTHMUS: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
 Clusters = Mapping[str, LocalCluster]
 
@@ -64,7 +66,8 @@ def produce(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int
     writing = topics.producer(cluster, compression_type=codec, batch_num_messages=7, enable_idempotence=True)
     for number in numbers:
         for partition in range(PARTITIONS):
-            given = Given(origin.encode(), b"%d" % number, [("from", origin.encode())], topics.SEPTEMBER + number)
+            at = topics.SEPTEMBER + number + AHEAD_MS.get(origin, 0)
+            given = Given(origin.encode(), b"%d" % number, [("from", origin.encode())], at)
             topics.send(writing, name, [given], partition=partition)
     topics.flush(writing)
 
@@ -217,26 +220,29 @@ class Load:
     def __init__(self, clusters: Clusters, name: str, file: Path) -> None:
         self.clusters, self.name, self.file = clusters, name, file
         self.written = dict.fromkeys(clusters, 0)
-        self._is_over = threading.Event()
-        self._writers = [threading.Thread(target=self._write, args=[alias], daemon=True) for alias in clusters]
-        for writer in self._writers:
+        self._is_over = {alias: threading.Event() for alias in clusters}
+        self._writers = {alias: threading.Thread(target=self._write, args=[alias], daemon=True) for alias in clusters}
+        for writer in self._writers.values():
             writer.start()
 
     def _write(self, alias: str) -> None:
-        while not self._is_over.is_set():
+        while not self._is_over[alias].is_set():
             begin = self.written[alias]
             produce(self.clusters[alias], alias, self.name, range(begin, begin + 20), "lz4")
             self.written[alias] += 20
             time.sleep(0.1)
 
-    def end(self) -> None:
-        self._is_over.set()
-        for writer in self._writers:
-            writer.join(TERM_S)
+    def end(self, *aliases: str) -> None:
+        for alias in aliases or self.clusters:
+            self._is_over[alias].set()
+            self._writers[alias].join(TERM_S)
+
+    def done(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [*ISTHMUS, *words, "-c", str(self.file), "-o", "json"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
 
     def call(self, *words: str) -> Any:
-        command = [*ISTHMUS, *words, "-c", str(self.file), "-o", "json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
+        done = self.done(*words)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -259,9 +265,10 @@ class Load:
             assert time.monotonic() < deadline, self.call("status")
             time.sleep(0.3)
 
-    def wait_until_everywhere(self, count: int) -> None:
+    def wait_until_everywhere(self, count: int, *, without: str = "") -> None:
         """Until so many records are on every cluster."""
-        self.wait_for(lambda: all(sum(map(len, read(c, self.name).values())) >= count for c in self.clusters.values()))
+        there = [cluster for alias, cluster in self.clusters.items() if alias != without]
+        self.wait_for(lambda: all(sum(map(len, read(c, self.name).values())) >= count for c in there))
 
 
 def test_distributors_go_over_to_other_leaves_under_load(
@@ -305,6 +312,44 @@ def test_distributors_go_over_to_other_leaves_under_load(
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
     check(four, name, load.written)
+
+
+def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
+    four: Clusters, topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """It gets all that there is, and all others get what is produced on it, while everybody produces; when it leaves
+    nothing of it is missing anywhere.
+    """
+    name = topic("grown")
+    for cluster in four.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = tmp_path / "isthmus.yaml"
+    tree = [["east", "west"], "north"]
+    file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
+    load = Load(four, name, file)
+    running = load.run()
+    try:
+        load.wait_until_everywhere(200)
+        assert "no level is free" in load.done("tree", "add", name, "south", "--beside", "east").stderr
+        planned = load.call("tree", "add", name, "south", "--beside", "north", "--dry-run")
+        assert [each["name"].removeprefix(name) for each in planned["begun"]] == [".north.1", ".south.1", ".south.2"]
+        load.call("tree", "add", name, "south", "--beside", "north")
+        load.wait_until_everywhere(sum(load.written.values()))
+        # Whoever copies to it goes over to another leaf first, and it waits for what was produced on it.
+        load.switch("east", "south")
+        load.wait_for(lambda: load.targets()["east"] == "south")
+        refused = load.done("tree", "remove", name, "south")
+        assert (refused.returncode, f"{name}.east.2 to north" in refused.stderr) == (5, True)
+        load.end("south")
+        load.wait_for(lambda: load.done("tree", "remove", name, "south").returncode == 0)
+        load.wait_for(lambda: len(load.call("status")) == 5)
+        load.end()
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS, without="south")
+    finally:
+        load.end()
+        running.send_signal(signal.SIGINT)
+        running.wait(TERM_S)
+    check({alias: each for alias, each in four.items() if alias != "south"}, name, load.written)
 
 
 def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:

@@ -29,6 +29,8 @@ def test_a_tree_is_read_with_its_levels() -> None:
     [
         ("[{name: t, clusters: [a, a]}]", r"trees\[0\]\.clusters cluster a is in the tree twice"),
         ("[{name: t, clusters: a}]", "distributes nothing"),
+        ("[{name: t, clusters: [a]}]", "fewer than two parts"),
+        ("[{name: t, clusters: {level: 1, clusters: [{level: 1, clusters: [a, b]}, c]}}]", "is not above level 1"),
         ("[{name: t, clusters: [a, d]}]", "has d, which is not the alias of a cluster"),
         ("[{name: t, clusters: [{level: 1, clusters: [[a, b], c]}]}]", "is not above level 1"),
         ("[{name: t, clusters: {level: 9, clusters: [a, b]}}]", "level 9 has no bit in a header of 1 bytes"),

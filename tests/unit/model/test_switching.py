@@ -61,7 +61,7 @@ def test_a_topic_that_was_created_anew_begins_anew() -> None:
 
 def test_a_choice_is_asked_for_taken_back_and_carried_out() -> None:
     """Each change has a number of its own, so that what was found out for one is not taken for another."""
-    first = TargetChoice(target="c", wanted="d", leaves=("c", "d", "e"))
+    first = TargetChoice(target="c", wanted="d")
     back = first.asked("c")
     assert (first.is_under_way, back.is_under_way, back.serial) == (True, False, 2)
     begins = (LaneBegin(SourceTopic("flights"), ID, 0, 12),)

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isthmus.errors import PlanRefused
 from isthmus.model.copyflags import FlagsHeader, copied, distributor_producer_id, is_done_with, is_to_copy
+from isthmus.model.reshaping import added, removed
+from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor, Tree, node_of
 
 
@@ -52,6 +55,8 @@ class World:
     begins: dict[str, int] = field(default_factory=dict)
     going: dict[str, GoingOver] = field(default_factory=dict)
     producer_ids: dict[tuple[str, str], int] = field(default_factory=dict)
+    spent: frozenset[int] = frozenset()
+    left: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tree: Tree, way: str = "header") -> World:
@@ -129,13 +134,53 @@ class World:
         chosen = {**self.tree.switched, (each.cluster, each.level, each.leaves): target}
         self.tree = replace(self.tree, switched=chosen)
 
+    def change(self, chance: random.Random) -> None:
+        """A cluster comes in, or one whose producer has stopped leaves, if it may; others stay at their targets."""
+        choices = self.choices()
+        try:
+            if chance.random() < 0.6:
+                beside = chance.choice([None, *self.tree.clusters])
+                found = added(
+                    self.tree, choices, f"x{len(self.logs)}.{len(self.left)}", beside=beside, spent=self.spent
+                )
+                self.logs[found.cluster] = []
+            else:
+                leaving = chance.choice(self.tree.clusters)
+                found = removed(self.tree, choices, leaving, spent=self.spent)
+                own = [each for each in self.tree.distributors if each.cluster == leaving]
+                if any(self.cursors.get(each.name, 0) < len(self.logs[leaving]) for each in own):
+                    return
+                self.left[leaving] = {(each.producer, each.number) for each in self.logs.pop(leaving)}
+        except PlanRefused:
+            return
+        targets = {name: each.target for name, each in {**choices, **found.pins}.items()}
+        switched = {
+            (each.cluster, each.level, each.leaves): targets[each.name]
+            for each in found.after.distributors
+            if targets.get(each.name) in each.leaves
+        }
+        self.tree, self.spent = replace(found.after, switched=switched), found.spent
+        for each in found.ended:
+            self.going.pop(each.name, None)
+
+    def choices(self) -> dict[str, TargetChoice]:
+        """What has been chosen for distributors, as the ledgers of their clusters have it."""
+        return {
+            each.name: TargetChoice(target=each.target, wanted=self.going[each.name].wanted)
+            if each.name in self.going
+            else TargetChoice(target=each.target, wanted=each.target)
+            for each in self.tree.distributors
+            if each.name in self.going or (each.cluster, each.level, each.leaves) in self.tree.switched
+        }
+
     def check(self) -> None:
         everything = {(message.producer, message.number) for log in self.logs.values() for message in log}
+        assert everything >= set().union(*self.left.values()), "a cluster has left with a message that nobody else has"
         for cluster, log in self.logs.items():
             seen = [(message.producer, message.number) for message in log]
             assert len(seen) == len(set(seen)), f"{cluster} has a message twice"
             assert set(seen) == everything, f"{cluster} lacks a message"
-            for producer in self.tree.clusters:
+            for producer in {name for name, _ in seen}:
                 numbers = [number for name, number in seen if name == producer]
                 assert numbers == sorted(numbers), f"{cluster} has another order than {producer}"
 
@@ -154,7 +199,8 @@ def shaped(chance: random.Random, clusters: list[str]) -> Any:
 @given(seed=st.integers(0, 2**32), count=st.integers(2, 12))
 def test_every_message_once_on_every_cluster(way: str, seed: int, count: int) -> None:
     """Whatever the tree, whoever is fast or slow, however often a distributor crashes, and wherever it goes over to
-    while everything goes on: also while others of its subtree do, and when the wish is taken back.
+    while everything goes on: also while others of its subtree do, when the wish is taken back, and while clusters come
+    into the tree and leave it.
     """
     chance = random.Random(seed)
     written = shaped(chance, [f"c{number}" for number in range(count)])
@@ -172,9 +218,11 @@ def test_every_message_once_on_every_cluster(way: str, seed: int, count: int) ->
             world.crash(each)
         elif what < 0.9:
             world.ask(each, chance.choice(each.leaves))
-        else:
+        elif what < 0.97:
             for one in world.tree.distributors:
                 world.go_over(one)
+        else:
+            world.change(chance)
     world.end()
     world.check()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from isthmus.ledger.documents import (
     Document,
     NamespaceDocument,
     SwitchDocument,
+    TreeDocument,
     decoded,
     kind_of,
 )
@@ -35,12 +36,14 @@ from isthmus.model.link import Link
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.registers import Register, Registers
+from isthmus.model.reshaping import TreeShape, reshaped
 from isthmus.model.switching import TargetChoice
+from isthmus.model.tree import TreeSettings
 from isthmus.wire.client import Client
 
 PATIENCE_S: Final = 5.0
 """How long a cluster may take to tell what it knows; a run asks it again later."""
-_KINDS: Final = (DeclarationDocument.KIND, NamespaceDocument.KIND, SwitchDocument.KIND)
+_KINDS: Final = tuple(each.KIND for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument))
 _Made = Callable[[], Change]
 _ROLE: Final = "declaration"
 _TRIES: Final = 3
@@ -54,7 +57,8 @@ class Declared:
     `ids` are those of the clusters that ever answered, by alias; `away` are those that do not now, with the reasons.
     `links` are merged over all clusters,
     with those that were deleted; `versions` is what each cluster knows of them, by alias and link. `namespaces` are
-    those of each cluster, by alias. `choices` are the leaves chosen for distributors, by the source's alias and link.
+    those of each cluster, by alias. `choices` are the leaves chosen for distributors, by the source's alias and link,
+    and `shapes` what became of trees of the file, by name.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class Declared:
     versions: Mapping[tuple[str, str], Registers] = field(default_factory=dict)
     namespaces: Mapping[str, tuple[NamespaceDocument, ...]] = field(default_factory=dict)
     choices: Mapping[tuple[str, str], TargetChoice] = field(default_factory=dict)
+    shapes: Mapping[str, TreeShape] = field(default_factory=dict)
 
     def alias_of(self, end: End) -> str | None:
         """What the configuration calls a cluster; `None` where it has no such cluster, as far as can be told."""
@@ -107,22 +112,30 @@ class Declared:
         )
 
     def _switched(self, configuration: Configuration) -> Configuration:
-        """The configuration with the leaves that were chosen for distributors. What was chosen for another subtree than
-        that of the file does not count.
-        """
+        """The configuration with trees as they have become while they ran, and with the leaves that were chosen."""
         if not configuration.trees:
             return configuration
-        known: dict[str, TargetChoice] = {}
-        for each in (one for settings in configuration.trees for one in settings.tree.distributors):
-            choice = self.choices.get((each.cluster, each.name))
-            if choice is not None and choice.leaves == each.leaves:
-                known[each.name] = choice
-            elif choice is not None:
-                _told(f"{each.name} copies to {each.target}: {choice.target} was chosen in {', '.join(choice.leaves)}")
-        trees = tuple(switched(settings, known) for settings in configuration.trees)
+        trees = tuple(self._tree(settings, configuration) for settings in configuration.trees)
+        known = self.chosen(trees)
         others = (link for link in configuration.links if not link.tree)
         links = (*others, *tree_links(trees, configuration.clusters, known))
-        return replace(configuration, trees=trees, links=links)
+        return replace(configuration, trees=tuple(switched(each, known) for each in trees), links=links)
+
+    def _tree(self, settings: TreeSettings, configuration: Configuration) -> TreeSettings:
+        shape = self.shapes.get(settings.tree.name)
+        if shape is None:
+            return settings
+        found, why_not = reshaped(settings, shape, {cluster.alias for cluster in configuration.clusters})
+        if why_not:
+            _told(why_not)
+        return found
+
+    def chosen(self, trees: Iterable[TreeSettings]) -> dict[str, TargetChoice]:
+        """The leaves that were chosen for the distributors of trees, by the clusters that they read."""
+        each = [one for settings in trees for one in settings.tree.distributors]
+        return {
+            one.name: self.choices[one.cluster, one.name] for one in each if (one.cluster, one.name) in self.choices
+        }
 
     def link(self, declaration: Declaration, configuration: Configuration) -> Link | None:
         """A declared link between clusters of the configuration; `None` where it has not both, or cannot be used."""
@@ -222,7 +235,19 @@ class Declarations:
                 for each in place.documents.values()
                 if isinstance(each, SwitchDocument)
             },
+            shapes=self._shapes(),
         )
+
+    def _shapes(self) -> dict[str, TreeShape]:
+        found = [one for place in self._places for one in place.documents.values() if isinstance(one, TreeDocument)]
+        return {each.tree: each.shape for each in sorted(found, key=lambda one: (one.shape.serial, one.shape.clusters))}
+
+    async def write_tree(self, alias: str, document: TreeDocument) -> None:
+        """Have a cluster's ledger hold what became of a tree.
+
+        :raises ClusterError: Its ledger cannot be read or written.
+        """
+        await self._place(alias).write(f"tree.{document.tree}", lambda: document)
 
     async def heal(self, declared: Declared) -> None:
         """Have the clusters that answer know all that was said of the links between them. Nothing is decided anew."""

@@ -39,7 +39,7 @@ class DistributorTarget:
     @classmethod
     def of(cls, distributor: Distributor, by_itself: str, known: SwitchDocument | None) -> DistributorTarget:
         """What the source's ledger makes of a distributor of the file."""
-        if known is None or known.choice.leaves != distributor.leaves:
+        if known is None or not known.choice.is_of(distributor.leaves):
             return cls(distributor=distributor, target=by_itself, wanted=by_itself, by_itself=by_itself)
         choice = known.choice
         return cls(
@@ -112,13 +112,9 @@ async def write_choice(
 
 def wished(distributor: Distributor, by_itself: str, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
     """What becomes of a choice where another leaf is wanted; `None` where that is so already."""
-    if known is None or known.leaves != distributor.leaves:
+    if known is None or not known.is_of(distributor.leaves):
         serial = 1 if known is None else known.serial + 1
-        return (
-            None
-            if leaf == by_itself
-            else TargetChoice(target=by_itself, wanted=leaf, leaves=distributor.leaves, serial=serial)
-        )
+        return None if leaf == by_itself else TargetChoice(target=by_itself, wanted=leaf, serial=serial)
     return None if leaf == known.wanted else known.asked(leaf)
 
 
@@ -150,7 +146,7 @@ async def check_choice(link: Link, source: Client) -> None:
     if role is None:
         return
     known = await read_choice(source, link.name)
-    if known is None or known.choice.leaves != role.leaves:
+    if known is None:
         return
     choice, wanted = known.choice, link.target.alias if role.going is None else role.going.to
     if (choice.target, choice.wanted, choice.begins) != (link.target.alias, wanted, role.begins):

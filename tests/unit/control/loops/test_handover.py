@@ -39,7 +39,7 @@ def distributor() -> Distributor:
 
 def test_a_wish_has_the_link_hold_and_know_the_way() -> None:
     """It keeps its target while it goes over, and all that runs beside it goes on as it was."""
-    configuration = switched(TargetChoice(target="c", wanted="d", leaves=LEAVES))
+    configuration = switched(TargetChoice(target="c", wanted="d"))
     change = change_of(link(WRITTEN), link(configuration))
     assert (change.waiting, change.followed) == ((), ("distributor",)), "without being started anew"
     role = change.link.distributor
@@ -54,7 +54,7 @@ def test_a_wish_has_the_link_hold_and_know_the_way() -> None:
 
 def test_a_link_that_has_gone_over_is_started_anew() -> None:
     """At the other leaf; what it did at the former one is no reason to refuse it."""
-    configuration = switched(TargetChoice(target="d", wanted="d", leaves=LEAVES, former=("c",)))
+    configuration = switched(TargetChoice(target="d", wanted="d", former=("c",)))
     change = change_of(link(WRITTEN), link(configuration))
     assert "target" in change.waiting
     role = link(configuration).distributor
@@ -69,8 +69,8 @@ def test_a_link_that_has_gone_over_is_started_anew() -> None:
 
 def test_another_tree_of_the_file_wins() -> None:
     """What was chosen for a subtree that the file does not have any more says nothing, and no other cluster decides."""
-    assert switched(TargetChoice(target="d", wanted="d", leaves=("c", "d", "e"))).links == WRITTEN.links
-    elsewhere = Declared(choices={("b", "t.a.2"): TargetChoice(target="d", wanted="d", leaves=LEAVES)})
+    assert switched(TargetChoice(target="e", wanted="e")).links == WRITTEN.links
+    elsewhere = Declared(choices={("b", "t.a.2"): TargetChoice(target="d", wanted="d")})
     assert elsewhere.over(WRITTEN).links == WRITTEN.links
 
 
@@ -79,11 +79,11 @@ def test_what_becomes_of_a_wish() -> None:
     each = distributor()
     assert wished(each, "c", "c", None) is None
     first = wished(each, "c", "d", None)
-    assert first == TargetChoice(target="c", wanted="d", leaves=LEAVES)
+    assert first == TargetChoice(target="c", wanted="d")
     assert wished(each, "c", "d", first) is None
     assert wished(each, "c", "c", first) == first.asked("c")
-    stale = TargetChoice(target="d", wanted="d", leaves=("c", "d", "e"), serial=5)
-    assert wished(each, "c", "d", stale) == TargetChoice(target="c", wanted="d", leaves=LEAVES, serial=6)
+    stale = TargetChoice(target="e", wanted="e", serial=5)
+    assert wished(each, "c", "d", stale) == TargetChoice(target="c", wanted="d", serial=6)
     assert DistributorTarget.of(each, "c", None).as_dict()["target"] == "c"
 
 

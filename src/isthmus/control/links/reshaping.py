@@ -1,0 +1,226 @@
+"""A cluster comes into a tree that runs, or leaves it: planned, and carried out as far as it can be by now.
+
+What the tree becomes is a document in the ledgers of all its clusters, which every process that runs it follows; the
+file is to say the same sooner or later. Before that, distributors whose targets would be others are pinned to those
+that they have. Each step may be done twice: a call that was cut off is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.cluster.reading import LogReader, OffsetRange
+from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.memory import now_ms, remembered
+from isthmus.control.links.switching import wished, write_choice
+from isthmus.control.links.trees import by_themselves, trees_named
+from isthmus.control.topics.names import find_topics
+from isthmus.errors import GateNotMet, PlanRefused, Unreachable
+from isthmus.ledger.documents import TreeDocument
+from isthmus.model.configuration import Configuration
+from isthmus.model.copyflags import level_of
+from isthmus.model.log import LogRange
+from isthmus.model.reshaping import Reshaping, TreeShape, added, removed, text_of, to_go_over
+from isthmus.model.switching import TargetChoice, behind
+from isthmus.model.tree import Tree
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
+
+_DRAIN_S: Final = 20.0
+"""How long is waited for what was on its way when the cluster was looked at."""
+_LOOK_S: Final = 0.5
+
+
+class TreeChanges:
+    """What can be changed of the trees of one configuration while they run. With `dry_run` nothing is written."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    async def add(
+        self,
+        tree: str,
+        cluster: str,
+        *,
+        beside: str | None = None,
+        level: int | None = None,
+        without_left: bool = False,
+        dry_run: bool = False,
+    ) -> Reshaping:
+        """Have another cluster of the file be in a tree: above all others, or beside one of them.
+
+        :raises ConfigError: There is no such tree or cluster, or it is in the tree.
+        :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
+        :raises ClusterError: A cluster of the tree does not answer.
+        """
+        self._configuration.cluster(cluster)
+        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
+            declared = await declarations.look()
+            now, shape = self._now(declared, tree)
+            found = added(
+                now,
+                _choices(declared, now),
+                cluster,
+                beside=beside,
+                level=level,
+                spent=shape.spent if shape else (),
+                without_left=without_left,
+            )
+            _require(declared, {*now.clusters, cluster})
+            if not dry_run:
+                await self._write(declarations, found, shape)
+        return found
+
+    async def remove(self, tree: str, cluster: str, *, dry_run: bool = False) -> Reshaping:
+        """Have a cluster leave a tree, once nobody copies to it who could copy to another leaf, and all that was
+        produced there is everywhere. Whoever still has to go over to another leaf is asked to.
+
+        :raises ConfigError: There is no such tree, or the cluster is not in it.
+        :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew.
+        :raises GateNotMet: It cannot leave yet; the same call later goes on.
+        :raises ClusterError: A cluster of the tree does not answer.
+        """
+        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
+            declared = await declarations.look()
+            now, shape = self._now(declared, tree)
+            choices = _choices(declared, now)
+            going = to_go_over(now, choices, cluster)
+            targets = {(each.cluster, each.level, each.leaves): leaf for each, leaf in going}
+            # What it will be, once these have gone over.
+            ahead = {each.name: TargetChoice(target=leaf, wanted=leaf) for each, leaf in going}
+            found = removed(
+                replace(now, switched={**now.switched, **targets}),
+                {**choices, **ahead},
+                cluster,
+                spent=shape.spent if shape else (),
+            )
+            if dry_run:
+                return found
+            _require(declared, now.clusters)
+            for each, leaf in going:
+                choose = partial(
+                    wished, each, by_themselves(now).distributor(each.cluster, each.level, leaf).target, leaf
+                )
+                await write_choice(declarations.client(each.cluster), each.name, choose)
+            if going:
+                names = ", ".join(f"{each.name} to {leaf}" for each, leaf in going)
+                raise GateNotMet(
+                    f"{cluster} cannot leave yet: these go over to another leaf first: {names}",
+                    hint="isthmus tree targets shows how far they are. Then call this again.",
+                )
+            await self._check_drained(declarations, now, cluster)
+            await self._write(declarations, found, shape)
+        return found
+
+    def _now(self, declared: Declared, name: str) -> tuple[Tree, TreeShape | None]:
+        """The tree as it is run now."""
+        (settings,) = trees_named(declared.over(self._configuration).trees, name)
+        return settings.tree, declared.shapes.get(name)
+
+    async def _write(self, declarations: Declarations, found: Reshaping, shape: TreeShape | None) -> None:
+        for name, pin in found.pins.items():
+            source = next(each.cluster for each in found.after.distributors if each.name == name)
+            await write_choice(declarations.client(source), name, partial(_pinned, pin))
+        bases = dict.fromkeys((*(shape.bases if shape else ()), text_of(found.before.root)))
+        after = TreeShape(
+            clusters=text_of(found.after.root),
+            bases=tuple(base for base in bases if base != text_of(found.after.root)),
+            spent=tuple(sorted(found.spent)),
+            serial=1 if shape is None else shape.serial + 1,
+        )
+        document = TreeDocument(tree=found.after.name, shape=after, since_ms=now_ms())
+        for alias in dict.fromkeys((*found.before.clusters, *found.after.clusters)):
+            await declarations.write_tree(alias, document)
+
+    async def _check_drained(self, declarations: Declarations, tree: Tree, cluster: str) -> None:
+        """See that all that was produced on a cluster is everywhere, and that nobody produces there any more.
+
+        :raises GateNotMet: It is not.
+        """
+        source = declarations.client(cluster)
+        link = next(each for each in self._configuration.links if each.tree == tree.name)
+        topics = sorted((await find_topics(source, link.topics)).there.values())
+        described = (await source.metadata(topics)).topics if topics else {}
+        keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
+        logs = (await log_ranges(source, keys)).values
+        ends, starts = {key: log.end for key, log in logs.items()}, {key: log.start for key, log in logs.items()}
+        deadline = time.monotonic() + _DRAIN_S
+        for each in (one for one in tree.distributors if one.cluster == cluster):
+            target = declarations.client(each.target)
+            while True:
+                documents = (await remembered(target)).of(each.name).documents
+                late = next(behind(ends, starts, lane_cursors(each.name, documents)), None)
+                if late is None:
+                    break
+                if time.monotonic() > deadline:
+                    raise GateNotMet(
+                        f"{each.target} has not got all of {late} from {cluster} yet ({each.name})",
+                        hint="isthmus run has to run meanwhile. Then call this again.",
+                    )
+                await asyncio.sleep(_LOOK_S)
+        await _check_quiet(source, logs)
+
+
+async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) -> None:
+    """See that only distributors have written since."""
+    after = (await log_ranges(source, list(before))).values
+    reader = LogReader(source, isolation=READ_COMMITTED)
+    for key, log in after.items():
+        span = OffsetRange(*key, before[key].end, log.stable_end)
+        if log.stable_end < log.end:
+            raise GateNotMet(
+                f"a transaction is open in {key[0]}-{key[1]} of {source.cluster.alias}", hint="Let its producer end it."
+            )
+        if span.is_empty:
+            continue
+        async with aclosing(reader.read(span)) as answers:
+            async for stored in answers:
+                if any(not one.batch.is_control and not level_of(one.batch.producer_id) for one in stored):
+                    raise GateNotMet(
+                        f"somebody still produces to {key[0]}-{key[1]} of {source.cluster.alias}",
+                        hint="Stop the producers there first: what they write afterwards stays there.",
+                    )
+
+
+def _pinned(pin: TargetChoice, _: TargetChoice | None) -> TargetChoice:
+    return pin
+
+
+def _choices(declared: Declared, tree: Tree) -> dict[str, TargetChoice]:
+    return {
+        each.name: declared.choices[each.cluster, each.name]
+        for each in tree.distributors
+        if (each.cluster, each.name) in declared.choices
+    }
+
+
+def _require(declared: Declared, aliases: Collection[str]) -> None:
+    """See that clusters answer, and that they are several.
+
+    :raises Unreachable: One does not.
+    :raises PlanRefused: Two are one.
+    """
+    for alias in sorted(aliases):
+        if not declared.is_there(alias):
+            problem = declared.away.get(alias)
+            raise Unreachable(
+                problem.message if problem else f"{alias} does not answer",
+                cluster=alias,
+                hint=problem.hint if problem else "",
+            )
+    ids: dict[str, str] = {}
+    for alias in sorted(aliases):
+        other = ids.setdefault(declared.ids[alias], alias)
+        if other != alias:
+            raise PlanRefused(
+                f"{alias} and {other} are the same cluster",
+                hint="Every cluster is one leaf: correct bootstrap_servers.",
+            )

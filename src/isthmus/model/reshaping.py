@@ -1,0 +1,233 @@
+"""A distribution tree that becomes another one while it runs: a cluster more, or one less. Pure.
+
+What was written under a level keeps its meaning, so a new node takes a number that nothing was ever written under where
+it would count. And whoever copied to a cluster goes on to do so: distributors whose subtree has become another one, or
+whose place in it, are pinned to the target that they have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.model.switching import TargetChoice
+from isthmus.model.tree import Distributor, Tree, TreeNode, TreeSettings, leaves_of, node_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reshaping:
+    """What becomes of a tree. `begun` and `ended` are distributors that there were not, or will not be any more, and
+    `pins` what has to be chosen for others before: by name. `spent` are levels that no new node may have.
+    """
+
+    before: Tree
+    after: Tree
+    cluster: str
+    begun: tuple[Distributor, ...]
+    ended: tuple[Distributor, ...]
+    pins: Mapping[str, TargetChoice]
+    spent: frozenset[int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values under stable names."""
+        return {
+            "tree": self.after.name,
+            "cluster": self.cluster,
+            "before": written(self.before.root),
+            "after": written(self.after.root),
+            "begun": [each.as_dict() for each in self.begun],
+            "ended": [each.as_dict() for each in self.ended],
+            "kept_at_their_targets": {name: choice.target for name, choice in sorted(self.pins.items())},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeShape:
+    """The clusters of a tree that has become another one than that of the file, as text; `bases` are those from which
+    it came, `spent` the levels that no new node may have. `serial` grows with every change.
+    """
+
+    clusters: str
+    bases: tuple[str, ...]
+    spent: tuple[int, ...] = ()
+    serial: int = 1
+
+
+def written(node: TreeNode | str) -> Any:
+    """A tree as it may be written into the file, with all its levels."""
+    if isinstance(node, str):
+        return node
+    return {"level": node.level, "clusters": [written(child) for child in node.children]}
+
+
+def added(
+    tree: Tree,
+    choices: Mapping[str, TargetChoice],
+    cluster: str,
+    *,
+    beside: str | None,
+    level: int | None = None,
+    spent: Collection[int] = (),
+    without_left: bool = False,
+) -> Reshaping:
+    """The tree with another cluster: above all others, or as the neighbour of one of them.
+
+    It gets all that is retained: what was produced on each of the others, or all that its neighbour has. Above all
+    others nobody copies to it what was produced on a cluster that has left: `without_left` accepts that.
+
+    :raises ConfigError: It is in the tree, or the neighbour is not.
+    :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
+    """
+    if cluster in tree.clusters:
+        raise ConfigError(f"{cluster} is in tree {tree.name} already", hint="Every cluster is one leaf.")
+    if beside is None:
+        if spent and not without_left:
+            raise PlanRefused(
+                f"a cluster has left tree {tree.name}, and nobody would copy to {cluster} what was produced there",
+                hint="Add it beside a cluster, which has all of it; or accept that (--without-left), as when all of it "
+                "has been deleted by retention.",
+            )
+        limit = tree.header.level_max + 1
+        root = TreeNode(_level(tree.root.level, limit, level, spent), (tree.root, cluster))
+    else:
+        if beside not in tree.clusters:
+            raise ConfigError(f"tree {tree.name} has no cluster {beside}", hint=f"It has {', '.join(tree.clusters)}.")
+        # Below all that its neighbour has messages of: those would be left alone otherwise.
+        limit = min([_parent(tree.root, beside).level, *spent])
+        free = _level(0, limit, level, ())
+        found = _replaced(tree.root, beside, TreeNode(free, (beside, cluster)))
+        root = found if isinstance(found, TreeNode) else tree.root
+    return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset(spent))
+
+
+def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, spent: Collection[int] = ()) -> Reshaping:
+    """The tree without a cluster. Levels stay as they are; that of a node with nobody else is spent.
+
+    :raises ConfigError: It is not in the tree.
+    :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew.
+    """
+    if cluster not in tree.clusters:
+        raise ConfigError(f"tree {tree.name} has no cluster {cluster}", hint=f"It has {', '.join(tree.clusters)}.")
+    root = _replaced(tree.root, cluster, None)
+    if not isinstance(root, TreeNode):
+        raise PlanRefused(
+            f"without {cluster} only {root} would be left", hint="Take the tree out of the file instead: it ends."
+        )
+    # Wherever else they are in use: messages that have them are where the node was.
+    gone = Counter(_levels(tree.root)) - Counter(_levels(root))
+    return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset([*spent, *gone]))
+
+
+def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
+    """A tree of the file as it has become since, and why it has not where the file says something else."""
+    now = text_of(settings.tree.root)
+    if now == shape.clusters:
+        return settings, ""
+    name = settings.tree.name
+    if now not in shape.bases:
+        return settings, f"tree {name} is run as the file has it: its clusters on record are {shape.clusters}"
+    root = node_of(json.loads(shape.clusters))
+    unknown = [leaf for leaf in root.leaves() if leaf not in aliases]
+    if unknown:
+        return settings, f"tree {name} has cluster {unknown[0]} by now, which this file has not"
+    return replace(settings, tree=replace(settings.tree, root=root, switched={})), ""
+
+
+def text_of(node: TreeNode) -> str:
+    """A tree as text: the same for the same tree."""
+    return json.dumps(written(node), separators=(",", ":"))
+
+
+def to_go_over(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str) -> tuple[tuple[Distributor, str], ...]:
+    """The distributors that have to go over to another leaf before a cluster leaves the tree, and to which."""
+    found = []
+    for each in tree.distributors:
+        choice = choices.get(each.name)
+        target = choice.target if choice is not None and choice.is_of(each.leaves) else each.target
+        others = [leaf for leaf in each.leaves if leaf != cluster]
+        if target == cluster and others and each.cluster != cluster:
+            found.append((each, others[0]))
+    return tuple(found)
+
+
+def _level(below: int, above: int, wanted: int | None, spent: Collection[int]) -> int:
+    """A level for a new node between two others."""
+    free = [level for level in range(below + 1, above) if level not in spent]
+    if wanted in free:
+        return wanted
+    if not free or wanted is not None:
+        raise PlanRefused(
+            f"{'no level is' if wanted is None else f'level {wanted} is not'} free above {below} and below {above}",
+            hint="Levels keep their meaning while messages that have them are retained. Free are: "
+            f"{', '.join(map(str, free)) or 'none'}; there may be room above all other clusters.",
+        )
+    return free[0] if below else free[-1]
+
+
+def _reshaping(
+    before: Tree, after: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, spent: frozenset[int]
+) -> Reshaping:
+    old = {each.name: each for each in before.distributors}
+    new = {each.name: each for each in after.distributors}
+    begun = tuple(each for name, each in new.items() if name not in old)
+    ended = tuple(each for name, each in old.items() if name not in new)
+    for each in (*begun, *ended):
+        if each.cluster != cluster and each.leaves != (cluster,):
+            raise PlanRefused(
+                f"{each.name} would {'begin' if each in begun else 'end'}, which copies from {each.cluster} to "
+                f"{', '.join(each.leaves)}: everything would come once more",
+                hint="A node with more than two parts stays as it is: add the cluster above all others, or beside one "
+                "that is a part of a node of two.",
+            )
+    pins = {}
+    for name in sorted(old.keys() & new.keys()):
+        pin = _pin(old[name], new[name], choices.get(name))
+        if pin is not None:
+            pins[name] = pin
+    return Reshaping(before=before, after=after, cluster=cluster, begun=begun, ended=ended, pins=pins, spent=spent)
+
+
+def _pin(old: Distributor, new: Distributor, choice: TargetChoice | None) -> TargetChoice | None:
+    """What has to be chosen for a distributor so that it goes on where it is, `None` for nothing."""
+    known = choice if choice is not None and choice.is_of(old.leaves) else None
+    target = old.target if known is None else known.target
+    if known is not None and known.is_under_way:
+        raise PlanRefused(
+            f"{old.name} goes over to {known.wanted}", hint="Wait until it has: isthmus tree targets shows it."
+        )
+    if target not in new.leaves:
+        raise PlanRefused(
+            f"{old.name} copies to {target}, which its subtree would not have any more",
+            hint="Have it copy to another leaf first: isthmus tree switch.",
+        )
+    if known is not None or new.target == target:
+        return None
+    return TargetChoice(target=target, wanted=target, serial=1 if choice is None else choice.serial + 1)
+
+
+def _parent(node: TreeNode, leaf: str) -> TreeNode:
+    for child in node.children:
+        if isinstance(child, TreeNode) and leaf in child.leaves():
+            return _parent(child, leaf)
+    return node
+
+
+def _replaced(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode | str | None:
+    """The subtree with another node in the place of a leaf, or without it."""
+    if isinstance(node, str):
+        return by if node == leaf else node
+    if leaf not in leaves_of(node):
+        return node
+    children = tuple(child for each in node.children if (child := _replaced(each, leaf, by)) is not None)
+    return TreeNode(node.level, children) if len(children) > 1 else children[0]
+
+
+def _levels(node: TreeNode | str) -> Iterator[int]:
+    if isinstance(node, TreeNode):
+        yield node.level
+        for child in node.children:
+            yield from _levels(child)

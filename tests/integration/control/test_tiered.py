@@ -1,0 +1,97 @@
+"""Topics of which a remote tier holds the older part, on a broker with Kafka's own LocalTieredStorage (KIP-405)."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from isthmus.control.fabric import Fabric
+from isthmus.local import LocalCluster
+from isthmus.local.jars import class_path
+from isthmus.local.java import find_java
+from isthmus.local.locks import load_lock, parse_lock
+from isthmus.local.tools import kafka_tool
+from tests.integration.control.running import configuration_of, link_of
+from tests.integration.lane import topics
+
+pytestmark = pytest.mark.integration
+
+TERM_S: Final = 120.0
+_LOCK: Final = (
+    "org.apache.kafka:kafka-storage:4.3.1:jar:test "
+    "sha256:f3236936854c13815ffaa7f35a3f2d6861c125616cba5395b538b8680dded886 638839"
+)
+_STORAGE: Final = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
+
+def storage_classes(folder: Path) -> str:
+    """Where the broker finds the remote tier, and the one class that it wants of the clients of its own release."""
+    clients = next(jar for jar in load_lock("tools-4.3.1").jars if jar.artifact == "kafka-clients")
+    held = class_path(parse_lock("clients", f"{clients} sha256:{clients.sha256} {clients.size_bytes}"), find_java())
+    missing = folder / "logcontext.jar"
+    with zipfile.ZipFile(held) as jar, zipfile.ZipFile(missing, "w") as few:
+        for name in jar.namelist():
+            if name.startswith("org/apache/kafka/common/utils/LogContext"):
+                few.writestr(name, jar.read(name))
+    return os.pathsep.join((class_path(parse_lock("tiered", _LOCK), find_java()), str(missing)))
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A source that moves what is old into a folder."""
+    properties = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": _STORAGE,
+        "remote.log.storage.manager.class.path": storage_classes(tmp_path_factory.mktemp("classes")),
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "rsm.config.dir": str(tmp_path_factory.mktemp("tier")),
+        "remote.log.manager.task.interval.ms": "500",
+        "log.retention.check.interval.ms": "500",
+    }
+    with LocalCluster.start("tiered", brokers=1, heap_mb=256, properties=properties) as cluster:
+        yield cluster
+
+
+def told_start(cluster: LocalCluster, topic: str, when: str) -> int:
+    """Where a log begins, as Kafka's own tool tells it."""
+    arguments = ("--bootstrap-server", cluster.admin_bootstrap_servers, "--topic", topic, "--time", when)
+    return int(kafka_tool("org.apache.kafka.tools.GetOffsetShell", *arguments).stdout.rsplit(":", 1)[1])
+
+
+def test_what_a_tier_holds_is_copied_like_any_records(
+    tiered: LocalCluster, west: LocalCluster, topic: Callable[[str], str], spark: SparkSession
+) -> None:
+    """A plan tells where the log begins on the source's own disks, and how much lies before; all of it arrives at the
+    same offsets, and the target has no tier by that.
+    """
+    name = topic("tiered")
+    topics.create(tiered, name, segment_bytes=1 << 20, local_retention_bytes=1, remote_storage_enable="true")
+    for seed in range(4):
+        topics.produce(tiered, name, topics.some(400, random.Random(seed), value_bytes=2000))
+    deadline = time.monotonic() + TERM_S
+    while (local := told_start(tiered, name, "earliest-local")) == 0:
+        assert time.monotonic() < deadline, "nothing was moved into the tier"
+    assert told_start(tiered, name, "earliest") == 0
+
+    fabric = Fabric(configuration_of(link_of(tiered.cluster(), west.cluster(), name, name=name)), spark=spark)
+    (planned,) = fabric.plan().links[0].topics
+    start = planned.local_starts[0]
+    assert local <= start < 1600
+    assert planned.as_dict()["local_log_starts"] == {"0": start}
+    (note,) = [each for each in planned.notes if "remote tier" in each.message]
+    assert note.message.startswith(f"{start:,} offsets to copy")
+    assert fabric.run(until="caught-up").exit_code == 0
+    verdict = fabric.verify()[name]
+    assert (verdict.equal, verdict.records) == (True, 1600)
+    (done,) = fabric.plan().links[0].topics
+    assert [each for each in done.notes if "remote tier" in each.message] == []

@@ -1,0 +1,61 @@
+"""Trees that have become other ones: which of what the ledgers say is followed."""
+
+from __future__ import annotations
+
+import uuid
+
+from isthmus import config
+from isthmus.control.links.declared import Declared
+from isthmus.control.links.following import change_of
+from isthmus.ledger.documents import SwitchDocument, TreeDocument, decoded, encoded, link_of
+from isthmus.model.configuration import Configuration
+from isthmus.model.naming import SourceTopic
+from isthmus.model.reshaping import TreeShape, added, text_of
+from isthmus.model.switching import LaneBegin, TargetChoice
+
+TEXT = (
+    "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'},"
+    " d: {bootstrap_servers: 'h:4'}}\n"
+    "trees: [{name: t, clusters: [[a, b], c], topics: [x]}]\n"
+)
+WRITTEN = config.parse(TEXT)
+TREE = WRITTEN.trees[0].tree
+GROWN = added(TREE, {}, "d", beside="c")
+SHAPE = TreeShape(clusters=text_of(GROWN.after.root), bases=(text_of(TREE.root),))
+
+
+def grown(configuration: Configuration = WRITTEN) -> Configuration:
+    return Declared(shapes={"t": SHAPE}).over(configuration)
+
+
+def test_a_tree_of_the_ledgers_is_followed() -> None:
+    """What was there goes on without being started anew, and once it is followed it is so still at the next look."""
+    before = {link.name: link for link in WRITTEN.links}
+    now = grown()
+    after = {link.name: link for link in now.links}
+    assert sorted(after.keys() - before.keys()) == ["t.c.1", "t.d.1", "t.d.2"]
+    assert before.keys() <= after.keys()
+    assert all(change_of(before[name], after[name]).waiting == () for name in before if name != "t.b.2")
+    assert grown(now) == now
+    assert config.parse(TEXT.replace("[[a, b], c]", "[[a, b], [c, d]]")).trees == now.trees
+
+
+def test_a_pin_holds_before_and_after() -> None:
+    """So that there is no moment in which its distributor goes somewhere else, whichever is heard of first."""
+    assert {name: pin.target for name, pin in GROWN.pins.items()} == {"t.b.2": "c"}
+    known = {("b", "t.b.2"): GROWN.pins["t.b.2"]}
+    for declared in (Declared(choices=known), Declared(choices=known, shapes={"t": SHAPE})):
+        assert declared.over(WRITTEN).link("t.b.2").target.alias == "c"
+
+
+def test_the_documents_survive_the_ledger() -> None:
+    """As they were written, they are read; one is about a distributor, and the other about no link."""
+    choice = TargetChoice(
+        target="c", wanted="d", begins=(LaneBegin(SourceTopic("x"), uuid.UUID(int=4), 0, 7),), former=("d",)
+    )
+    for document in (
+        SwitchDocument(link="t.a.2", choice=choice, since_ms=5),
+        TreeDocument(tree="t", shape=SHAPE, since_ms=5),
+    ):
+        assert decoded(document.key, encoded(document)) == document
+    assert (link_of("switch/t.a.2"), link_of("tree/t")) == ("t.a.2", "")

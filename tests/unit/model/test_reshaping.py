@@ -1,0 +1,139 @@
+"""A tree that gets another cluster or loses one: what begins and ends, what stays where it is, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from isthmus.errors import ConfigError, PlanRefused
+from isthmus.model.reshaping import (
+    Reshaping,
+    TreeShape,
+    added,
+    removed,
+    reshaped,
+    text_of,
+    to_go_over,
+    written,
+)
+from isthmus.model.switching import TargetChoice
+from isthmus.model.tree import Tree, TreeSettings, node_of
+
+NONE: Mapping[str, TargetChoice] = {}
+
+
+def tree(clusters: Any, **fields: Any) -> Tree:
+    return Tree(name="t", root=node_of(clusters), **fields)
+
+
+def names(found: Reshaping) -> tuple[list[str], list[str]]:
+    return [f"{each.name} to {each.target}" for each in found.begun], [each.name for each in found.ended]
+
+
+def test_a_cluster_above_all_others() -> None:
+    """Each of the others copies to it what was produced there, and nobody else changes anything."""
+    found = added(tree([["a", "b"], "c"]), NONE, "d", beside=None)
+    assert written(found.after.root) == {
+        "level": 3,
+        "clusters": [{"level": 2, "clusters": [{"level": 1, "clusters": ["a", "b"]}, "c"]}, "d"],
+    }
+    assert names(found) == (["t.a.3 to d", "t.b.3 to d", "t.c.3 to d", "t.d.3 to a"], [])
+    assert found.pins == {}
+
+
+def test_a_cluster_beside_another_one() -> None:
+    """Its neighbour copies to it all that it has. Those whose place in the tree moves stay where they copied to."""
+    found = added(tree({"level": 3, "clusters": ["a", ["b", "c"]]}), NONE, "x", beside="a")
+    assert found.after.clusters == ("a", "x", "b", "c")
+    assert names(found) == (["t.a.2 to x", "t.x.2 to a", "t.x.3 to c"], [])
+    assert {name: pin.target for name, pin in found.pins.items()} == {"t.c.3": "a"}, "by itself it would be x"
+    again = added(found.after, NONE, "y", beside="x")
+    assert [each.level for each in again.after.distributors if each.cluster == "y"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "beside", "fields", "told"),
+    [
+        (["a", "b"], "a", {}, "no level is free above 0 and below 1"),
+        ({"level": 3, "clusters": ["a", "b"]}, "a", {"spent": (1,)}, "no level is free above 0 and below 1"),
+        (
+            {"level": 4, "clusters": ["a", "b"]},
+            "a",
+            {"spent": (2,), "level": 3},
+            "level 3 is not free above 0 and below 2",
+        ),
+        (["a", "b"], None, {"level": 1}, "level 1 is not free above 1 and below 9"),
+        ({"level": 8, "clusters": ["a", "b"]}, None, {}, "no level is free above 8 and below 9"),
+    ],
+)
+def test_a_level_keeps_its_meaning(clusters: Any, beside: str | None, fields: Any, told: str) -> None:
+    """A new node takes one that nothing was written under where it would count, and that has a bit; or none."""
+    with pytest.raises(PlanRefused, match=told) as refused:
+        added(tree(clusters), NONE, "x", beside=beside, **fields)
+    assert "Levels keep their meaning while messages that have them are retained" in refused.value.hint
+
+
+def test_what_is_no_change() -> None:
+    """A cluster that is there, a neighbour that is not, the last but one, and one that is no part of it."""
+    for cluster, beside, told in (("a", "b", "a is in tree t already"), ("x", "y", "tree t has no cluster y")):
+        with pytest.raises(ConfigError, match=told):
+            added(tree({"level": 3, "clusters": ["a", "b"]}), NONE, cluster, beside=beside)
+    with pytest.raises(ConfigError, match="tree t has no cluster x"):
+        removed(tree(["a", "b"]), NONE, "x")
+    with pytest.raises(PlanRefused, match="without a only b would be left"):
+        removed(tree(["a", "b"]), NONE, "a")
+
+
+def test_a_cluster_leaves() -> None:
+    """Its distributors end and those that copy to it alone; the level of its node is spent, all others stay."""
+    four = tree([["a", "b"], ["c", "d"]])
+    assert to_go_over(four, NONE, "d") == ((four.distributor("b", 2, "d"), "c"),), "c has nobody else than d"
+    with pytest.raises(PlanRefused, match=r"t\.b\.2 copies to d, which its subtree would not have any more"):
+        removed(four, NONE, "d")
+    choices = {"t.b.2": TargetChoice(target="c", wanted="c", former=("d",))}
+    assert to_go_over(four, choices, "d") == ()
+    found = removed(four, choices, "d")
+    assert written(found.after.root) == {"level": 2, "clusters": [{"level": 1, "clusters": ["a", "b"]}, "c"]}
+    assert names(found) == ([], ["t.c.1", "t.d.1", "t.d.2"])
+    assert found.pins == {}
+    assert found.spent == {1}, "wherever else it is in use"
+    assert removed(tree({"level": 3, "clusters": ["a", ["b", "c"]]}), NONE, "c").spent == {1}
+
+
+def test_nobody_has_for_a_newcomer_what_has_left() -> None:
+    """Above all others each gives what was produced on itself; a neighbour gives all that it has."""
+    left = tree({"level": 3, "clusters": ["a", "b"]})
+    with pytest.raises(PlanRefused, match="a cluster has left tree t, and nobody would copy to x what was produced"):
+        added(left, NONE, "x", beside=None, spent=(4,))
+    accepted = added(left, NONE, "x", beside=None, spent=(4,), without_left=True)
+    assert accepted.after.root.level == 5, "nor is a level used again"
+    assert added(left, NONE, "x", beside="a", spent=(4,)).after.clusters == ("a", "x", "b")
+
+
+def test_who_goes_over_has_to_arrive_first() -> None:
+    """Where a distributor copies to is not known for certain before."""
+    choices = {"t.a.2": TargetChoice(target="c", wanted="d")}
+    with pytest.raises(PlanRefused, match=r"t\.a\.2 goes over to d"):
+        added(tree([["a", "b"], ["c", "d"]]), choices, "x", beside=None)
+
+
+def test_nodes_of_more_than_two_parts_stay() -> None:
+    """Their distributors are counted, and one that has another number would begin anew."""
+    with pytest.raises(PlanRefused, match="everything would come once more"):
+        removed(tree(["a", "b", "c"]), NONE, "c")
+
+
+def test_the_file_wins_where_it_says_something_else() -> None:
+    """A shape counts for the tree from which it came, and is what the file may say by now."""
+    before, after = tree(["a", "b"]), tree([["a", "b"], "c"])
+    shape = TreeShape(clusters=text_of(after.root), bases=(text_of(before.root),))
+    settings = TreeSettings(tree=before)
+    assert reshaped(settings, shape, "abc") == (TreeSettings(tree=after), "")
+    assert reshaped(TreeSettings(tree=after), shape, "abc") == (TreeSettings(tree=after), "")
+    assert reshaped(settings, shape, "ab") == (settings, "tree t has cluster c by now, which this file has not")
+    other = TreeSettings(tree=tree(["b", "a"]))
+    found, why = reshaped(other, shape, "abc")
+    assert found == other
+    assert "tree t is run as the file has it" in why
