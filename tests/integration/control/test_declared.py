@@ -7,7 +7,9 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -25,12 +27,14 @@ from isthmus.ledger.documents import DeclarationDocument
 from isthmus.ledger.known import KnownClusterDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
-from isthmus.model.declaration import SEMANTICS
+from isthmus.model.declaration import SEMANTICS, SETTINGS, Declaration, attachment
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
+from tests.faults.proxy import HOST, Proxy
 from tests.integration.control.running import ends, running
 from tests.integration.groups.test_carrying import records
 from tests.integration.lane import topics
@@ -38,6 +42,7 @@ from tests.integration.lane import topics
 pytestmark = pytest.mark.integration
 
 Namer = Callable[[str], str]
+Values = Callable[[Declaration], dict[str, Any]]
 
 
 @pytest.fixture
@@ -218,6 +223,51 @@ def test_two_operators_at_once(both: Configuration, name: str) -> None:
     with ThreadPoolExecutor(len(wanted)) as threads:
         assert list(threads.map(change, wanted)) == [None] * len(wanted)
     assert dict(Fabric(both).declarations.describe(name).declaration.settings) == dict(wanted)
+
+    def late(_: Declaration) -> dict[str, Any]:
+        # Somebody is quicker, after this one has looked and before it writes.
+        with ThreadPoolExecutor(1) as another:
+            another.submit(Fabric(both).declarations.update, name, settings={"limits.bytes_per_s": 8}).result()
+        return {f"{SETTINGS}limits.bytes_per_s": 9, f"{SETTINGS}topics_interval_s": 4.0}
+
+    with pytest.raises(PlanRefused, match=r"was changed meanwhile: .* set settings/limits\.bytes_per_s to 8") as told:
+        asyncio.run(AsyncDeclaredLinks(both).change(name, late))
+    assert f"isthmus link describe {name}" in told.value.hint
+    settings = Fabric(both).declarations.describe(name).declaration.settings
+    assert (settings["limits.bytes_per_s"], settings["topics_interval_s"]) == (8, 2.0)
+
+
+def test_a_cluster_that_goes_away_in_the_middle(both: Configuration, east: LocalCluster, name: str) -> None:
+    """Each verb that changes a link tells which cluster did not answer; what the other one has learned holds, and the
+    next call has both know it.
+    """
+    (port,) = free_ports(1)
+    way = replace(both.cluster("east"), addresses=((east.bootstrap_servers, f"{HOST}:{port}"),))
+    shaky = replace(both, clusters=(way, both.cluster("west")))
+    each = maps(f"{name}.")
+    Fabric(both).declarations.create(name, source="east", target="west", maps=each)
+    verbs: dict[str, Values] = {
+        "update": lambda _: {f"{SETTINGS}compaction_holes_max": 7},
+        "detach": lambda _: {attachment(each[0]): False},
+        "reattach": lambda _: {attachment(each[0]): True},
+    }
+    for verb, values in verbs.items():
+        way_there = ExitStack()
+        way_there.enter_context(Proxy(port, int(east.bootstrap_servers.rpartition(":")[2])))
+
+        def cut_off(known: Declaration, values: Values = values, way_there: ExitStack = way_there) -> dict[str, Any]:
+            way_there.close()
+            return values(known)
+
+        with pytest.raises(ClusterError) as told:
+            asyncio.run(AsyncDeclaredLinks(shaky).change(name, cut_off))
+        assert told.value.cluster == "east", verb
+        held = {alias: asyncio.run(declared_at(both.cluster(alias), name)) for alias in ("east", "west")}
+        wanted = values(Declaration(name=name, registers=()))
+        assert wanted.items() <= held["west"].items(), verb
+        assert asyncio.run(AsyncDeclaredLinks(both).change(name, values)).behind == ()
+        held = {alias: asyncio.run(declared_at(both.cluster(alias), name)) for alias in ("east", "west")}
+        assert held["east"] == held["west"], verb
 
 
 def test_a_downgraded_cluster_is_told(both: Configuration, name: str) -> None:
