@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Protocol, Self
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input, Static
 
 from isthmus.cli.endings import Terminated
@@ -266,9 +267,9 @@ class StatusScreen(App[None]):
                 table.add_row(*line)
                 continue
             for place, cell in enumerate(line):
-                coordinate = (number, place)
-                if table.get_cell_at(coordinate) != cell:  # type: ignore[arg-type]
-                    table.update_cell_at(coordinate, cell)  # type: ignore[arg-type]
+                coordinate = Coordinate(number, place)
+                if table.get_cell_at(coordinate) != cell:
+                    table.update_cell_at(coordinate, cell)
 
     def _described(self) -> str:
         what = "partition" if self._by_partition or self._only else "row"
@@ -320,8 +321,9 @@ async def _shown_until_left(screen: StatusScreen) -> None:
 @contextlib.contextmanager
 def _own_stderr() -> Iterator[None]:
     """textual draws on the interpreter's first stderr, which the command has replaced by one that never fails."""
-    before, sys.__stderr__ = sys.__stderr__, sys.stderr  # type: ignore[misc,assignment]
+    module = vars(sys)
+    before, module["__stderr__"] = sys.__stderr__, sys.stderr
     try:
         yield
     finally:
-        sys.__stderr__ = before  # type: ignore[misc]
+        module["__stderr__"] = before

@@ -26,9 +26,9 @@ _ANY: Final = "text"
 
 def command_tree() -> str:
     """The table as JSON. An option has the kind of its value, or "" where it has none."""
-    whole = get_command(app)
+    whole: Any = get_command(app)
     for name, command in COMMANDS.items():
-        whole.commands[name] = get_command(importlib.import_module(command.module).app)  # type: ignore[attr-defined]
+        whole.commands[name] = get_command(importlib.import_module(command.module).app)
     tree = _node(whole)
     tree["commands"]["help"]["arguments"] = [f"choice:{','.join(['exit-codes', 'errors', *COMMANDS])}"]
     return json.dumps(tree, indent=1, sort_keys=True) + "\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
@@ -53,7 +53,7 @@ def _protocols(text: str) -> frozenset[str]:
     return named
 
 
-_TAKEN: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
+_TAKEN: Final[Mapping[str, tuple[str, Callable[[str], Any], str]]] = {
     "socket.connection.setup.timeout.ms": ("connection_setup_timeout_s", _setup_s, "a number from 100 to 300000"),
     "send.buffer.bytes": ("send_buffer_bytes", _buffer_bytes, "a number from 1024 to 1073741824, or -1"),
     "receive.buffer.bytes": ("receive_buffer_bytes", _buffer_bytes, "a number from 1024 to 1073741824, or -1"),
@@ -78,7 +78,7 @@ def property_problem(name: str, text: str) -> tuple[str, str] | None:
 def properties_of(written: Mapping[str, str]) -> ClientProperties:
     """The properties, which have been found sound."""
     fields = {_TAKEN[name][0]: _TAKEN[name][1](text) for name, text in written.items()}
-    return ClientProperties(**fields)  # type: ignore[arg-type]  # by name: see _TAKEN
+    return ClientProperties(**fields)
 
 
 def written_properties(properties: ClientProperties) -> dict[str, str]:

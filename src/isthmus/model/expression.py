@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from re import _constants as op  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as op  # type: ignore[attr-defined]  # what `re` makes of an expression, and the words for it:
+from re import _parser as parser  # type: ignore[attr-defined]  # typeshed leaves both out; a test holds them to `re`
 from typing import Any, Final, NamedTuple
 
 PLACES_MAX: Final = 5_000

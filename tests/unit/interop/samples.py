@@ -174,7 +174,7 @@ class Bench:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def located(self, path: str) -> str:
-        return path if path.startswith("/") else f"/work/{path}"
+        return path if path.startswith("/") else f"/etc/mm2/{path}"
 
     def read(self, path: str) -> bytes:
         try:

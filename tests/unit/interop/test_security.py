@@ -98,7 +98,7 @@ def test_a_password_goes_into_a_file() -> None:
         ("${env:PASSWORD}", "${env:PASSWORD}"),
         ("${file:/run/mm2.properties:a}", "${file:/run/mm2.properties:a}"),
         ("${dir:/run/secrets:a}", "${file:/run/secrets/a}"),
-        ("${own:mm2.properties:a}", "${file:/work/mm2.properties:a}"),
+        ("${own:mm2.properties:a}", "${file:/etc/mm2/mm2.properties:a}"),
     ],
 )
 def test_references_stay_references(reference: str, written: str) -> None:
@@ -311,7 +311,7 @@ def test_pem_stays_where_it_is(authority: trustme.CA) -> None:
         Bench(files={"ca.pem": authority.cert_pem.bytes()}),
     )
 
-    assert "/work/ca.pem" in draft.text
+    assert "/etc/mm2/ca.pem" in draft.text
     files = {each.name: each.content for each in draft.companions}
     assert files["isthmus.secrets/a.key.pem"] == issued.private_key_pem.bytes()
     assert files["isthmus.secrets/a.key_password"] == b"hunter2"
