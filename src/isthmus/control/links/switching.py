@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import Fenced, PlanRefused
 from isthmus.ledger.documents import SwitchDocument
@@ -15,9 +16,11 @@ from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
-from isthmus.model.switching import TargetChoice
+from isthmus.model.log import LogRange
+from isthmus.model.switching import TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 _ROLE: Final = "switch"
 _TRIES: Final = 3
@@ -133,6 +136,15 @@ async def ask_for(
     else:
         found = await write_choice(source, distributor.name, choose, replication_factor=ledger.replication_factor)
     return DistributorTarget.of(distributor, by_itself, found)
+
+
+async def lacking(target: Client, link: str, source: str, logs: Mapping[PartitionKey, LogRange]) -> str:
+    """What a distributor has not brought to its target yet of these logs of its source, "" where nothing is missing.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    late = behind(logs, lane_cursors(link, (await remembered(target)).of(link).documents))
+    return "" if late is None else f"{target.cluster.alias} has not got all of {late} from {source} yet ({link})"
 
 
 async def check_choice(link: Link, source: Client) -> None:
