@@ -20,7 +20,7 @@ from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.declared import Declarations, Declared
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.switching import lacking, wished, write_choice
-from isthmus.control.links.trees import by_themselves, trees_named
+from isthmus.control.links.trees import trees_named
 from isthmus.control.topics.names import find_topics
 from isthmus.errors import GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import TreeDocument
@@ -105,10 +105,8 @@ class TreeChanges:
                 return found
             _require(declared, now.clusters)
             for each, leaf in going:
-                choose = partial(
-                    wished, each, by_themselves(now).distributor(each.cluster, each.level, leaf).target, leaf
-                )
-                await write_choice(declarations.client(each.cluster), each.name, choose)
+                by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
+                await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
             if going:
                 names = ", ".join(f"{each.name} to {leaf}" for each, leaf in going)
                 raise GateNotMet(

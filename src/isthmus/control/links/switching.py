@@ -40,8 +40,9 @@ class DistributorTarget:
     since_ms: int = -1
 
     @classmethod
-    def of(cls, distributor: Distributor, by_itself: str, known: SwitchDocument | None) -> DistributorTarget:
-        """What the source's ledger makes of a distributor of the file."""
+    def of(cls, distributor: Distributor, known: SwitchDocument | None) -> DistributorTarget:
+        """What the source's ledger makes of a distributor as it is by itself."""
+        by_itself = distributor.target
         if known is None or not known.choice.is_of(distributor.leaves):
             return cls(distributor=distributor, target=by_itself, wanted=by_itself, by_itself=by_itself)
         choice = known.choice
@@ -113,8 +114,11 @@ async def write_choice(
     raise AssertionError
 
 
-def wished(distributor: Distributor, by_itself: str, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
-    """What becomes of a choice where another leaf is wanted; `None` where that is so already."""
+def wished(distributor: Distributor, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
+    """What becomes of a choice where another leaf is wanted of a distributor, which is given as it is by itself; `None`
+    where that is so already.
+    """
+    by_itself = distributor.target
     if known is None or not known.is_of(distributor.leaves):
         serial = 1 if known is None else known.serial + 1
         return None if leaf == by_itself else TargetChoice(target=by_itself, wanted=leaf, serial=serial)
@@ -122,20 +126,21 @@ def wished(distributor: Distributor, by_itself: str, leaf: str, known: TargetCho
 
 
 async def ask_for(
-    source: Client, distributor: Distributor, by_itself: str, leaf: str, ledger: LedgerSettings, *, dry_run: bool
+    source: Client, distributor: Distributor, leaf: str, ledger: LedgerSettings, *, dry_run: bool
 ) -> DistributorTarget:
-    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order.
+    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order. It is given as it is
+    by itself.
 
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
-    choose = partial(wished, distributor, by_itself, leaf)
+    choose = partial(wished, distributor, leaf)
     if dry_run:
         known = await read_choice(source, distributor.name)
         choice = choose(None if known is None else known.choice)
         found = known if choice is None else SwitchDocument(link=distributor.name, choice=choice, since_ms=now_ms())
     else:
         found = await write_choice(source, distributor.name, choose, replication_factor=ledger.replication_factor)
-    return DistributorTarget.of(distributor, by_itself, found)
+    return DistributorTarget.of(distributor, found)
 
 
 async def lacking(target: Client, link: str, source: str, logs: Mapping[PartitionKey, LogRange]) -> str:
