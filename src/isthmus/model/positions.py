@@ -111,6 +111,11 @@ def level_in(flags: int) -> int:
     return (flags & -flags).bit_length()
 
 
+def is_to_send(flags: int, level: int, here: PositionEntry | None) -> bool:
+    """Whether a distributor sends a commit with these flags: of what a distributor committed the map says it better."""
+    return is_to_copy(flags, level) and not (flags and here is not None)
+
+
 def sent_entry(
     link: str, level: int, commit: SeenCommit | None, here: PositionEntry | None, there: PositionEntry | None
 ) -> PositionEntry | None:
@@ -119,7 +124,7 @@ def sent_entry(
     `here` and `there` are the entries of its cluster and of its target. `None` where it leaves the position alone.
     """
     entries = []
-    if commit is not None and is_to_copy(commit.flags, level) and not (commit.flags and here is not None):
+    if commit is not None and is_to_send(commit.flags, level, here):
         timestamp_ms = commit.timestamp_ms
         if there is not None and there.distributor == link and NO_OFFSET < there.offset <= commit.offset:
             # Records need not be in the order of their times: who has read on has not gone back.

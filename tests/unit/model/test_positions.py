@@ -106,6 +106,17 @@ def test_a_distributor_leaves_alone_what_was_distributed() -> None:
     assert (level_in(0b110), level_in(0b1), level_in(0)) == (2, 1, 0)
 
 
+def test_the_map_says_better_what_a_distributor_committed() -> None:
+    """The time of the message at such a position says no more than the entry it was made of; alone it has to do."""
+    here = PositionEntry(timestamp_ms=50, flags=0b100, distributor="up")
+    commit = SeenCommit(timestamp_ms=90, offset=8, flags=0b100)
+    sent = [sent_entry("l", 1, commit, entry, None) for entry in (here, None)]
+    assert [each and (each.timestamp_ms, each.flags) for each in sent] == [(50, 0b101), (90, 0b101)]
+    by_a_consumer = sent_entry("l", 1, SeenCommit(timestamp_ms=90, offset=8), here, None)
+    assert by_a_consumer is not None
+    assert by_a_consumer.timestamp_ms == 90
+
+
 def test_who_commits_what() -> None:
     """One's own entries, and those of strangers that came in at one's level."""
     assert is_to_commit(PositionEntry(timestamp_ms=1, flags=0b110, distributor="l"), "l", 2)

@@ -26,7 +26,6 @@ from isthmus.control.lanes.maps import LinkMaps
 from isthmus.control.links.memory import now_ms
 from isthmus.ledger.documents import Document
 from isthmus.model.carrying import Standing
-from isthmus.model.copyflags import is_to_copy
 from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.link import DistributorRole, Link
@@ -37,6 +36,7 @@ from isthmus.model.positions import (
     flagged,
     is_news,
     is_to_commit,
+    is_to_send,
     sent_entry,
     unflagged,
 )
@@ -222,7 +222,7 @@ class DistributedReview:
 
     def _is_own(self, key: PositionKey, flags: int) -> bool:
         """Whether a commit is to be sent by the time of its record."""
-        return is_to_copy(flags, self._role.level) and not (flags and key in self._here.entries)
+        return is_to_send(flags, self._role.level, self._here.entries.get(key))
 
     def _judge(
         self,
