@@ -93,7 +93,7 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
 
 def switched(settings: TreeSettings, choices: Mapping[str, TargetChoice]) -> TreeSettings:
     """The tree with the leaves that were chosen, by distributor; what was chosen for other subtrees does not count."""
-    by_itself = replace(settings.tree, switched={})
+    by_itself = settings.tree.by_itself
     targets = {
         (each.cluster, each.level, each.leaves): choice.target
         for each in by_itself.distributors

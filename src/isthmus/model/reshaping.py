@@ -8,8 +8,7 @@ whose place in it, are pinned to the target that they have.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,7 +104,7 @@ def added(
 
 
 def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, spent: Collection[int] = ()) -> Reshaping:
-    """The tree without a cluster. Levels stay as they are; that of a node with nobody else is spent.
+    """The tree without a cluster. Levels stay as they are; that of the node that loses it is spent.
 
     :raises ConfigError: It is not in the tree.
     :raises PlanRefused: Only one would be left, or distributors that there are would have to begin anew.
@@ -117,9 +116,9 @@ def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, sp
         raise PlanRefused(
             f"without {cluster} only {root} would be left", hint="Take the tree out of the file instead: it ends."
         )
-    # Wherever else they are in use: messages that have them are where the node was.
-    gone = Counter(_levels(tree.root)) - Counter(_levels(root))
-    return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset([*spent, *gone]))
+    # Wherever else it is in use: messages that have it are where the node was, and what has left is told by it.
+    gone = _parent(tree.root, cluster).level
+    return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset([*spent, gone]))
 
 
 def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
@@ -224,10 +223,3 @@ def _replaced(node: TreeNode | str, leaf: str, by: TreeNode | None) -> TreeNode 
         return node
     children = tuple(child for each in node.children if (child := _replaced(each, leaf, by)) is not None)
     return TreeNode(node.level, children) if len(children) > 1 else children[0]
-
-
-def _levels(node: TreeNode | str) -> Iterator[int]:
-    if isinstance(node, TreeNode):
-        yield node.level
-        for child in node.children:
-            yield from _levels(child)

@@ -8,12 +8,13 @@ was sent: otherwise a later record could overtake an earlier one of the same pro
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 
@@ -113,13 +114,10 @@ def stopped_at(
     return tuple(found), ""
 
 
-def behind(
-    ends: Mapping[tuple[str, int], int], starts: Mapping[tuple[str, int], int], cursors: Mapping[LaneKey, Cursor]
-) -> Iterator[LaneKey]:
-    """The partitions of which a distributor has not yet dealt with all that its cluster had, `ends` and `starts` being
-    those of the logs there.
-    """
+def behind(logs: Mapping[tuple[str, int], LogRange], cursors: Mapping[LaneKey, Cursor]) -> LaneKey | None:
+    """The first partition of which a distributor has not yet dealt with all that the log at its cluster had."""
     at: dict[tuple[str, int], int] = {(key.topic, key.partition): one.source_offset for key, one in cursors.items()}
-    for (topic, partition), end in sorted(ends.items()):
-        if end > starts.get((topic, partition), 0) and at.get((topic, partition), NO_OFFSET) < end:
-            yield LaneKey(TargetTopic(topic), partition)
+    for (topic, partition), log in sorted(logs.items()):
+        if log.end > log.start and at.get((topic, partition), NO_OFFSET) < log.end:
+            return LaneKey(TargetTopic(topic), partition)
+    return None

@@ -9,7 +9,7 @@ square of the clusters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from isthmus.errors import ConfigError
@@ -158,6 +158,11 @@ class Tree:
         found = list(self._below(self.root))
         order = {cluster: index for index, cluster in enumerate(self.clusters)}
         return tuple(sorted(found, key=lambda each: (order[each.cluster], each.level, order[each.target])))
+
+    @property
+    def by_itself(self) -> Tree:
+        """The tree without anybody's choice of leaves."""
+        return replace(self, switched={})
 
     @property
     def mesh_links(self) -> int:

@@ -159,9 +159,13 @@ def test_a_ring_under_another_separator(chain: Chain, topic: TopicNamer, spark: 
     ways = [way for source, at in ring for way in ((at, f"{source}__"), (dict(ring)[at], f"{at}__{source}__"))]
 
     async def are_told() -> bool:
-        held = [(at, f"{path}heartbeats") for at, path in ways]
-        held += [(at, f"{source}__checkpoints__internal") for source, at in ring]
-        return all([await holds_records(three[at], each) for at, each in held])
+        beats = [await holds_records(three[at], f"{path}heartbeats") for at, path in ways]
+        return all(beats) and all([await is_translated(source, three[at]) for source, at in ring])
+
+    async def is_translated(source: str, target: LocalCluster) -> bool:
+        held = f"{source}__checkpoints__internal"
+        told = [checkpoint_of(each) for each in await _stored(target, held)] if held in topics.names(target) else []
+        return (f"{source}__{name}", 15) in {(each.key.topic, each.downstream) for each in told}
 
     async def scenario() -> None:
         async with running(configured(chain, *links), spark) as run:

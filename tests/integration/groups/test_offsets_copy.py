@@ -159,12 +159,21 @@ def copied(east: LocalCluster, west: LocalCluster, topic: Callable[[str], str]) 
     return Copied(link, chosen, other, f"__consumer_offsets_{east.cluster_id}")
 
 
+def objects(text: str) -> list[Any]:
+    """JSON objects one behind another, with or without space between them; their names may have spaces too."""
+    found: list[Any] = []
+    while text := text.lstrip():
+        value, end = json.JSONDecoder().raw_decode(text)
+        found.append(value)
+        text = text[end:]
+    return found
+
+
 def of_link(cluster: LocalCluster, copied: Copied) -> list[Stored]:
     """What the link wrote."""
     return [record for record in stored(cluster, copied.topic) if record.link == copied.name.encode()]
 
 
-@pytest.mark.xfail(reason="failed once in a whole run; the cause is not found yet", strict=False)
 def test_positions_are_copied_and_redacted(east: LocalCluster, west: LocalCluster, copied: Copied) -> None:
     """All groups, then those of the link alone, in the form in which Kafka itself writes commits; those that are gone
     or not selected any more are taken back.
@@ -180,7 +189,7 @@ def test_positions_are_copied_and_redacted(east: LocalCluster, west: LocalCluste
         *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
         *("--timeout-ms", "10000", "--max-messages", str(len(stored(west, copied.topic)))),
     )
-    values = list(map(json.loads, shown.stdout.replace("}{", "}\n{").split()))
+    values = objects(shown.stdout)
     read = {(one["key"]["data"]["group"], one["key"]["data"]["topic"]): one["value"] for one in values}
     assert read[copied.chosen, copied.name]["data"]["offset"] == 3
     assert read[copied.other, copied.name]["data"]["offset"] == 4

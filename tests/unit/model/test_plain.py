@@ -36,7 +36,14 @@ OPEN = OpenTransaction(
     held_records=2,
     since_ms=None,
 )
-_FINDING = {"level": str(Level.WARN), "subject": "east", "check": "clock", "message": "late", "hint": "Set it."}
+_FINDING = {
+    "code": "ISTH-CHECK-CLOCK",
+    "level": str(Level.WARN),
+    "subject": "east",
+    "check": "clock",
+    "message": "late",
+    "hint": "Set it.",
+}
 _REPLICA = {"node_id": 1, "log_end": 9, "lag_records": 0, "lag_ms": None, "endpoints": ["h:1"]}
 
 

@@ -110,6 +110,10 @@ def test_nobody_has_for_a_newcomer_what_has_left() -> None:
     accepted = added(left, NONE, "x", beside=None, spent=(4,), without_left=True)
     assert accepted.after.root.level == 5, "nor is a level used again"
     assert added(left, NONE, "x", beside="a", spent=(4,)).after.clusters == ("a", "x", "b")
+    smaller = removed(tree(["a", "b", "c", "d"]), NONE, "d")
+    assert smaller.spent == frozenset([1]), "also where its node has others"
+    with pytest.raises(PlanRefused, match="a cluster has left tree t"):
+        added(smaller.after, NONE, "x", beside=None, spent=smaller.spent)
 
 
 def test_who_goes_over_has_to_arrive_first() -> None:

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.switching import LaneBegin, TargetChoice, begin_of, behind, stopped_at
@@ -44,10 +45,10 @@ def test_where_lanes_stopped_is_known_once_all_are_held() -> None:
 
 def test_a_distributor_is_behind_until_it_has_dealt_with_everything() -> None:
     """Also with what it leaves alone; an empty log is nothing to deal with, wherever it ends."""
-    ends, starts = {("flights", 0): 20, ("flights", 1): 5}, {("flights", 0): 3, ("flights", 1): 5}
-    assert list(behind(ends, starts, {})) == [KEY]
-    assert list(behind(ends, starts, {KEY: Cursor(19, 4, 90)})) == [KEY]
-    assert list(behind(ends, starts, {KEY: Cursor(20, 4, 90)})) == []
+    logs = {("flights", 0): LogRange(3, 20, 20), ("flights", 1): LogRange(5, 5, 5)}
+    assert behind(logs, {}) == KEY
+    assert behind(logs, {KEY: Cursor(19, 4, 90)}) == KEY
+    assert behind(logs, {KEY: Cursor(20, 4, 90)}) is None
 
 
 def test_a_topic_that_was_created_anew_begins_anew() -> None:

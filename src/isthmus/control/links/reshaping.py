@@ -17,11 +17,10 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
-from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.declared import Declarations, Declared
-from isthmus.control.links.memory import now_ms, remembered
-from isthmus.control.links.switching import wished, write_choice
-from isthmus.control.links.trees import by_themselves, trees_named
+from isthmus.control.links.memory import now_ms
+from isthmus.control.links.switching import lacking, wished, write_choice
+from isthmus.control.links.trees import trees_named
 from isthmus.control.topics.names import find_topics
 from isthmus.errors import GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import TreeDocument
@@ -29,7 +28,7 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.copyflags import level_of
 from isthmus.model.log import LogRange
 from isthmus.model.reshaping import Reshaping, TreeShape, added, removed, text_of, to_go_over
-from isthmus.model.switching import TargetChoice, behind
+from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Tree
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
@@ -106,10 +105,8 @@ class TreeChanges:
                 return found
             _require(declared, now.clusters)
             for each, leaf in going:
-                choose = partial(
-                    wished, each, by_themselves(now).distributor(each.cluster, each.level, leaf).target, leaf
-                )
-                await write_choice(declarations.client(each.cluster), each.name, choose)
+                by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
+                await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
             if going:
                 names = ", ".join(f"{each.name} to {leaf}" for each, leaf in going)
                 raise GateNotMet(
@@ -151,20 +148,12 @@ class TreeChanges:
         described = (await source.metadata(topics)).topics if topics else {}
         keys = [(str(topic), one.partition) for topic in topics for one in described[topic].partitions]
         logs = (await log_ranges(source, keys)).values
-        ends, starts = {key: log.end for key, log in logs.items()}, {key: log.start for key, log in logs.items()}
         deadline = time.monotonic() + _DRAIN_S
         for each in (one for one in tree.distributors if one.cluster == cluster):
             target = declarations.client(each.target)
-            while True:
-                documents = (await remembered(target)).of(each.name).documents
-                late = next(behind(ends, starts, lane_cursors(each.name, documents)), None)
-                if late is None:
-                    break
+            while reason := await lacking(target, each.name, cluster, logs):
                 if time.monotonic() > deadline:
-                    raise GateNotMet(
-                        f"{each.target} has not got all of {late} from {cluster} yet ({each.name})",
-                        hint="isthmus run has to run meanwhile. Then call this again.",
-                    )
+                    raise GateNotMet(reason, hint="isthmus run has to run meanwhile. Then call this again.")
                 await asyncio.sleep(_LOOK_S)
         await _check_quiet(source, logs)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import Fenced, PlanRefused
 from isthmus.ledger.documents import SwitchDocument
@@ -15,9 +16,11 @@ from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
-from isthmus.model.switching import TargetChoice
+from isthmus.model.log import LogRange
+from isthmus.model.switching import TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 _ROLE: Final = "switch"
 _TRIES: Final = 3
@@ -37,8 +40,9 @@ class DistributorTarget:
     since_ms: int = -1
 
     @classmethod
-    def of(cls, distributor: Distributor, by_itself: str, known: SwitchDocument | None) -> DistributorTarget:
-        """What the source's ledger makes of a distributor of the file."""
+    def of(cls, distributor: Distributor, known: SwitchDocument | None) -> DistributorTarget:
+        """What the source's ledger makes of a distributor as it is by itself."""
+        by_itself = distributor.target
         if known is None or not known.choice.is_of(distributor.leaves):
             return cls(distributor=distributor, target=by_itself, wanted=by_itself, by_itself=by_itself)
         choice = known.choice
@@ -110,8 +114,11 @@ async def write_choice(
     raise AssertionError
 
 
-def wished(distributor: Distributor, by_itself: str, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
-    """What becomes of a choice where another leaf is wanted; `None` where that is so already."""
+def wished(distributor: Distributor, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
+    """What becomes of a choice where another leaf is wanted of a distributor, which is given as it is by itself; `None`
+    where that is so already.
+    """
+    by_itself = distributor.target
     if known is None or not known.is_of(distributor.leaves):
         serial = 1 if known is None else known.serial + 1
         return None if leaf == by_itself else TargetChoice(target=by_itself, wanted=leaf, serial=serial)
@@ -119,20 +126,30 @@ def wished(distributor: Distributor, by_itself: str, leaf: str, known: TargetCho
 
 
 async def ask_for(
-    source: Client, distributor: Distributor, by_itself: str, leaf: str, ledger: LedgerSettings, *, dry_run: bool
+    source: Client, distributor: Distributor, leaf: str, ledger: LedgerSettings, *, dry_run: bool
 ) -> DistributorTarget:
-    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order.
+    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order. It is given as it is
+    by itself.
 
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
-    choose = partial(wished, distributor, by_itself, leaf)
+    choose = partial(wished, distributor, leaf)
     if dry_run:
         known = await read_choice(source, distributor.name)
         choice = choose(None if known is None else known.choice)
         found = known if choice is None else SwitchDocument(link=distributor.name, choice=choice, since_ms=now_ms())
     else:
         found = await write_choice(source, distributor.name, choose, replication_factor=ledger.replication_factor)
-    return DistributorTarget.of(distributor, by_itself, found)
+    return DistributorTarget.of(distributor, found)
+
+
+async def lacking(target: Client, link: str, source: str, logs: Mapping[PartitionKey, LogRange]) -> str:
+    """What a distributor has not brought to its target yet of these logs of its source, "" where nothing is missing.
+
+    :raises ClusterError: The ledger at the target cannot be read.
+    """
+    late = behind(logs, lane_cursors(link, (await remembered(target)).of(link).documents))
+    return "" if late is None else f"{target.cluster.alias} has not got all of {late} from {source} yet ({link})"
 
 
 async def check_choice(link: Link, source: Client) -> None:

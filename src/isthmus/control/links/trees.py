@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.filtering import filters_of
@@ -14,7 +13,7 @@ from isthmus.errors import ConfigError, PlanRefused
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
-from isthmus.model.tree import Distributor, Tree, TreeSettings
+from isthmus.model.tree import Distributor, TreeSettings
 
 
 class Trees:
@@ -32,11 +31,9 @@ class Trees:
         """
         return tuple(
             [
-                DistributorTarget.of(
-                    each, each.target, await read_choice(self._pool.client(self._cluster(each)), each.name)
-                )
+                DistributorTarget.of(each, await read_choice(self._pool.client(self._cluster(each)), each.name))
                 for settings in trees_named(self._configuration.trees, tree)
-                for each in by_themselves(settings.tree).distributors
+                for each in settings.tree.by_itself.distributors
                 if len(each.leaves) > 1
             ]
         )
@@ -50,12 +47,12 @@ class Trees:
         :raises ClusterError: A cluster that takes part does not answer.
         """
         (settings,) = trees_named(self._configuration.trees, tree)
-        distributor = by_themselves(settings.tree).distributor(cluster, level, to)
+        distributor = settings.tree.by_itself.distributor(cluster, level, to)
         source = self._pool.client(self._cluster(distributor))
-        now = DistributorTarget.of(distributor, distributor.target, await read_choice(source, distributor.name))
+        now = DistributorTarget.of(distributor, await read_choice(source, distributor.name))
         if to != now.target:
             await self._check_ready(distributor.name, now.target, to)
-        return await ask_for(source, distributor, distributor.target, to, self._configuration.ledger, dry_run=dry_run)
+        return await ask_for(source, distributor, to, self._configuration.ledger, dry_run=dry_run)
 
     async def _check_ready(self, link: str, target: str, to: str) -> None:
         known = await recollect(link, self._pool.client(self._configuration.cluster(target)))
@@ -72,11 +69,6 @@ class Trees:
 
     def _cluster(self, distributor: Distributor) -> Cluster:
         return self._configuration.cluster(distributor.cluster)
-
-
-def by_themselves(tree: Tree) -> Tree:
-    """The tree without anybody's choice of leaves."""
-    return replace(tree, switched={})
 
 
 def trees_named(trees: tuple[TreeSettings, ...], name: str | None) -> tuple[TreeSettings, ...]:

@@ -13,15 +13,14 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.maps import lane_cursors
-from isthmus.control.links.memory import remembered
-from isthmus.control.links.switching import write_choice
+from isthmus.control.links.switching import lacking, write_choice
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
-from isthmus.model.switching import LaneBegin, Onward, TargetChoice, behind, stopped_at
+from isthmus.model.switching import LaneBegin, Onward, TargetChoice, stopped_at
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -98,14 +97,9 @@ class HandoverLoop:
             for hop in going.onward:
                 if hop.link in self._passed:
                     continue
-                client = pool.client(hop.target)
-                documents = (await remembered(client)).of(hop.link).documents
-                logs = self._logs[hop.source.alias]
-                ends = {key: log.end for key, log in logs.items()}
-                starts = {key: log.start for key, log in logs.items()}
-                late = next(behind(ends, starts, lane_cursors(hop.link, documents)), None)
-                if late is not None:
-                    return f"{hop.target.alias} has not got all of {late} from {hop.source.alias} yet ({hop.link})"
+                client, source = pool.client(hop.target), hop.source.alias
+                if reason := await lacking(client, hop.link, source, self._logs[source]):
+                    return reason
                 self._passed.add(hop.link)
                 await self._note(client)
         return ""

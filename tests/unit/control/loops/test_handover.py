@@ -8,7 +8,6 @@ from isthmus import config
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.following import change_of
 from isthmus.control.links.switching import DistributorTarget, wished
-from isthmus.control.links.trees import by_themselves
 from isthmus.control.loops.handover import HandoverLoop
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
@@ -34,7 +33,7 @@ def link(configuration: Configuration, name: str = "t.a.2") -> Link:
 
 
 def distributor() -> Distributor:
-    return by_themselves(WRITTEN.trees[0].tree).distributor("a", 2, "d")
+    return WRITTEN.trees[0].tree.by_itself.distributor("a", 2, "d")
 
 
 def test_a_wish_has_the_link_hold_and_know_the_way() -> None:
@@ -77,14 +76,14 @@ def test_another_tree_of_the_file_wins() -> None:
 def test_what_becomes_of_a_wish() -> None:
     """The same wish twice changes nothing, and the present target takes one back."""
     each = distributor()
-    assert wished(each, "c", "c", None) is None
-    first = wished(each, "c", "d", None)
+    assert wished(each, "c", None) is None
+    first = wished(each, "d", None)
     assert first == TargetChoice(target="c", wanted="d")
-    assert wished(each, "c", "d", first) is None
-    assert wished(each, "c", "c", first) == first.asked("c")
+    assert wished(each, "d", first) is None
+    assert wished(each, "c", first) == first.asked("c")
     stale = TargetChoice(target="e", wanted="e", serial=5)
-    assert wished(each, "c", "d", stale) == TargetChoice(target="c", wanted="d", serial=6)
-    assert DistributorTarget.of(each, "c", None).as_dict()["target"] == "c"
+    assert wished(each, "d", stale) == TargetChoice(target="c", wanted="d", serial=6)
+    assert DistributorTarget.of(each, None).as_dict()["target"] == "c"
 
 
 @pytest.mark.parametrize(
