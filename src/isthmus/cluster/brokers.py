@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from isthmus.cluster.features import supported_levels
+from isthmus.errors import ClusterError
 from isthmus.model.releases import Releases, releases_of
 from isthmus.model.rights import on_cluster
 from isthmus.wire import codes
@@ -108,6 +110,19 @@ async def broker_releases(client: Client, node_id: int) -> Releases:
     connection = await client.connection(node_id)
     levels = await supported_levels(client, node_id)
     return releases_of(connection.api_versions, metadata_level_max=levels.get(_METADATA_VERSION))
+
+
+async def told_releases(client: Client, node_ids: Collection[int]) -> dict[int, Releases]:
+    """The releases of those of these brokers that answer, by node."""
+
+    async def ask(node_id: int) -> Releases | None:
+        try:
+            return await broker_releases(client, node_id)
+        except ClusterError:
+            return None
+
+    told = await asyncio.gather(*map(ask, node_ids))
+    return {node_id: found for node_id, found in zip(node_ids, told, strict=True) if found is not None}
 
 
 def operations_of(numbers: Iterable[int]) -> Operations:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from isthmus.cluster.brokers import broker_releases, describe_cluster
+from isthmus.cluster.brokers import describe_cluster, told_releases
 from isthmus.cluster.configs import describe_broker_configs, describe_topic_configs
 from isthmus.cluster.features import features
 from isthmus.cluster.partitions import partition_states
@@ -148,18 +148,11 @@ async def metadata_mode(client: Client) -> MetadataMode:
 
 async def _brokers(client: Client, brokers: dict[int, Broker], fenced: frozenset[int]) -> tuple[BrokerDescription, ...]:
     """The brokers with their releases, as far as they answer."""
-
-    async def version(node_id: int) -> str | None:
-        try:
-            return None if node_id in fenced else str(await broker_releases(client, node_id))
-        except ClusterError:
-            return None
-
-    nodes = [brokers[node_id] for node_id in sorted(brokers)]
-    versions = await asyncio.gather(*(version(node.node_id) for node in nodes))
+    releases = await told_releases(client, brokers.keys() - fenced)
+    versions = {node_id: str(told) for node_id, told in releases.items()}
     return tuple(
-        BrokerDescription(node.node_id, node.host, node.port, node.rack, told, node.node_id in fenced)
-        for node, told in zip(nodes, versions, strict=True)
+        BrokerDescription(node_id, node.host, node.port, node.rack, versions.get(node_id), node_id in fenced)
+        for node_id, node in sorted(brokers.items())
     )
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from isthmus.cluster.access import has_authorizer
-from isthmus.cluster.brokers import broker_releases
+from isthmus.cluster.brokers import told_releases
 from isthmus.cluster.partitions import partitions_of
 from isthmus.cluster.quorum import quorum
 from isthmus.errors import ClusterError
 from isthmus.model.description import MetadataMode
 from isthmus.model.partitions import PartitionState
 from isthmus.model.registry import PartitionRegistration, Registry, RegistryNode
+from isthmus.model.releases import Releases
 from isthmus.wire.address import written_address
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata
@@ -36,7 +36,7 @@ async def told_registry(client: Client, mode: MetadataMode) -> Registry:
             (p.topic, p.partition): PartitionRegistration(p.leader, p.leader_epoch, p.isr, p.replicas)
             for p in partitions
         },
-        nodes=tuple(_nodes(metadata, controller, partitions, await _releases(client, metadata))),
+        nodes=tuple(_nodes(metadata, controller, partitions, await told_releases(client, metadata.brokers))),
         is_whole=mode is MetadataMode.ZOOKEEPER and not await has_authorizer(client),
     )
 
@@ -48,24 +48,15 @@ async def _quorum_leader(client: Client) -> int | None:
         return None
 
 
-async def _releases(client: Client, metadata: Metadata) -> Mapping[int, str]:
-    """Which releases of Kafka the brokers may be, of those that answer."""
-    told = await asyncio.gather(*(broker_releases(client, node) for node in metadata.brokers), return_exceptions=True)
-    found = dict(zip(metadata.brokers, told, strict=True))
-    for answer in told:
-        if isinstance(answer, BaseException) and not isinstance(answer, ClusterError):
-            raise answer
-    return {node: str(answer) for node, answer in found.items() if not isinstance(answer, BaseException)}
-
-
 def _nodes(
-    metadata: Metadata, controller: int | None, partitions: tuple[PartitionState, ...], releases: Mapping[int, str]
+    metadata: Metadata, controller: int | None, partitions: tuple[PartitionState, ...], releases: Mapping[int, Releases]
 ) -> Iterator[RegistryNode]:
     """The tree ZooKeeper would hold, with what the API tells of each node: of a broker the listener that was asked."""
     for node, broker in sorted(metadata.brokers.items()):
         address = written_address(broker.host, broker.port)
+        version = str(releases[node]) if node in releases else None
         place = {"host": broker.host, "port": broker.port, "rack": broker.rack}
-        yield _node(f"/brokers/ids/{node}", endpoints=[address], **place, version=releases.get(node))
+        yield _node(f"/brokers/ids/{node}", endpoints=[address], **place, version=version)
     assigned: dict[str, dict[int, list[int]]] = defaultdict(dict)
     for partition in partitions:
         assigned[partition.topic][partition.partition] = list(partition.replicas)

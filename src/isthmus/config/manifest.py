@@ -116,8 +116,9 @@ class _Reader:
                 raise self.refused((*path, "exact"), "is neither true nor false", "Leave it out for a prefix.")
             source = self.text((*path, "source"), section.get("source"))
             target = self.text((*path, "target"), section.get("target") or source)
-            sides = (Namespace.of(name, kind, is_exact=exact) for name in (source, target))
-            yield NamespaceMap(source=next(sides), target=next(sides))
+            yield NamespaceMap(
+                source=Namespace.of(source, kind, is_exact=exact), target=Namespace.of(target, kind, is_exact=exact)
+            )
 
 
 def _listed(value: Any) -> Any:

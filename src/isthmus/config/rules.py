@@ -36,7 +36,6 @@ def shape_rules(fabric: FabricSection, folder: Folder) -> Iterator[Mistake]:
         for name, text in cluster.properties.items():
             if (problem := property_problem(name, text)) is not None:
                 yield Mistake(("clusters", alias, "properties", name), *problem)
-    for alias, cluster in fabric.clusters.items():
         try:
             names_of(cluster.names)
         except ConfigError as error:

@@ -14,6 +14,8 @@ from isthmus.control.pool import ClusterPool
 CoreT = TypeVar("CoreT")
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
+OtherT = TypeVar("OtherT")
+ShellT = TypeVar("ShellT")
 _HEED_S: Final = 1.0
 """A signal that comes just before a wait begins is heard of when it ends, so that none is endless."""
 
@@ -50,6 +52,18 @@ def blocking(
 
     def call(shell: Shell[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
         return shell._done(lambda core: method(core, *args, **kwargs))
+
+    update_wrapper(call, method)
+    return call
+
+
+def shelled(
+    method: Callable[Concatenate[CoreT, P], OtherT], shell: Callable[[Callable[[ClusterPool], OtherT]], ShellT]
+) -> Callable[Concatenate[Shell[CoreT], P], ShellT]:
+    """A method by which a core makes another one, as its shell has it: the same arguments, and the other's shell."""
+
+    def call(own: Shell[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> ShellT:
+        return shell(lambda pool: method(own._core(pool), *args, **kwargs))
 
     update_wrapper(call, method)
     return call

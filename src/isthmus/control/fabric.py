@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from isthmus.control.application import SparkApplication
 from isthmus.control.async_fabric import AsyncFabric, opened
-from isthmus.control.blocking import Shell, blocking, in_loop
+from isthmus.control.blocking import Shell, blocking, in_loop, shelled
 from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import AsyncReassigning
@@ -151,37 +151,10 @@ class LinkOperations(Shell[AsyncLinkOperations]):
     """One link, to be paused, waited for, promoted and recovered; see `AsyncLinkOperations`."""
 
     def __init__(self, configuration: Configuration, name: str) -> None:
-        self._operations = AsyncLinkOperations(configuration, name)
-        super().__init__(lambda _: self._operations)
+        super().__init__(lambda _: AsyncLinkOperations(configuration, name))
 
-    def promoter(
-        self,
-        maps: Collection[NamespaceMap] = (),
-        *,
-        quiet_s: float = 5.0,
-        timeout_s: float = 60.0,
-        max_lag: int = 0,
-        on_step: Callable[[str], None] = lambda _: None,
-        on_progress: Callable[[int, int], None] = lambda _, __: None,
-    ) -> Promoting:
-        """What makes followers leaders, of these namespaces or of all that the link attaches; see `Promoter`."""
-        chosen = self._operations.promoter(
-            maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
-        )
-        return Promoting(lambda _: chosen)
-
-    def recoverer(
-        self,
-        topics: Collection[str] = (),
-        *,
-        quiet_s: float = 2.0,
-        timeout_s: float = 60.0,
-        on_step: Callable[[str], None] = lambda _: None,
-    ) -> Recovering:
-        """What brings topics back that have diverged, these or all; see `LinkRecoverer`."""
-        chosen = self._operations.recoverer(topics, quiet_s=quiet_s, timeout_s=timeout_s, on_step=on_step)
-        return Recovering(lambda _: chosen)
-
+    promoter = shelled(AsyncLinkOperations.promoter, Promoting)
+    recoverer = shelled(AsyncLinkOperations.recoverer, Recovering)
     pause = blocking(AsyncLinkOperations.pause)
     resume = blocking(AsyncLinkOperations.resume)
     wait = blocking(AsyncLinkOperations.wait)

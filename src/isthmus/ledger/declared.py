@@ -6,10 +6,12 @@ there with what is known from the other side, so that a key ends in the id of th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from isthmus.ledger.document import Document, DocumentOfLink
+from isthmus.model.declaration import Declaration
 from isthmus.model.namespace import Namespace, NamespaceKind
 from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import PausedPart, PausedTask
@@ -29,6 +31,15 @@ class DeclarationDocument(DocumentOfLink):
 
     def _path(self) -> tuple[str, ...]:
         return (f"@{self.cluster}",)
+
+
+def declaration_of(link: str, documents: Iterable[Document]) -> Declaration:
+    """All that these documents hold of what was declared of a link."""
+    found = Declaration(name=link, registers=())
+    for document in documents:
+        if isinstance(document, DeclarationDocument) and document.link == link:
+            found = found.joined(document.registers)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

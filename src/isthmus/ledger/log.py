@@ -13,6 +13,7 @@ from kafka.protocol.consumer import FetchRequest
 from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.records import Change, Entry, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
+from isthmus.ledger.topic import on_topic as with_topic
 from isthmus.model.rights import on_cluster, on_topic
 from isthmus.wire import codes, produce
 from isthmus.wire.batch import HEADER_BYTES
@@ -132,6 +133,19 @@ class LedgerWriter:
 
     def close(self) -> None:
         self._leader.close()
+
+
+async def append_once(client: Client, changes: Iterable[Change], *, replication_factor: int | None) -> None:
+    """Append by a writer of its own, as a command does; where the ledger's topic is missing, it is created.
+
+    :raises ClusterError: It cannot be created, or the changes were refused or did not arrive in time.
+    """
+    found = tuple(changes)
+    writer = LedgerWriter(client)
+    try:
+        await with_topic(client, lambda: writer.append(found), replication_factor=replication_factor)
+    finally:
+        writer.close()
 
 
 class Poll(NamedTuple):

@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
+from math import prod
 from re import _constants as op  # type: ignore[attr-defined]  # what `re` makes of an expression, and the words for it:
 from re import _parser as parser  # type: ignore[attr-defined]  # typeshed leaves both out; a test holds them to `re`
 from typing import Any, Final, NamedTuple
 
 PLACES_MAX: Final = 5_000
 """More places than these no expression has that somebody wrote; `{1,1000}` within `{1,1000}` does."""
-_WIDE: Final = 16
-"""A repeat that may go on for longer than this counts as one without end."""
-_WIDE_MAX: Final = 3
-"""So many of those one behind another are tried in all combinations in a moment still."""
+_WIDE: Final = 128
+"""A repeat that may go on for longer than this counts as one that ends in so many ways: names are short."""
+_WAYS_MAX: Final = _WIDE**3
+"""So many ways through an expression are tried one after the other in a moment still."""
 _REPEATS: Final = (op.MAX_REPEAT, op.MIN_REPEAT)
 Matches = Callable[[str], bool]
 _Test = Callable[[str], bool]
@@ -54,22 +55,21 @@ def followed(expression: str) -> Matches:
 
 
 def _may_take_long(tree: _Tree) -> bool:
-    """Whether there is a choice within what is repeated, or too many repeats without end."""
-    nested, wide = _choices(tree, within=False)
-    return nested or wide > _WIDE_MAX
+    """Whether there is a choice within what is repeated, or too many ways through choices one behind another."""
+    nested, ways = _choices(tree, within=False)
+    return nested or ways > _WAYS_MAX
 
 
 def _choices(tree: _Tree, *, within: bool) -> tuple[bool, int]:
-    nested, wide = False, 0
+    nested, ways = False, 1
     for kind, argument in tree:
-        parts, is_repeat = _parts(kind, argument), kind in (*_REPEATS, op.POSSESSIVE_REPEAT)
+        is_repeat = kind in (*_REPEATS, op.POSSESSIVE_REPEAT)
         is_open = is_repeat and argument[0] != argument[1]
-        nested = nested or (within and (is_open or kind is op.BRANCH))
-        wide += is_repeat and is_open and argument[1] > _WIDE
-        for part in parts:
-            inner, more = _choices(part, within=within or (is_repeat and argument[1] > 1))
-            nested, wide = nested or inner, wide + more
-    return nested, wide
+        parts = [_choices(part, within=within or (is_repeat and argument[1] > 1)) for part in _parts(kind, argument)]
+        nested = nested or (within and (is_open or kind is op.BRANCH)) or any(inner for inner, _ in parts)
+        ways *= min(argument[1] - argument[0] + 1, _WIDE) if is_open else 1
+        ways *= (sum if kind is op.BRANCH else prod)(more for _, more in parts)
+    return nested, ways
 
 
 def _parts(kind: Any, argument: Any) -> list[_Tree]:

@@ -76,6 +76,6 @@ def _check_regex(expression: str) -> None:
         ) from error
     except Unbounded as error:
         raise ConfigError(
-            f"/{expression}/ could take for ever: it repeats what has several ways to match, and {error}",
+            f"/{expression}/ could take for ever: it has too many ways to match, and {error}",
             hint="Take one of the two out: write (a|b)+ as [ab]+, or several expressions in the place of one.",
         ) from error

@@ -197,7 +197,8 @@ class _Agent:
     @contextlib.asynccontextmanager
     async def _dialled(self, head: Head) -> AsyncIterator[Stream]:
         """A connection to the relay that begins with this head, and ends with the block."""
-        context = context_of(self._settings.tls, self._cluster.alias, "relay")
+        # Reading the authorities of the system takes tens of milliseconds: not while others' bytes wait.
+        context = await asyncio.to_thread(context_of, self._settings.tls, self._cluster.alias, "relay")
         host, port = self._address
         try:
             async with asyncio.timeout(OPENING_S):

@@ -10,9 +10,10 @@ import pytest
 
 from isthmus.control import fabric
 from isthmus.control.async_fabric import AsyncFabric
-from isthmus.control.blocking import Shell, blocking
+from isthmus.control.blocking import Shell, blocking, shelled
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.links.declaring import AsyncDeclaredLinks
+from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 
 SHELLS = [found for _, found in inspect.getmembers(fabric, inspect.isclass) if issubclass(found, Shell)]
@@ -48,12 +49,13 @@ def test_a_shell_has_all_verbs_of_its_core(shell: type[Any]) -> None:
 
 
 class _Core:
-    def __init__(self, pool: ClusterPool) -> None:
+    def __init__(self, pool: ClusterPool, factor: int = 2) -> None:
         self.pool = pool
+        self.factor = factor
 
     async def doubled(self, number: int, *, plus: int = 0) -> int:
         """Twice the number."""
-        return 2 * number + plus
+        return self.factor * number + plus
 
     async def own_pool(self) -> ClusterPool:
         return self.pool
@@ -62,6 +64,19 @@ class _Core:
 class _Shell(Shell[_Core]):
     doubled = blocking(_Core.doubled)
     own_pool = blocking(_Core.own_pool)
+
+
+class _Maker:
+    def __init__(self, pool: ClusterPool) -> None:
+        self.pool = pool
+
+    def core(self, *, factor: int) -> _Core:
+        """A core that multiplies."""
+        return _Core(self.pool, factor)
+
+
+class _MakerShell(Shell[_Maker]):
+    core = shelled(_Maker.core, _Shell)
 
 
 async def _from_a_notebook() -> int:
@@ -73,3 +88,12 @@ def test_a_shell_answers_with_what_its_core_does() -> None:
     shell = _Shell(_Core)
     assert shell.doubled(3, plus=1) == 7 == asyncio.run(_from_a_notebook())
     assert shell.own_pool() is not shell.own_pool()
+
+
+def test_what_a_core_makes_has_a_shell_too() -> None:
+    """It is made of the arguments that were given, anew over a pool for each call."""
+    made = _MakerShell(_Maker).core(factor=3)
+    assert made.doubled(3) == 9
+    assert made.own_pool() is not made.own_pool()
+    assert inspect.signature(fabric.LinkOperations.promoter) == inspect.signature(AsyncLinkOperations.promoter)
+    assert fabric.LinkOperations.recoverer.__doc__ == AsyncLinkOperations.recoverer.__doc__

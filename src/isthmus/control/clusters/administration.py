@@ -121,7 +121,7 @@ class AsyncAdministration:
         :raises ConfigError: It holds no copy, or none of that source.
         :raises ClusterError: The cluster did not answer.
         """
-        return await copied_commits(self.cluster, source_id=source_id, groups=groups, key=key)
+        return await copied_commits(self._client, source_id=source_id, groups=groups, key=key)
 
     async def topics(self, names: Collection[str] = ()) -> TopicsReport:
         """Leaders, replicas and offsets of all topics, or of those named.

@@ -9,9 +9,7 @@ from typing import Any
 from isthmus.cluster.commits.records import CommitKey, commit_key, commit_value
 from isthmus.control.groups.sealing import is_sealed, unseal
 from isthmus.control.loops.appending import raw_records
-from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError
-from isthmus.model.cluster import Cluster
 from isthmus.model.group import Committed
 from isthmus.model.instant import written_instant
 from isthmus.model.offsetscopy import COPY_PREFIX, LINK_HEADER, copy_topic
@@ -107,7 +105,7 @@ def _position(value: bytes) -> Committed | None:
 
 
 async def copied_commits(
-    cluster: Cluster, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
+    client: Client, *, source_id: str | None = None, groups: Collection[str] = (), key: bytes | None = None
 ) -> tuple[CopiedCommit, ...]:
     """The positions of other clusters of which this one holds a copy: of one source or all, of these groups or all.
 
@@ -116,18 +114,14 @@ async def copied_commits(
     :raises ConfigError: It holds no copy, or none of that source.
     :raises ClusterError: It cannot be read.
     """
-    async with ClusterPool() as pool:
-        client = pool.client(cluster)
-        names = [name for name in (await client.metadata(None)).topics if name.startswith(COPY_PREFIX)]
-        sources = sorted(name.removeprefix(COPY_PREFIX) for name in names)
-        chosen = [each for each in sources if source_id in (None, each)]
-        if not chosen:
-            raise ConfigError(
-                f"{cluster.alias} holds no copy of positions" + ("" if source_id is None else f" of {source_id}"),
-                hint=f"There are copies of {', '.join(sources)}."
-                if sources
-                else "Links make them: groups.offsets_copy.",
-            )
-        copies = [await read_copy(client, each, lambda _: key) for each in chosen]
+    names = [name for name in (await client.metadata(None)).topics if name.startswith(COPY_PREFIX)]
+    sources = sorted(name.removeprefix(COPY_PREFIX) for name in names)
+    chosen = [each for each in sources if source_id in (None, each)]
+    if not chosen:
+        raise ConfigError(
+            f"{client.cluster.alias} holds no copy of positions" + ("" if source_id is None else f" of {source_id}"),
+            hint=f"There are copies of {', '.join(sources)}." if sources else "Links make them: groups.offsets_copy.",
+        )
+    copies = [await read_copy(client, each, lambda _: key) for each in chosen]
     found = [commit for copy in copies for commit in copy.values() if not groups or commit.group in groups]
     return tuple(sorted(found, key=lambda each: (each.source_id, each.group, each.topic, each.partition)))

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from isthmus.cluster.brokers import broker_releases, describe_cluster
+from isthmus.cluster.brokers import describe_cluster, told_releases
 from isthmus.cluster.features import features
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.memory import now_ms
@@ -66,16 +66,14 @@ async def look(client: Client, link: str) -> KnownCluster:
     :raises ClusterError: It does not answer.
     """
     described, metadata = await asyncio.gather(describe_cluster(client), client.metadata(None))
-    releases = await asyncio.gather(
-        *(broker_releases(client, node) for node in described.brokers), return_exceptions=True
-    )
+    releases = await told_releases(client, described.brokers)
     levels = None
     with contextlib.suppress(UnsupportedByBroker):
         levels = await features(client)
     return KnownCluster(
         cluster_id=described.cluster_id,
         alias=client.cluster.alias,
-        versions=tuple(sorted({str(release) for release in releases if not isinstance(release, BaseException)})),
+        versions=tuple(sorted(set(map(str, releases.values())))),
         brokers=len(described.brokers),
         topics=len(metadata.topics),
         features=tuple(KnownFeature(feature.name, feature.level) for feature in levels or ()),

@@ -16,6 +16,7 @@ from isthmus.cluster.brokers import describe_cluster
 from isthmus.config.declared import declared_link
 from isthmus.config.treerules import switched, tree_links
 from isthmus.errors import ClusterError, ConfigError, Fenced, PlanRefused, Unreachable
+from isthmus.ledger.declared import declaration_of
 from isthmus.ledger.documents import (
     DeclarationDocument,
     Document,
@@ -306,11 +307,7 @@ class _Place:
 
     def declaration(self, link: str) -> Declaration:
         """All that this ledger holds of a link."""
-        found = Declaration(name=link, registers=())
-        for document in self.documents.values():
-            if isinstance(document, DeclarationDocument) and document.link == link:
-                found = found.joined(document.registers)
-        return found
+        return declaration_of(link, self.documents.values())
 
     async def look(self) -> None:
         try:

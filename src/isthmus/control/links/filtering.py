@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
 from isthmus.ledger.documents import Document, FiltersDocument
-from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.log import append_once
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion
-from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.instant import written_instant
@@ -153,12 +151,8 @@ async def write_filters(
         document = FiltersDocument(
             link=link.name, since_ms=found.since_ms, **{name: getattr(found, name) for name in _FIELDS}
         )
-        writer = LedgerWriter(target)
-        try:
-            append = partial(writer.append, [Deletion(document.key) if is_reset else document])
-            await on_topic(target, append, replication_factor=ledger.replication_factor)
-        finally:
-            writer.close()
+        change = Deletion(document.key) if is_reset else document
+        await append_once(target, [change], replication_factor=ledger.replication_factor)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, Final
 
 from isthmus.control.links.filtering import filters_of
@@ -20,9 +19,8 @@ from isthmus.ledger.documents import (
     ReplayDocument,
     TopicDocument,
 )
-from isthmus.ledger.log import LedgerWriter
+from isthmus.ledger.log import append_once
 from isthmus.ledger.records import Deletion
-from isthmus.ledger.topic import on_topic
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
@@ -107,12 +105,7 @@ async def forget_link(cluster: Cluster, link: str, ledger: LedgerSettings, *, dr
 
 
 async def _delete(target: Client, keys: Iterable[str], ledger: LedgerSettings) -> None:
-    writer = LedgerWriter(target)
-    try:
-        append = partial(writer.append, [Deletion(key) for key in keys])
-        await on_topic(target, append, replication_factor=ledger.replication_factor)
-    finally:
-        writer.close()
+    await append_once(target, map(Deletion, keys), replication_factor=ledger.replication_factor)
 
 
 def _check(link: Link, topic: str, known: LinkMemory, left: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from isthmus import __version__
@@ -35,5 +36,5 @@ async def handshake(configuration: Configuration, name: str) -> None:
 async def semantics_of(client: Client) -> dict[str, Any]:
     """What a cluster can keep, and which Isthmus found it."""
     brokers = (await describe_cluster(client)).brokers
-    releases = [await broker_releases(client, node_id) for node_id in brokers]
+    releases = await asyncio.gather(*(broker_releases(client, node_id) for node_id in brokers))
     return {"kafka": str(hull(releases)), "isthmus": __version__, "schema_version": SCHEMA_VERSION}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from isthmus.control.links.filtering import filtered
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.loops.all import LOOPS
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import PauseDocument, TaskPauseDocument
-from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.records import Change, Deletion
-from isthmus.ledger.topic import on_topic
+from isthmus.ledger.log import append_once
+from isthmus.ledger.records import Deletion
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK
@@ -61,7 +59,7 @@ async def pause(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: bo
         document = _document(await filtered(link, target), named)
         was_paused = document.part in (await recollect(link.name, target)).paused.parts
         if not (was_paused or dry_run):
-            await _write(target, document, ledger)
+            await append_once(target, [document], replication_factor=ledger.replication_factor)
     return was_paused
 
 
@@ -77,7 +75,7 @@ async def resume(link: Link, named: Named, ledger: LedgerSettings, *, dry_run: b
         paused = (await recollect(link.name, target)).paused
         was_paused = document.part in paused.parts
         if was_paused and not dry_run:
-            await _write(target, Deletion(document.key), ledger)
+            await append_once(target, [Deletion(document.key)], replication_factor=ledger.replication_factor)
     return Resumed(was_paused=was_paused, still_paused=paused.without(document.part))
 
 
@@ -123,12 +121,3 @@ def mirrored_as(link: Link, topic: str) -> TargetTopic | None:
     """The topic at the target that somebody means who names it as here or as at the source."""
     there = TargetTopic(topic)
     return there if link.topics.source_of(there) is not None else link.topics.target_of(SourceTopic(topic))
-
-
-async def _write(target: Client, change: Change, ledger: LedgerSettings) -> None:
-    writer = LedgerWriter(target)
-    try:
-        append = partial(writer.append, [change])
-        await on_topic(target, append, replication_factor=ledger.replication_factor)
-    finally:
-        writer.close()

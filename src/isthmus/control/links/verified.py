@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from isthmus.control.links.memory import recollect
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import VerificationDocument
-from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.topic import on_topic
+from isthmus.ledger.log import append_once
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.problem import Problem
@@ -42,11 +40,6 @@ async def remember_verdict(link: Link, verdict: Verdict, ledger: LedgerSettings)
     """Write it down, where the link was ever run. Whoever may only read the target is no worse off."""
     with contextlib.suppress(ClusterError):
         async with Client(link.target) as target:
-            if not (await recollect(link.name, target)).documents:
-                return
-            writer = LedgerWriter(target)
-            try:
-                append = partial(writer.append, [document_of(link.name, verdict)])
-                await on_topic(target, append, replication_factor=ledger.replication_factor)
-            finally:
-                writer.close()
+            if (await recollect(link.name, target)).documents:
+                found = document_of(link.name, verdict)
+                await append_once(target, [found], replication_factor=ledger.replication_factor)

@@ -8,7 +8,7 @@ from typing import Final
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.handshake import semantics_of
 from isthmus.control.loops.loop import LinkView
-from isthmus.ledger.documents import DeclarationDocument
+from isthmus.ledger.declared import declaration_of
 from isthmus.model.declaration import Declaration
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
@@ -35,10 +35,7 @@ class SemanticsLoop:
 
         :raises ClusterError: A cluster cannot be asked.
         """
-        known = Declaration(name=view.link.name, registers=())
-        for document in view.documents.values():
-            if isinstance(document, DeclarationDocument) and document.link == known.name:
-                known = known.joined(document.registers)
+        known = declaration_of(view.link.name, view.documents.values())
         found = [await self._examined(view.link, known, client) for client in (view.source, view.target)]
         return [change for change in found if change is not None]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.cluster.commits.table import CommitTable
+from isthmus.cluster.commits.table import NO_PRODUCER, CommitTable
 from isthmus.model.group import NO_OFFSET, Committed
 from isthmus.wire.batch import CONTROL, scan
 from tests.unit.cluster.commits.test_records import key, value
@@ -243,3 +243,12 @@ def test_what_cannot_be_decoded_is_an_error() -> None:
     (batch,) = scan(data)
     with pytest.raises(ValueError, match="offset 40"):
         CommitTable(lambda group: True).take(0, batch)
+
+
+def test_of_what_only_the_coordinator_told_nobody_is_the_writer() -> None:
+    """Until the log tells of the position as well."""
+    table = CommitTable(lambda group: True)
+    table.seed("a", {("t", 0): Committed(3), ("t", 1): Committed(4)})
+    assert table.writers("a") == {}
+    taken(table, 0, Event("commit"))
+    assert table.writers("a") == {("t", 0): NO_PRODUCER}

@@ -90,7 +90,9 @@ def test_the_last_verification_is_a_task_of_its_own() -> None:
 def test_every_task_is_told_before_anything_ran() -> None:
     """What a link is not to do needs no controller that says so, and nothing is told twice."""
     told = (LoopProgress(loop="access", state=LoopState.IN_ERROR, problem=WHY), verify_standing(None))
-    found = {loop.loop: loop.state for loop in with_unwanted(LINK, told)}
+    loops = with_unwanted(LINK, told)
+    found = {loop.loop: loop.state for loop in loops}
+    assert len(found) == len(loops)
     assert found["access"] is LoopState.IN_ERROR
     assert found["groups"] is found["schemas"] is found["verify"] is LoopState.NOT_CONFIGURED
 
