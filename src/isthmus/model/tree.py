@@ -8,12 +8,13 @@ square of the clusters.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from isthmus.errors import ConfigError
-from isthmus.model.copyflags import FlagsHeader, bit, mask
+from isthmus.model.copyflags import FlagsHeader, bit, copied, is_to_copy, mask
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.plain import plain
 from isthmus.model.positions import OffsetFlags
@@ -176,26 +177,13 @@ class Tree:
     def ways(self, source: str) -> dict[str, tuple[Distributor, ...]]:
         """By which distributors a message of one cluster comes to each of the others."""
         ways: dict[str, tuple[Distributor, ...]] = {source: ()}
-        pending = [(source, 0)]
-        while pending:
-            cluster, flags = pending.pop(0)
-            for each in self.distributors:
-                if each.cluster == cluster and not flags & each.mask:
-                    ways[each.target] = (*ways[cluster], each)
-                    pending.append((each.target, flags | each.bit))
+        for each in self._walk(source, 0):
+            ways[each.target] = (*ways[each.cluster], each)
         return ways
 
     def onward(self, target: str, level: int) -> tuple[Distributor, ...]:
         """The distributors that copy further what comes to a cluster by one of this level, in the order of hops."""
-        found: list[Distributor] = []
-        pending = [(target, bit(level))]
-        while pending:
-            cluster, flags = pending.pop(0)
-            for each in self.distributors:
-                if each.cluster == cluster and not flags & each.mask:
-                    found.append(each)
-                    pending.append((each.target, flags | each.bit))
-        return tuple(found)
+        return tuple(self._walk(target, bit(level)))
 
     def distributor(self, cluster: str, level: int, leaf: str) -> Distributor:
         """The distributor of a cluster for a level whose subtree has this leaf.
@@ -227,6 +215,17 @@ class Tree:
             "mesh_links": self.mesh_links,
             "hops": {cluster: self.hops(cluster) for cluster in self.clusters},
         }
+
+    def _walk(self, cluster: str, flags: int) -> Iterator[Distributor]:
+        """Who copies what has these flags at a cluster, and then its copies, in the order of hops."""
+        distributors = self.distributors
+        pending = deque([(cluster, flags)])
+        while pending:
+            at, seen = pending.popleft()
+            for each in distributors:
+                if each.cluster == at and is_to_copy(seen, each.level):
+                    yield each
+                    pending.append((each.target, copied(seen, each.level)))
 
     def _below(self, node: TreeNode) -> Iterator[Distributor]:
         for child in node.children:
