@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from soak.faults.catalogue import Fault
 
@@ -77,9 +77,9 @@ def read_schedule(file: Path) -> Schedule:
     return schedule_of(json.loads(file.read_text(encoding="utf-8")))
 
 
-def schedule_of(document: Sequence[Sequence[dict[str, object]]]) -> Schedule:
+def schedule_of(document: Sequence[Sequence[dict[str, Any]]]) -> Schedule:
     """A schedule from what `Schedule.to_json` wrote."""
-    return Schedule(bouts=tuple(tuple(Action(**each) for each in bout) for bout in document))  # type: ignore[arg-type]
+    return Schedule(bouts=tuple(tuple(Action(**each) for each in bout) for bout in document))
 
 
 def _action(chance: random.Random, fault: Fault, number: int, *, is_first: bool) -> Action:

@@ -73,7 +73,7 @@ def _coming(
 
 
 def _asks(test: pytest.Item, fixture: pytest.FixtureDef[Any]) -> bool:
-    return test.nodeid.startswith(fixture.baseid) and fixture.argname in test.fixturenames  # type: ignore[attr-defined]
+    return test.nodeid.startswith(fixture.baseid) and fixture.argname in _needs([test])
 
 
 def _needs(tests: Sequence[pytest.Item]) -> set[str]:

@@ -305,8 +305,8 @@ def test_what_cannot_be_declared_is_refused(
     """Nothing is written before everything is found sound, and every refusal names what is in the way."""
     links, (each,) = Fabric(both).declarations, maps(f"{name}.")
 
-    def create(link: str = name, source: str = "east", target: str = "west", **given: object) -> None:
-        links.create(link, source=source, target=target, **{"maps": [each], **given})  # type: ignore[arg-type]
+    def create(link: str = name, source: str = "east", target: str = "west", **given: Any) -> None:
+        links.create(link, source=source, target=target, **{"maps": [each], **given})
 
     with pytest.raises(PlanRefused, match="cannot be synchronous yet"):
         create(mode="sync")

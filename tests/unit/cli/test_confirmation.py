@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -63,7 +64,10 @@ def test_what_cannot_be_taken_back_can_be_tried_and_scripted(words: tuple[str, .
     command = get_command(import_module(app.COMMANDS[words[0]].module).app)
     context = typer.Context(command)
     if words[0] != "forget":
-        command = command.get_command(context, words[1])  # type: ignore[attr-defined]
+        assert isinstance(command, TyperGroup)
+        found = command.get_command(context, words[1])
+        assert found is not None
+        command = found
 
     options = {option for each in command.params for option in each.opts}
 

@@ -11,7 +11,7 @@ from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
 from isthmus.model.access import AccessPolicy
-from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming
+from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair
 
@@ -38,7 +38,7 @@ def test_lists_become_patterns() -> None:
 
     assert [str(pattern) for pattern in link.topics.include] == ["orders", "foo-*", "/audit-[0-9]+/"]
     assert str(link.topics.exclude[0]) == "foo-private.*"
-    assert not link.topics.matches("mm2-configs.a.internal")  # type: ignore[arg-type]
+    assert not link.topics.matches(SourceTopic("mm2-configs.a.internal"))
 
 
 def test_positions_of_groups_are_carried_where_mm2_wrote_them() -> None:
@@ -87,9 +87,9 @@ def test_its_own_topics_follow_the_separator() -> None:
     apart = (*written, "replication.policy.internal.topic.separator.enabled = false")
     plain = configured(imported(pair(*apart))).links[0].topics
 
-    assert not separated.matches("a_checkpoints_internal")  # type: ignore[arg-type]
-    assert plain.matches("a_checkpoints_internal")  # type: ignore[arg-type]
-    assert not plain.matches("a.checkpoints.internal")  # type: ignore[arg-type]
+    assert not separated.matches(SourceTopic("a_checkpoints_internal"))
+    assert plain.matches(SourceTopic("a_checkpoints_internal"))
+    assert not plain.matches(SourceTopic("a.checkpoints.internal"))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_old_names_count_where_the_new_ones_are_not_given() -> None:
     old = configured(imported(pair("topics.blacklist = x"))).links[0].topics
     both = imported(pair("topics.blacklist = x", "topics.exclude = y"))
 
-    assert not old.matches("x")  # type: ignore[arg-type]
-    assert configured(both).links[0].topics.matches("x")  # type: ignore[arg-type]
+    assert not old.matches(SourceTopic("x"))
+    assert configured(both).links[0].topics.matches(SourceTopic("x"))
     assert about(both, "topics.blacklist").impact is Impact.CHANGED
 
 

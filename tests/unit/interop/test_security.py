@@ -48,6 +48,7 @@ def p12(authority: trustme.CA, password: str, *, with_key: bool) -> bytes:
     issued = authority.issue_cert("client")
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
     own = certificates(issued.cert_chain_pems[0].bytes())[0]
+    # `key` may be of any kind for the type checker; that of trustme is one that stores hold.
     return pkcs12.serialize_key_and_certificates(b"me", key, own, [ca], protection)  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ from isthmus.model.progress import LinkProgress, PartitionProgress, TopicProgres
 from isthmus.model.state import LinkState
 
 
-def topic(lag: int, state: LaneState = LaneState.ACTIVE, **known: float) -> TopicProgress:
+def topic(lag: int, state: LaneState = LaneState.ACTIVE, **known: Any) -> TopicProgress:
     """A topic of one partition that is so many records behind."""
     partition = PartitionProgress(topic=TargetTopic("orders"), partition=0, state=state, target_end=0, source_end=lag)
-    return topic_of(TargetTopic("orders"), SourceTopic("orders"), [replace(partition, **known)])  # type: ignore[arg-type]
+    return topic_of(TargetTopic("orders"), SourceTopic("orders"), [replace(partition, **known)])
 
 
 def link(*topics: TopicProgress, state: LinkState = LinkState.ACTIVE) -> LinkProgress:

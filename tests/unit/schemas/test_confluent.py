@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -37,11 +37,11 @@ def server(running: RegistryServer) -> RegistryServer:
     return running
 
 
-def asked(server: RegistryServer, question: Callable[[SchemaStore], Awaitable[AnswerT]], **login: object) -> AnswerT:
+def asked(server: RegistryServer, question: Callable[[SchemaStore], Awaitable[AnswerT]], **login: Any) -> AnswerT:
     """What the registry answers."""
 
     async def ask() -> AnswerT:
-        registry = SchemaRegistry(alias="west", url=server.url, **login)  # type: ignore[arg-type]
+        registry = SchemaRegistry(alias="west", url=server.url, **login)
         async with opened(registry) as there:
             return await question(there)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +24,9 @@ def version(subject: str, number: int, schema_id: int, text: str = "", *refs: tu
     return SchemaVersion(subject=subject, version=number, id=schema_id, schema=schema)
 
 
-def holding(*versions: SchemaVersion, **more: object) -> RegistryContents:
+def holding(*versions: SchemaVersion, **more: Any) -> RegistryContents:
     """A registry with these versions."""
-    return replace(RegistryContents(versions={each.key: each for each in versions}), **more)  # type: ignore[arg-type]
+    return replace(RegistryContents(versions={each.key: each for each in versions}), **more)
 
 
 def planned(
