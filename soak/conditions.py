@@ -41,7 +41,7 @@ class Conditions:
             on_data_gap=chance.choice(("stop", "continue")),
             lease_term_s=chance.choice((10, 20, 60)),
             offsets=chance.choice(("same", "mapped")),
-            naming=chance.choice(("identity", "prefix", "mm2")),
+            naming=chance.choice(tuple(TARGET_PREFIXES)),
         )
 
     @property

@@ -132,6 +132,11 @@ class Case:
         return [event for event in self.events if event["kind"] in kinds]
 
     @property
+    def by_partition(self) -> dict[PartitionKey, Lane]:
+        """The lanes by what they copy."""
+        return {(lane.topic, lane.partition): lane for lane in self.lanes}
+
+    @property
     def are_told(self) -> bool:
         """Whether offsets of the target tell how much of the source is there."""
         return all(lane.is_told for lane in self.lanes)

@@ -18,7 +18,7 @@ def i14_no_overshoot(case: Case) -> Iterator[Violation]:
     if not case.are_told:
         yield from _skipped(case)
         return
-    lanes = _lanes(case)
+    lanes = case.by_partition
     furthest: dict[_Place, int] = {}
     reported: set[_Place] = set()
     for event in case.of("commit", "positions"):
@@ -47,7 +47,7 @@ def i15_no_undershoot(case: Case) -> Iterator[Violation]:
     # Without equal offsets a position may be behind: how far is nobody's promise.
     if final is None or not case.are_told:
         return
-    lanes = _lanes(case)
+    lanes = case.by_partition
     here, there = _told(final["source"]), _told(final["target"])
     mirrored = {key for key, lane in lanes.items() if lane.end >= lane.source.stable}
     differing = [
@@ -62,10 +62,6 @@ def i15_no_undershoot(case: Case) -> Iterator[Violation]:
         yield Violation(
             invariant="I15 group undershoot", where="groups", message=message, witnesses=tuple(differing[:_SHOWN])
         )
-
-
-def _lanes(case: Case) -> dict[PartitionKey, Lane]:
-    return {(lane.topic, lane.partition): lane for lane in case.lanes}
 
 
 def _at_source(lanes: Mapping[PartitionKey, Lane], place: _Place, offset: int) -> int:
@@ -89,7 +85,7 @@ def _skipped(case: Case) -> Iterator[Violation]:
     final = _final(case)
     if final is None:
         return
-    lanes = {(lane.topic, lane.partition): lane for lane in case.lanes}
+    lanes = case.by_partition
     here, there = _told(final["source"]), _told(final["target"])
     for place, position in there.items():
         lane = lanes.get(place[1])

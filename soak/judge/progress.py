@@ -16,7 +16,7 @@ def i7_no_early_read(case: Case, timeline: Timeline, sufferings: Sufferings) -> 
     """Nothing is at the target before it is stable at the source, not even for a moment."""
     if not case.are_told:
         return
-    lanes = {(lane.topic, lane.partition): lane for lane in case.lanes}
+    lanes = case.by_partition
     for key in sorted(timeline.keys("target")):
         if sufferings.may_stop(key[0]):
             continue

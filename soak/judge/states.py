@@ -22,7 +22,7 @@ def i22_monitoring_truth(case: Case, timeline: Timeline, sufferings: Sufferings)
     """Ends, lags and states are as the judge sees them himself; no state that lasts is told without its cause."""
     found: dict[str, Violation] = {}
     absences, machine = _absences(case), Machine(case.events)
-    lanes = {(lane.topic, lane.partition): lane for lane in case.lanes}
+    lanes = case.by_partition
     for event in case.of("status"):
         for row in event["partitions"]:
             lane = lanes.get((row["topic"], row["partition"]))
