@@ -89,18 +89,20 @@ def _quick(contenders: tuple[str, ...]) -> tuple[str, ...]:
 
 Case = CopyCase | LatencyCase | IdleCase
 
+_JAVA: Final = CopyCase(
+    name="java-none",
+    description="16 KiB batches as Java producers make them (61 records), uncompressed, 4 partitions",
+    partitions=4,
+    codec="none",
+    batch_records=61,
+    # Twice as many as of the others, as a copy of two seconds is mostly its own beginning; with 16 million, which
+    # are 4.3 GB, writing them back to disk may begin meanwhile.
+    records=8_000_000,
+    records_quick=500_000,
+)
+
 CASES: Final[tuple[Case, ...]] = (
-    CopyCase(
-        name="java-none",
-        description="16 KiB batches as Java producers make them (61 records), uncompressed, 4 partitions",
-        partitions=4,
-        codec="none",
-        batch_records=61,
-        # Twice as many as of the others, as a copy of two seconds is mostly its own beginning; with 16 million, which
-        # are 4.3 GB, writing them back to disk may begin meanwhile.
-        records=8_000_000,
-        records_quick=500_000,
-    ),
+    _JAVA,
     CopyCase(
         name="java-lz4",
         description="16 KiB batches as Java producers make them (200 records before lz4), 4 partitions",
@@ -167,34 +169,22 @@ CASES: Final[tuple[Case, ...]] = (
         far="source",
         contenders=STEADY,
     ),
-    CopyCase(
+    replace(
+        _JAVA,
         name="naming",
         description="16 KiB batches (61 records), uncompressed, 4 partitions: the same name, and another prefix",
-        partitions=4,
-        codec="none",
-        batch_records=61,
-        records=8_000_000,
-        records_quick=500_000,
         contenders=("isthmus", "isthmus-prefix"),
     ),
-    CopyCase(
+    replace(
+        _JAVA,
         name="mm2-topics",
         description="16 KiB batches (61 records), uncompressed, 4 partitions: with MirrorMaker 2's topics and without",
-        partitions=4,
-        codec="none",
-        batch_records=61,
-        records=8_000_000,
-        records_quick=500_000,
         contenders=("isthmus", "isthmus-mm2"),
     ),
-    CopyCase(
+    replace(
+        _JAVA,
         name="links-16",
         description="16 KiB batches (61 records), uncompressed, 16 topics of 4 partitions, in one link and in one each",
-        partitions=4,
-        codec="none",
-        batch_records=61,
-        records=8_000_000,
-        records_quick=500_000,
         contenders=("isthmus", "isthmus-16-links"),
         topics=LINKS,
     ),

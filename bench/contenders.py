@@ -1,4 +1,4 @@
-"""Who copies: every contender is a command that copies one topic until it is ended."""
+"""Who copies: every contender is a command that copies topics until it is ended."""
 
 from __future__ import annotations
 
