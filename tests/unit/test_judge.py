@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from soak.judge.evidence import Lane, Log, Seen, fingerprint, paired
+from soak.judge.mapping import Pairing, Standing
 from soak.judge.records import RECORD_INVARIANTS
+from soak.naming import TARGET_PREFIXES, Names
 
 RECORDS = 200
 JUDGE = Path(__file__).parents[2] / "soak" / "judge"
@@ -162,6 +164,30 @@ def test_a_mapped_lane_is_judged_through_the_judges_own_map(
     assert found & expected, found
     assert found <= expected, found
     assert broken(mapped(whole())) == {"I6"}
+
+
+def test_a_mapped_target_has_to_hold_what_lies_behind_its_beginning() -> None:
+    """What its retention took is no loss; the same records are one where its log still begins at 0."""
+    left = mapped([each for each in whole() if each.offset % 10][40:])
+    assert broken(left) == {"I1"}
+    assert broken(replace(left, target=replace(left.target, start=1))) == set()
+
+
+def test_records_alike_are_paired_in_their_order() -> None:
+    """What stands at the source twice is at the target twice, the first one first."""
+    source = [Standing(offset, each) for offset, each in enumerate("aba")]
+    target = [Standing(7 + offset, each) for offset, each in enumerate("aba")]
+    found = Pairing(source, target, visible=range(3), acked={}, end=3)
+    assert found.pairs == ((7, 0, "a"), (8, 1, "b"), (9, 2, "a"))
+
+
+@pytest.mark.parametrize("prefix", TARGET_PREFIXES.values())
+def test_topics_of_a_run_go_by_their_names_at_the_source(prefix: str) -> None:
+    """Whatever they are called at the target; others keep their names."""
+    names = Names(prefix)
+    assert names.called("soak.plain") == f"{prefix}plain"
+    assert names.at_source(f"{prefix}plain") == "soak.plain"
+    assert (names.called("heartbeats"), names.at_source("heartbeats")) == ("heartbeats", "heartbeats")
 
 
 def test_aborted_records_that_show_are_found() -> None:
