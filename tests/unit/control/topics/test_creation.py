@@ -122,14 +122,16 @@ def test_replicas_fit_the_target() -> None:
 
 
 def test_target_takes_the_batches_as_they_are() -> None:
-    """Whatever the target's defaults, the topic keeps codecs, timestamps and sizes."""
+    """Whatever the target's defaults, the topic keeps codecs, timestamps of any age and sizes."""
     changed = {
         "compression.type": "zstd",
+        "message.timestamp.before.max.ms": "1000",
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": "1000",
     }
     assert configs_of(topic(), changed) == FUTURE | {
         "compression.type": "producer",
+        "message.timestamp.before.max.ms": str(LONG_MAX),
         "message.timestamp.type": "CreateTime",
         "max.message.bytes": "1048588",
     }
