@@ -209,7 +209,9 @@ def test_leader_and_follower_change_places(
 def test_an_open_transaction_is_in_the_way(
     both: Configuration, east: LocalCluster, name: str, spark: SparkSession
 ) -> None:
-    """Its records could be committed after the promotion: it is named, and nothing is changed."""
+    """Its records could be committed after the promotion: it is named, and nothing is changed. Of two links that are
+    promoted as one none is either while one lags, until so much lag is let pass; then it can be taken back.
+    """
     only, _ = created(both, east, name)
 
     async def scenario() -> None:
