@@ -9,7 +9,7 @@ from bench.pouring import Pour
 
 Far = Literal["", "source", "target"]
 COPYING: Final = ("isthmus", "isthmus-mapped", "mm2-tuned", "mm2-default", "ceiling")
-OWN: Final = ("isthmus-prefix", "isthmus-mm2", "isthmus-16-links")
+OWN: Final = ("isthmus-prefix", "isthmus-mm2", "isthmus-16-links", "isthmus-tree", "isthmus-tree-header")
 """Isthmus in other ways, each in a case of its own that has plain Isthmus beside it."""
 LINKS: Final = 16
 STEADY: Final = ("isthmus", "mm2-tuned", "mm2-default")
@@ -185,8 +185,16 @@ CASES: Final[tuple[Case, ...]] = (
         _JAVA,
         name="links-16",
         description="16 KiB batches (61 records), uncompressed, 16 topics of 4 partitions, in one link and in one each",
-        contenders=("isthmus", "isthmus-16-links"),
+        contenders=("isthmus", "isthmus-16-links", "isthmus-tree", "isthmus-tree-header"),
         topics=LINKS,
+    ),
+    replace(
+        _JAVA,
+        name="tree",
+        description="16 KiB batches (61 records), uncompressed, 1 partition: mirrored, and distributed in a tree",
+        partitions=1,
+        records=4_000_000,
+        contenders=("isthmus", "isthmus-tree", "isthmus-tree-header", "mm2-tuned"),
     ),
     LatencyCase(name="latency", description="1,000 records of 256 bytes a second into 4 partitions"),
     IdleCase(name="idle", description="1,000 partitions, everything copied, nothing new"),

@@ -92,32 +92,50 @@ class Isthmus:
     def command(self, copy: Copy) -> Command:
         name = f"bench-{copy.label}"
         topics = copy.topics
-        links = (
+        links_of = (
             {f"{name}-{number}": [topic] for number, topic in enumerate(topics)} if self._is_split else {name: topics}
         )
-        configuration = {
-            "clusters": {
-                "source": {"bootstrap_servers": copy.source_servers},
-                "target": {"bootstrap_servers": copy.target_servers},
-            },
-            "links": [
-                {
-                    "name": link,
-                    "source": "source",
-                    "target": "target",
-                    "topics": {"include": list(included), **self._topics},
-                    **self._more,
-                }
-                for link, included in links.items()
-            ],
-        }
-        file = copy.folder / f"{name}.yaml"
-        # JSON is YAML too.
-        file.write_text(json.dumps(configuration))
-        arguments = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+        links = [
+            {
+                "name": link,
+                "source": "source",
+                "target": "target",
+                "topics": {"include": list(included), **self._topics},
+                **self._more,
+            }
+            for link, included in links_of.items()
+        ]
         arrive_in = tuple(self._prefix + topic.removeprefix(_PREFIX) for topic in topics)
-        return Command(arguments=arguments, environment=environment, target_topics=arrive_in)
+        return _isthmus_run(copy, name, {"links": links}, arrive_in)
+
+
+class IsthmusTree:
+    """`isthmus run` of a tree of both clusters: what is copied has `flags`, and is read once more by the distributor
+    that goes back, which leaves it alone.
+    """
+
+    creates_topic = False
+
+    def __init__(self, name: str, *, flags: str) -> None:
+        self.name, self._flags = name, flags
+
+    def command(self, copy: Copy) -> Command:
+        name = f"bench-{copy.label}"
+        tree = {"name": name, "clusters": ["source", "target"], "topics": list(copy.topics), "flags": self._flags}
+        return _isthmus_run(copy, name, {"trees": [tree]}, copy.topics)
+
+
+def _isthmus_run(copy: Copy, name: str, what: Mapping[str, object], target_topics: tuple[str, ...]) -> Command:
+    clusters = {
+        "source": {"bootstrap_servers": copy.source_servers},
+        "target": {"bootstrap_servers": copy.target_servers},
+    }
+    file = copy.folder / f"{name}.yaml"
+    # JSON is YAML too.
+    file.write_text(json.dumps({"clusters": clusters, **what}))
+    arguments = [sys.executable, "-c", "from isthmus.cli.app import main; main()", "run", "-c", str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src")}
+    return Command(arguments=arguments, environment=environment, target_topics=target_topics)
 
 
 class Ceiling:

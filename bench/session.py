@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.cases import Case, CopyCase, IdleCase, LatencyCase
-from bench.contenders import Ceiling, Contender, Isthmus, MirrorMaker
+from bench.contenders import Ceiling, Contender, Isthmus, IsthmusTree, MirrorMaker
 from bench.copying import copy_once
 from bench.figures import Figures
 from bench.idle import idle_cost_of
@@ -42,6 +42,8 @@ CONTENDERS: Mapping[str, Contender] = {
         },
     ),
     "isthmus-16-links": Isthmus("isthmus-16-links", is_split=True),
+    "isthmus-tree": IsthmusTree("isthmus-tree", flags="producer-id"),
+    "isthmus-tree-header": IsthmusTree("isthmus-tree-header", flags="header"),
     "mm2-tuned": MirrorMaker(tuned=True),
     "mm2-default": MirrorMaker(tuned=False),
     "ceiling": Ceiling(),
