@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from soak.faults.catalogue import FAULTS, NotNow
-from soak.scene import Scene
+from soak.scene import Setting
 from soak.schedule import Action, Bout
 
 _POLL_S: Final = 0.1
@@ -18,7 +18,7 @@ _POLL_S: Final = 0.1
 class Acting:
     """Does one bout after another; `done` counts by row what was really done."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Setting) -> None:
         self.done: Counter[int] = Counter()
         self.skipped: Counter[str] = Counter()
         self._scene = scene

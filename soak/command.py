@@ -16,11 +16,12 @@ from isthmus.errors import IsthmusError
 from soak import results
 from soak.conditions import Conditions
 from soak.faults import FAULTS
-from soak.faults.catalogue import MIRRORS, Fault
+from soak.faults.catalogue import CONTENDERS, Fault
 from soak.naming import TARGET_PREFIXES
 from soak.report import print_outcome, print_rows, print_shortest
+from soak.run import Outcome, Run
 from soak.schedule import Schedule, drawn, read_schedule
-from soak.session import Outcome, Run, perform
+from soak.session import perform
 from soak.shown import Shown
 from soak.shrinking import shrink
 
@@ -110,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="what everything follows from (default 1)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many seeds, from --seed on")
     parser.add_argument("--minutes", type=float, default=_MINUTES, help=f"of faults, per seed (default {_MINUTES:g})")
-    parser.add_argument("--contender", choices=sorted(MIRRORS), default="isthmus", help="who copies")
+    parser.add_argument("--contender", choices=sorted(CONTENDERS), default="isthmus", help="who copies")
     parser.add_argument("--rows", default="", help="only faults of these rows of docs/reliability.md: 1,5,16")
     parser.add_argument("--faults", default="", help="only these faults: driver-killed,target-cut-off")
     parser.add_argument(

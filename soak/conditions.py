@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 
 from soak.naming import TARGET_PREFIXES, Names, Naming
 
+Flags = Literal["producer-id", "header"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
@@ -15,7 +17,8 @@ class Conditions:
 
     `fetch_slots` is how many fetch sessions a source broker keeps, `target_verifies` whether brokers of the target ask
     a coordinator about transactions, `relogin_s` how long a login lasts (0: for ever). `offsets` and `naming` are those
-    of the link; where offsets are mapped others write to the target's topics too, before and meanwhile.
+    of the link; where offsets are mapped others write to the target's topics too, before and meanwhile. `flags` are
+    those of a tree.
     """
 
     fetch_slots: int = 1000
@@ -27,6 +30,7 @@ class Conditions:
     lease_term_s: int = 20
     offsets: Literal["same", "mapped"] = "same"
     naming: Naming = "identity"
+    flags: Flags = "producer-id"
 
     @classmethod
     def of(cls, seed: int) -> Self:
@@ -42,6 +46,7 @@ class Conditions:
             lease_term_s=chance.choice((10, 20, 60)),
             offsets=chance.choice(("same", "mapped")),
             naming=chance.choice(tuple(TARGET_PREFIXES)),
+            flags=chance.choice(("producer-id", "header")),
         )
 
     @property

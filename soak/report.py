@@ -8,8 +8,8 @@ from typing import Final
 from rich.console import Console
 
 from soak.faults.catalogue import FAULTS, NOT_DONE
+from soak.run import Outcome
 from soak.schedule import read_schedule
-from soak.session import Outcome
 
 _console: Final = Console(soft_wrap=True, highlight=False)
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from soak.session import Outcome
+from soak.run import Outcome
 
 _ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = _ROOT / "soak" / "results.jsonl"

@@ -28,19 +28,42 @@ _POLL_S: Final = 0.2
 
 
 @dataclass(slots=True, kw_only=True)
-class Scene:
-    """A run at work."""
+class Setting:
+    """What every run has while it is at work, whatever its clusters are."""
+
+    supervisor: Supervisor
+    history: History
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def copied_all(self) -> int:
+        """What was copied, as last seen."""
+        raise NotImplementedError
+
+    def until(self, condition: Callable[[], object], what: str, *, term_s: float = TERM_S) -> None:
+        """Wait until something is so.
+
+        :raises TimeoutError: It is not, after `term_s`.
+        """
+        deadline = time.monotonic() + term_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not after {term_s:g} s")
+            if self.over.is_set():
+                raise TimeoutError(f"{what}: the run is over")
+            time.sleep(_POLL_S)
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene(Setting):
+    """A mirror at work."""
 
     source: Side
     target: Side
-    supervisor: Supervisor
-    history: History
     watch: Watch
     conditions: Conditions
     victims: Victims
     topics: list[str] = field(default_factory=list)
     """Those that a fault may choose from; others are somebody's own."""
-    over: threading.Event = field(default_factory=threading.Event)
 
     def side(self, name: str) -> Side:
         return self.source if name == "source" else self.target
@@ -80,19 +103,6 @@ class Scene:
         """Tell the judge what is done to a topic itself, before it is done."""
         self.history.tell("suffered", topic=topic, what=what, **more)
 
-    def until(self, condition: Callable[[], object], what: str, *, term_s: float = TERM_S) -> None:
-        """Wait until something is so.
-
-        :raises TimeoutError: It is not, after `term_s`.
-        """
-        deadline = time.monotonic() + term_s
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what}: not after {term_s:g} s")
-            if self.over.is_set():
-                raise TimeoutError(f"{what}: the run is over")
-            time.sleep(_POLL_S)
-
 
 def create_topic(
     side: Side, name: str, *, partitions: int, replicas: list[list[int]] | None = None, **configs: Any
@@ -105,7 +115,10 @@ def create_topic(
     settings = {"retention.ms": "-1", **{key.replace("_", "."): str(value) for key, value in configs.items()}}
     called = side.names.called(name)
     if replicas is None:
-        new = NewTopic(called, partitions, 3, config={"min.insync.replicas": "2", **settings})
+        brokers = len(side.cluster.brokers)
+        new = NewTopic(
+            called, partitions, brokers, config={"min.insync.replicas": str(max(brokers - 1, 1)), **settings}
+        )
     else:
         new = NewTopic(called, len(replicas), replica_assignment=replicas, config=settings)
     client = side.admin

@@ -1,29 +1,29 @@
-"""One run: two clusters, a mirror, what goes on at the source, faults, and the judge's verdict."""
+"""One run: two clusters, a mirror, what goes on at the source, faults, and the judge's verdict; or a tree's."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from soak.acting import Acting
-from soak.conditions import Conditions
+from soak.faults.catalogue import TREE
 from soak.findings import leaks, replicas_of, rereads, tracebacks
 from soak.history import History, read_history
 from soak.judge.evidence import Lane, PartitionKey, Violation
 from soak.judge.tee import Tee
 from soak.judge.timeline import Sufferings
 from soak.judge.trial import collect, judged, noted
-from soak.mirrors.isthmus import Isthmus
+from soak.mirrors.isthmus import Isthmus, link_document
 from soak.mirrors.mirror import Mirror, Supervisor
 from soak.mirrors.mirrormaker import MirrorMaker
+from soak.run import Note, Outcome, Run
 from soak.scene import Scene
-from soak.schedule import Schedule
 from soak.side import Side, sides
 from soak.spies import GroupSpy, StatusSpy
+from soak.trees.session import perform_tree
 from soak.victims import Victims
 from soak.watch import Stillness, Watch, highs
 from soak.workloads.load import Load
@@ -37,55 +37,6 @@ _CARRIED_S: Final = 120.0
 _STILL_S: Final = 40.0
 _SHOWN_S: Final = 300.0
 _STOP_S: Final = 60.0
-Note = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What is to be done, in a folder of the run's own.
-
-    When the minutes are over no bout begins any more, unless the schedule is to be done as a whole.
-    """
-
-    seed: int
-    minutes: float
-    contender: str
-    schedule: Schedule
-    conditions: Conditions
-    folder: Path
-    is_whole: bool = False
-
-    @property
-    def history(self) -> Path:
-        return self.folder / "history.jsonl"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a run. `faults` counts by row what was done, `records` what the source has acknowledged."""
-
-    run: Run
-    records: int
-    copied: int
-    faults: dict[int, int]
-    violations: tuple[Violation, ...]
-    seconds: float
-    notes: tuple[str, ...] = field(default=())
-
-    def as_dict(self) -> dict[str, Any]:
-        """One line of the results."""
-        return {
-            "seed": self.run.seed,
-            "minutes": self.run.minutes,
-            "contender": self.run.contender,
-            "faults": {str(row): count for row, count in sorted(self.faults.items())},
-            "records": self.records,
-            "copied": self.copied,
-            "seconds": round(self.seconds),
-            "conditions": self.run.conditions.as_dict(),
-            "violations": [str(violation) for violation in self.violations],
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,16 +66,11 @@ def perform(run: Run, note: Note) -> Outcome:
     :raises IsthmusError: The clusters could not be started.
     :raises TimeoutError: The mirror never began.
     """
+    if run.contender in TREE:
+        return perform_tree(run, note)
     begun = time.monotonic()
     with History(run.history) as history, ExitStack() as stack:
-        history.tell(
-            "run",
-            seed=run.seed,
-            minutes=run.minutes,
-            contender=run.contender,
-            conditions=run.conditions.as_dict(),
-            schedule=run.schedule.to_json(),
-        )
+        history.tell("run", **run.as_dict())
         note("starting two clusters of three brokers")
         properties = {"source": run.conditions.source_properties(), "target": run.conditions.target_properties()}
         clusters = sides(run.folder, properties, seed=run.seed, target_names=run.conditions.names)
@@ -164,7 +110,7 @@ def _stage(run: Run, history: History, source: Side, target: Side, note: Note) -
     load.prepare()
     mirror: Mirror
     if run.contender == "isthmus":
-        mirror = Isthmus(run.folder, source, target, run.conditions)
+        mirror = Isthmus(run.folder, link_document(source, target, run.conditions), is_mapped=run.conditions.is_mapped)
     else:
         mirror = MirrorMaker(run.folder, source, target, is_exactly_once=run.contender == "mm2-eos")
     scene = Scene(

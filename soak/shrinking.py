@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from soak.conditions import Conditions
 from soak.history import read_history
+from soak.run import Note, Run
 from soak.schedule import Schedule, schedule_of
-from soak.session import Note, Run, perform
+from soak.session import perform
 
 _SPARE_MINUTES: Final = 0.25
 """A schedule without any action lasts this long."""

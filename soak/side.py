@@ -1,9 +1,9 @@
-"""One of the two clusters: three brokers, and a network of its own between each and the mirror."""
+"""One of the clusters: its brokers, and a network of its own between each and the mirror."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -139,20 +139,34 @@ def sides(
     folder: Path, properties: Mapping[str, Mapping[str, str]], *, seed: int, target_names: Names = AS_AT_SOURCE
 ) -> Iterator[tuple[Side, Side]]:
     """The source and the target, both ready. `properties` are for the brokers, by the name of the side."""
-    with ExitStack() as stack:
-        # Both start at once; a machine with two processors has enough to do with that.
-        begun = [stack.enter_context(_begun(name, folder, properties[name], seed)) for name in ("source", "target")]
-        for side in begun:
-            side.cluster.wait_until_ready(term_s=_READY_S)
-        source, target = begun
+    # Both start at once; a machine with two processors has enough to do with that.
+    with _all_begun(("source", "target"), folder, properties, seed=seed, brokers=BROKERS) as (source, target):
         target.names = target_names
         yield source, target
 
 
 @contextmanager
-def _begun(name: str, folder: Path, properties: Mapping[str, str], seed: int) -> Iterator[Side]:
+def leaves(folder: Path, names: Sequence[str], properties: Mapping[str, str], *, seed: int) -> Iterator[list[Side]]:
+    """Clusters of one broker each, all ready."""
+    with _all_begun(names, folder, dict.fromkeys(names, properties), seed=seed, brokers=1) as begun:
+        yield begun
+
+
+@contextmanager
+def _all_begun(
+    names: Sequence[str], folder: Path, properties: Mapping[str, Mapping[str, str]], *, seed: int, brokers: int
+) -> Iterator[list[Side]]:
+    with ExitStack() as stack:
+        begun = [stack.enter_context(_begun(name, folder, properties[name], seed, brokers)) for name in names]
+        for side in begun:
+            side.cluster.wait_until_ready(term_s=_READY_S)
+        yield begun
+
+
+@contextmanager
+def _begun(name: str, folder: Path, properties: Mapping[str, str], seed: int, brokers: int) -> Iterator[Side]:
     base_port = _base_port()
-    ports = choose_ports(BROKERS, base_port, secure=True, mutual_tls=False)
+    ports = choose_ports(brokers, base_port, secure=True, mutual_tls=False)
     data = folder / name
     data.mkdir(parents=True)
     nodes = []
@@ -175,7 +189,7 @@ def _begun(name: str, folder: Path, properties: Mapping[str, str], seed: int) ->
     with ExitStack() as stack:
         cluster = LocalCluster.start(
             name,
-            brokers=BROKERS,
+            brokers=brokers,
             base_port=base_port,
             secure=True,
             properties=everywhere,
@@ -190,7 +204,7 @@ def _begun(name: str, folder: Path, properties: Mapping[str, str], seed: int) ->
             stack.enter_context(
                 Network(base_port + _ADVERTISED + number, base_port + _PROXIED + number, seed=seed * 10 + number)
             )
-            for number in range(BROKERS)
+            for number in range(brokers)
         ]
         yield Side(name, cluster, networks)
 

@@ -72,7 +72,7 @@ class Victims:
             linger_ms=5,
             records_per_s=_RECORDS_PER_S,
         )
-        writer = PlainWriter(pen, target, self._history)
+        writer = PlainWriter(pen, target, self._history, "stranger")
         writer.begin()
         try:
             yield

@@ -30,26 +30,26 @@ _STUTTER_S = 0.2
 def target_leader_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The leader of a partition of the target is killed."""
     broker, told = some_leader(scene, scene.target, chance)
-    yield from _killed(broker, told)
+    yield from killed(broker, told)
 
 
 @fault(2, "source brokers")
 def source_leader_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The leader of a partition of the source is killed."""
     broker, told = some_leader(scene, scene.source, chance)
-    yield from _killed(broker, told)
+    yield from killed(broker, told)
 
 
 @fault(3, "source brokers")
 def source_controller_killed(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """The leader of the source's controllers is killed."""
-    yield from _killed(controller(scene.source), {"side": "source"})
+    yield from killed(controller(scene.source), {"side": "source"})
 
 
 @fault(3, "target brokers")
 def target_controller_killed(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """The leader of the target's controllers is killed."""
-    yield from _killed(controller(scene.target), {"side": "target"})
+    yield from killed(controller(scene.target), {"side": "target"})
 
 
 @fault(4, "target brokers", lasts_s=(2.0, 10.0))
@@ -68,28 +68,28 @@ def all_source_brokers_killed(scene: Scene, chance: random.Random) -> Iterator[T
 def target_leader_frozen(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The leader of a partition of the target stands still, maybe for so long that others take over, and goes on."""
     broker, told = some_leader(scene, scene.target, chance)
-    yield from _frozen(broker, told)
+    yield from frozen(broker, told)
 
 
 @fault(5, "source brokers", lasts_s=(3.0, 25.0))
 def source_leader_frozen(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The leader of a partition of the source stands still, maybe for so long that others take over, and goes on."""
     broker, told = some_leader(scene, scene.source, chance)
-    yield from _frozen(broker, told)
+    yield from frozen(broker, told)
 
 
 @fault(6, "target brokers")
 def target_coordinator_lost(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A coordinator of transactions or groups of the target is killed or frozen."""
     broker, told = coordinator(scene.target, chance)
-    yield from chance.choice((_killed, _frozen))(broker, told)
+    yield from chance.choice((killed, frozen))(broker, told)
 
 
 @fault(6, "source brokers")
 def source_coordinator_lost(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A coordinator of transactions or groups of the source is killed or frozen."""
     broker, told = coordinator(scene.source, chance)
-    yield from chance.choice((_killed, _frozen))(broker, told)
+    yield from chance.choice((killed, frozen))(broker, told)
 
 
 @fault(7, "target brokers", lasts_s=(10.0, 20.0))
@@ -119,22 +119,22 @@ def source_rolled(scene: Scene, chance: random.Random) -> Iterator[Told]:
 @fault(49, "target brokers", lasts_s=(10.0, 20.0))
 def target_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A broker of the target stands still for 0.2 s again and again, as with a disk that stalls."""
-    yield from _stutters(some_broker(scene.target, chance), chance)
+    yield from stutters(some_broker(scene.target, chance), chance)
 
 
 @fault(49, "source brokers", lasts_s=(10.0, 20.0))
 def source_broker_stutters(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """A broker of the source stands still for 0.2 s again and again, as with a disk that stalls."""
-    yield from _stutters(some_broker(scene.source, chance), chance)
+    yield from stutters(some_broker(scene.source, chance), chance)
 
 
-def _killed(broker: LocalBroker, told: Told) -> Iterator[Told]:
+def killed(broker: LocalBroker, told: Told) -> Iterator[Told]:
     broker.kill()
     yield {**told, "broker": broker.node_id}
     broker.start(wait=False)
 
 
-def _frozen(broker: LocalBroker, told: Told) -> Iterator[Told]:
+def frozen(broker: LocalBroker, told: Told) -> Iterator[Told]:
     broker.pause()
     try:
         yield {**told, "broker": broker.node_id, "did": "froze"}
@@ -160,7 +160,7 @@ def _rolled(side: Side, chance: random.Random) -> Iterator[Told]:
     yield {"order": [broker.node_id for broker in order]}
 
 
-def _stutters(broker: LocalBroker, chance: random.Random) -> Iterator[Told]:
+def stutters(broker: LocalBroker, chance: random.Random) -> Iterator[Told]:
     def stutter() -> None:
         broker.pause()
         try:

@@ -8,12 +8,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from soak.scene import Scene
+from soak.scene import Setting
 
 Told = Mapping[str, Any]
-Act = Callable[[Scene, random.Random], Iterator[Told]]
+Act = Callable[[Any, random.Random], Iterator[Told]]
+"""Done to a `Scene`, or to a `Grove` where it is for trees; to any `Setting` where it is for both."""
 MIRRORS: Final = frozenset({"isthmus", "mm2", "mm2-eos"})
 ISTHMUS: Final = frozenset({"isthmus"})
+TREE: Final = frozenset({"tree"})
+CONTENDERS: Final = MIRRORS | TREE
 
 
 class NotNow(Exception):
@@ -36,7 +39,7 @@ class Fault:
     claims: frozenset[str]
     mirrors: frozenset[str]
 
-    def done(self, scene: Scene, chance: random.Random) -> AbstractContextManager[Told]:
+    def done(self, scene: Setting, chance: random.Random) -> AbstractContextManager[Told]:
         """Do it; at the end of the block it is undone."""
         return contextmanager(self.act)(scene, chance)
 

@@ -13,10 +13,10 @@ from typing import Final
 import yaml
 
 from isthmus.local.process import Process
-from soak.faults.catalogue import ISTHMUS, NotNow, Told, fault
+from soak.faults.catalogue import ISTHMUS, MIRRORS, TREE, NotNow, Told, fault
 from soak.faults.finding import some_broker
 from soak.mirrors.isthmus import Isthmus
-from soak.scene import TERM_S, Scene
+from soak.scene import TERM_S, Scene, Setting
 from soak.side import Side
 
 _RIVAL_S: Final = 180.0
@@ -38,8 +38,8 @@ def _is_driver(line: str) -> bool:
     return "isthmus.cli" in line
 
 
-@fault(21, "mirror", lasts_s=(1.0, 20.0))
-def driver_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
+@fault(21, "mirror", lasts_s=(1.0, 20.0), mirrors=MIRRORS | TREE)
+def driver_killed(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """The process of the mirror is killed, at any moment; it is started again at once, or later."""
     is_at_once = chance.random() < 0.5
     scene.supervisor.is_wanted = is_at_once
@@ -50,8 +50,8 @@ def driver_killed(scene: Scene, chance: random.Random) -> Iterator[Told]:
         scene.supervisor.is_wanted = True
 
 
-@fault(21, "mirror", lasts_s=(1.0, 10.0))
-def driver_stopped(scene: Scene, chance: random.Random) -> Iterator[Told]:
+@fault(21, "mirror", lasts_s=(1.0, 10.0), mirrors=MIRRORS | TREE)
+def driver_stopped(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """The mirror is told to end, in good order, and started again later."""
     scene.supervisor.is_wanted = False
     try:
@@ -61,32 +61,32 @@ def driver_stopped(scene: Scene, chance: random.Random) -> Iterator[Told]:
         scene.supervisor.is_wanted = True
 
 
-@fault(21, "mirror", lasts_s=(3.0, 30.0))
-def driver_frozen(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+@fault(21, "mirror", lasts_s=(3.0, 30.0), mirrors=MIRRORS | TREE)
+def driver_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """The process of the mirror stands still, and goes on."""
     yield from _frozen(scene, lambda line: _is_driver(line) or "MirrorMaker" in line)
 
 
-@fault(22, "mirror", mirrors=ISTHMUS)
-def workers_killed(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+@fault(22, "mirror", mirrors=ISTHMUS | TREE)
+def workers_killed(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """Spark's Python workers are killed."""
     yield {"killed": len(_some(scene.supervisor.signal_all(signal.SIGKILL, _is_worker)))}
 
 
-@fault(22, "mirror", mirrors=ISTHMUS)
-def jvm_killed(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+@fault(22, "mirror", mirrors=ISTHMUS | TREE)
+def jvm_killed(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """The JVM of Spark's driver, which holds its executors too, is killed."""
     yield {"killed": len(_some(scene.supervisor.signal_all(signal.SIGKILL, _is_jvm)))}
 
 
-@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=ISTHMUS)
-def workers_frozen(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=ISTHMUS | TREE)
+def workers_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """Spark's Python workers stand still, maybe for so long that others replace them, and go on."""
     yield from _frozen(scene, _is_worker)
 
 
-@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=ISTHMUS)
-def jvm_frozen(scene: Scene, _chance: random.Random) -> Iterator[Told]:
+@fault(23, "mirror", lasts_s=(5.0, 45.0), mirrors=ISTHMUS | TREE)
+def jvm_frozen(scene: Setting, _chance: random.Random) -> Iterator[Told]:
     """Spark's JVM stands still, maybe for so long that its tasks are revoked, and goes on."""
     yield from _frozen(scene, _is_jvm)
 
@@ -108,15 +108,15 @@ def speculation_asked_for(scene: Scene, chance: random.Random) -> Iterator[Told]
     yield {"code": code}
 
 
-@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=ISTHMUS)
-def second_driver(scene: Scene, chance: random.Random) -> Iterator[Told]:
+@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=ISTHMUS | TREE)
+def second_driver(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """A second run of the same link is started; both have their supervisors, one has to give way."""
     with _rival(scene, chance) as rival:
         yield {"rival": rival}
 
 
-@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=ISTHMUS)
-def frozen_driver_meets_its_successor(scene: Scene, chance: random.Random) -> Iterator[Told]:
+@fault(25, "mirror", lasts_s=(10.0, 25.0), mirrors=ISTHMUS | TREE)
+def frozen_driver_meets_its_successor(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """All of a run stands still until another has taken over, and goes on then."""
     frozen = _some(scene.supervisor.signal_all(signal.SIGSTOP))
     try:
@@ -129,8 +129,8 @@ def frozen_driver_meets_its_successor(scene: Scene, chance: random.Random) -> It
         _signal(frozen, signal.SIGCONT)
 
 
-@fault(26, "mirror", lasts_s=(10.0, 25.0))
-def mirror_clock_wrong(scene: Scene, chance: random.Random) -> Iterator[Told]:
+@fault(26, "mirror", lasts_s=(10.0, 25.0), mirrors=MIRRORS | TREE)
+def mirror_clock_wrong(scene: Setting, chance: random.Random) -> Iterator[Told]:
     """The mirror is restarted with a clock an hour ahead or behind, and later with the right one."""
     skew = chance.choice(("+1h", "-1h"))
     scene.supervisor.environment = _clock(skew)
@@ -186,7 +186,7 @@ def _clock(skew: str) -> dict[str, str]:
     }
 
 
-def _frozen(scene: Scene, chosen: Callable[[str], bool]) -> Iterator[Told]:
+def _frozen(scene: Setting, chosen: Callable[[str], bool]) -> Iterator[Told]:
     frozen = _some(scene.supervisor.signal_all(signal.SIGSTOP, chosen))
     try:
         yield {"frozen": len(frozen)}
@@ -195,7 +195,7 @@ def _frozen(scene: Scene, chosen: Callable[[str], bool]) -> Iterator[Told]:
 
 
 @contextmanager
-def _rival(scene: Scene, chance: random.Random) -> Iterator[str]:
+def _rival(scene: Setting, chance: random.Random) -> Iterator[str]:
     label = f"rival-{chance.randrange(1 << 20):05x}"
     driver = _isthmus(scene).launch(label)
     scene.history.tell("mirror", did="rival started", label=label)
@@ -210,7 +210,7 @@ def _rival(scene: Scene, chance: random.Random) -> Iterator[str]:
         driver.end()
 
 
-def _isthmus(scene: Scene) -> Isthmus:
+def _isthmus(scene: Setting) -> Isthmus:
     mirror = scene.supervisor.mirror
     if not isinstance(mirror, Isthmus):
         raise NotNow("only Isthmus has such processes")

@@ -24,13 +24,13 @@ _READS: Final = (FETCH, LIST_OFFSETS, METADATA, EPOCH_ENDS)
 @fault(15, "target network", lasts_s=(5.0, 30.0))
 def target_cut_off(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Nothing passes between the mirror and the target, as when a cable is pulled."""
-    yield from _weather(scene.target, Weather.CUT)
+    yield from in_weather(scene.target, Weather.CUT)
 
 
 @fault(15, "source network", lasts_s=(5.0, 30.0))
 def source_cut_off(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Nothing passes between the mirror and the source, as when a cable is pulled."""
-    yield from _weather(scene.source, Weather.CUT)
+    yield from in_weather(scene.source, Weather.CUT)
 
 
 @fault(15, "target network", "source network", lasts_s=(5.0, 30.0))
@@ -45,83 +45,83 @@ def both_cut_off(scene: Scene, _chance: random.Random) -> Iterator[Told]:
 @fault(16, "target network", lasts_s=(2.0, 15.0))
 def target_answers_lost(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Requests reach the target, no answer comes back."""
-    yield from _weather(scene.target, Weather.DEAF)
+    yield from in_weather(scene.target, Weather.DEAF)
 
 
 @fault(16, "source network", lasts_s=(2.0, 15.0))
 def source_answers_lost(scene: Scene, _chance: random.Random) -> Iterator[Told]:
     """Requests reach the source, no answer comes back."""
-    yield from _weather(scene.source, Weather.DEAF)
+    yield from in_weather(scene.source, Weather.DEAF)
 
 
 @fault(16, "target network", lasts_s=(5.0, 20.0))
 def target_applied_unanswered(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Some requests of one kind are applied at the target, and a reset comes instead of the answer."""
-    yield from _lost(scene.target, (chance.choice((PRODUCE, chance.choice(_WRITES))),), 0.05)
+    yield from answers_lost(scene.target, (chance.choice((PRODUCE, chance.choice(_WRITES))),), 0.05)
 
 
 @fault(17, "target network", lasts_s=(10.0, 30.0))
 def target_far_away(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Every byte to and from the target takes 25 to 150 ms, not always the same."""
-    yield from _road(scene.target, _far(chance))
+    yield from on_road(scene.target, far_road(chance))
 
 
 @fault(17, "source network", lasts_s=(10.0, 30.0))
 def source_far_away(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Every byte to and from the source takes 25 to 150 ms, not always the same."""
-    yield from _road(scene.source, _far(chance))
+    yield from on_road(scene.source, far_road(chance))
 
 
 @fault(18, "target network", lasts_s=(10.0, 30.0))
 def target_lossy(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Some of what goes to and from the target waits for a retransmission."""
-    yield from _road(scene.target, _lossy(chance))
+    yield from on_road(scene.target, lossy_road(chance))
 
 
 @fault(18, "source network", lasts_s=(10.0, 30.0))
 def source_lossy(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Some of what goes to and from the source waits for a retransmission."""
-    yield from _road(scene.source, _lossy(chance))
+    yield from on_road(scene.source, lossy_road(chance))
 
 
 @fault(19, "target network", lasts_s=(10.0, 30.0))
 def target_narrow(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The way to the target takes 30 to 300 kB a second, and sometimes nothing at all."""
-    yield from _narrow(scene.target, chance)
+    yield from narrowed(scene.target, chance)
 
 
 @fault(19, "source network", lasts_s=(10.0, 30.0))
 def source_narrow(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """The way from the source takes 30 to 300 kB a second, and sometimes nothing at all."""
-    yield from _narrow(scene.source, chance)
+    yield from narrowed(scene.source, chance)
 
 
 @fault(20, "target network", lasts_s=(5.0, 20.0))
 def target_resets(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Connections to the target are reset, at any byte of any request or answer."""
-    yield from _resets(scene.target, chance)
+    yield from with_resets(scene.target, chance)
 
 
 @fault(20, "source network", lasts_s=(5.0, 20.0))
 def source_resets(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Connections to the source are reset, at any byte of any request or answer."""
-    yield from _resets(scene.source, chance)
+    yield from with_resets(scene.source, chance)
 
 
 @fault(20, "source network", lasts_s=(5.0, 20.0))
 def source_answers_broken(scene: Scene, chance: random.Random) -> Iterator[Told]:
     """Of one kind of question to the source some are answered by a reset."""
-    yield from _lost(scene.source, (chance.choice(_READS),), 0.1)
+    yield from answers_lost(scene.source, (chance.choice(_READS),), 0.1)
 
 
-def _weather(side: Side, weather: Weather) -> Iterator[Told]:
+def in_weather(side: Side, weather: Weather) -> Iterator[Told]:
     with ExitStack() as stack:
         for network in side.networks:
             stack.enter_context(network.weather(weather))
         yield {"side": side.name}
 
 
-def _road(side: Side, road: Road) -> Iterator[Told]:
+def on_road(side: Side, road: Road) -> Iterator[Told]:
     for network in side.networks:
         network.road = road
     try:
@@ -131,15 +131,15 @@ def _road(side: Side, road: Road) -> Iterator[Told]:
             network.road = Road()
 
 
-def _far(chance: random.Random) -> Road:
+def far_road(chance: random.Random) -> Road:
     return Road(delay_s=chance.uniform(0.025, 0.12), jitter_s=chance.uniform(0.0, 0.03))
 
 
-def _lossy(chance: random.Random) -> Road:
+def lossy_road(chance: random.Random) -> Road:
     return Road(stall_chance=chance.uniform(0.01, 0.1), stall_s=chance.uniform(0.5, 3.0))
 
 
-def _narrow(side: Side, chance: random.Random) -> Iterator[Told]:
+def narrowed(side: Side, chance: random.Random) -> Iterator[Told]:
     road = Road(bytes_per_s=chance.uniform(30_000, 300_000))
 
     def flap() -> None:
@@ -158,12 +158,12 @@ def _narrow(side: Side, chance: random.Random) -> Iterator[Told]:
             network.road = Road()
 
 
-def _resets(side: Side, chance: random.Random) -> Iterator[Told]:
+def with_resets(side: Side, chance: random.Random) -> Iterator[Told]:
     with repeating(lambda: chance.choice(side.networks).reset_one(chance), lambda: chance.uniform(0.05, 0.8)):
         yield {"side": side.name}
 
 
-def _lost(side: Side, apis: tuple[int, ...], share: float) -> Iterator[Told]:
+def answers_lost(side: Side, apis: tuple[int, ...], share: float) -> Iterator[Told]:
     aims = [Aim(apis=frozenset(apis), chance=share, is_answer_lost=True) for _ in side.networks]
     with ExitStack() as stack:
         for network, aim in zip(side.networks, aims, strict=True):

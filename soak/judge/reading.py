@@ -80,15 +80,17 @@ class Ruler:
         return found
 
 
-def read_logs(servers: str, keys: Iterable[PartitionKey], names: Names = AS_AT_SOURCE) -> dict[PartitionKey, Log]:
-    """The logs of partitions, whole, as consumers of both isolation levels see them.
+def read_logs(
+    servers: str, keys: Iterable[PartitionKey], names: Names = AS_AT_SOURCE, *, without: str = ""
+) -> dict[PartitionKey, Log]:
+    """The logs of partitions, whole, as consumers of both isolation levels see them, but for the header `without`.
 
     :raises KafkaException: The cluster refused, or said nothing for a minute.
     """
     wanted = list(keys)
     ends = _ends_of_all(Ruler(servers, names), wanted)
-    records = _read(servers, wanted, names, "read_uncommitted")
-    visible = _read(servers, wanted, names, "read_committed")
+    records = _read(servers, wanted, names, "read_uncommitted", without)
+    visible = _read(servers, wanted, names, "read_committed", without)
     return {
         key: Log(
             start=ends[key].start,
@@ -111,7 +113,9 @@ def _ends_of_all(ruler: Ruler, keys: list[PartitionKey]) -> dict[PartitionKey, E
     return found
 
 
-def _read(servers: str, keys: list[PartitionKey], names: Names, isolation: Isolation) -> dict[PartitionKey, list[Seen]]:
+def _read(
+    servers: str, keys: list[PartitionKey], names: Names, isolation: Isolation, without: str
+) -> dict[PartitionKey, list[Seen]]:
     found: dict[PartitionKey, list[Seen]] = {key: [] for key in keys}
     if not keys:
         return found
@@ -140,7 +144,7 @@ def _read(servers: str, keys: list[PartitionKey], names: Names, isolation: Isola
             for message in messages:
                 key = (names.at_source(message.topic() or ""), message.partition() or 0)
                 if _is_record(message):
-                    found[key].append(seen(message))
+                    found[key].append(seen(message, without=without))
                 else:
                     unfinished.discard(key)
     finally:
@@ -158,11 +162,13 @@ def _is_record(message: Message) -> bool:
     return False
 
 
-def seen(message: Message) -> Seen:
+def seen(message: Message, *, without: str = "") -> Seen:
+    """A record as a consumer got it, but for the header `without`."""
     kind, timestamp = message.timestamp()
     key, value = message.key(), message.value()
     # librdkafka's own types say that headers may be anything; what arrives are bytes.
-    headers: list[tuple[str, bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
+    told: list[tuple[str, bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
+    headers = [header for header in told if header[0] != without]
     return Seen(
         offset=message.offset() or 0,
         id=identity_of(headers),

@@ -23,18 +23,17 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Isthmus:
-    """`isthmus run` of one link."""
+    """`isthmus run` of a configuration."""
 
     name = "isthmus"
     internal: Sequence[str] = ("__isthmus",)
 
-    def __init__(self, folder: Path, source: Side, target: Side, conditions: Conditions) -> None:
+    def __init__(self, folder: Path, document: Mapping[str, Any], *, is_mapped: bool) -> None:
         self._folder = folder
-        self.is_mapped = conditions.is_mapped
-        self.keeps_offsets = not conditions.is_mapped
+        self.is_mapped = is_mapped
+        self.keeps_offsets = not is_mapped
         self.configuration = folder / "isthmus.yaml"
-        self._document = _document(source, target, conditions)
-        self.configuration.write_text(yaml.safe_dump(self._document))
+        self.configuration.write_text(yaml.safe_dump(document))
         self._drivers: list[Driver] = []
 
     def start(self, environment: Mapping[str, str]) -> None:
@@ -96,7 +95,8 @@ class Isthmus:
             return None
 
 
-def _document(source: Side, target: Side, conditions: Conditions) -> dict[str, Any]:
+def link_document(source: Side, target: Side, conditions: Conditions) -> dict[str, Any]:
+    """The configuration of one link that mirrors all topics of a run."""
     link = {
         "name": LINK,
         "source": "source",

@@ -86,7 +86,9 @@ class Load:
         self._workers: list[Worker] = [*writers, self._newcomers, groups]
         self._shared_with = shared_with
         self._strangers = (
-            [] if shared_with is None else [PlainWriter(_stranger(topic), shared_with, history) for topic in _SHARED]
+            []
+            if shared_with is None
+            else [PlainWriter(_stranger(topic), shared_with, history, "stranger") for topic in _SHARED]
         )
 
     @property

@@ -83,9 +83,9 @@ class Acks:
 class PlainWriter:
     """Writes at a steady pace until it is told to end, to as many partitions as it is told to."""
 
-    def __init__(self, pen: Pen, side: Side, history: History) -> None:
+    def __init__(self, pen: Pen, side: Side, history: History, kind: str = "sent") -> None:
         self.pen = pen
-        self.acks = Acks(history, pen.name, pen.topic, "sent" if side.name == "source" else "stranger")
+        self.acks = Acks(history, pen.name, pen.topic, kind)
         self._servers, self._called = side.servers, side.names.called(pen.topic)
         self._history = history
         self._sent: dict[int, int] = defaultdict(int)

@@ -8,8 +8,9 @@ import pytest
 
 from soak.conditions import Conditions
 from soak.faults import FAULTS
+from soak.run import Run
 from soak.schedule import drawn
-from soak.session import Run, perform
+from soak.session import perform
 
 SEED = 185
 MINUTES = 2.0
