@@ -83,6 +83,26 @@ def test_a_class_name_stands_for_one_thing() -> None:
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
+def test_no_test_changes_a_number_of_the_product() -> None:
+    """How long something waits and how much it holds are values that it is given, not constants that are patched."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("setattr", "object")
+        and node.args
+        and _is_number(node.args[-1])
+    ]
+    assert found == []
+
+
+def _is_number(node: ast.expr) -> bool:
+    values = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(isinstance(each, ast.Constant) and isinstance(each.value, int | float) for each in values)
+
+
 def test_the_map_is_true() -> None:
     """ARCHITECTURE's map fits a page, names every folder of the package, and only files that are there."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")

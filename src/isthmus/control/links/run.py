@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
@@ -37,7 +36,6 @@ from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)
-_RETRY_S: Final = 2.0
 
 
 class LinkRun:
@@ -135,7 +133,7 @@ class LinkRun:
                 break
             self.has_claimed.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
+                await asyncio.wait_for(self._stopping.wait(), self._configuration.timings.retry_s)
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration

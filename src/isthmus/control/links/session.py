@@ -101,12 +101,15 @@ class Session:
             recorded=recorded_topics(link.name, ledger.documents),
             remember=self._record.begun,
             has_claimed=has_claimed,
+            refused_s=timings.refused_s,
         )
-        self._catch_up = CatchUp(source)
+        self._catch_up = CatchUp(source, timings.stuck_s)
         self._audit = Audit(link.target)
         self._audited_at = time.monotonic()
         self._groups = GroupCarrier(link, source, target, ledger, timings)
-        self._loops = LoopRunners([LoopRunner(make(), link, self._view, ledger, lambda: self.paused) for make in LOOPS])
+        self._loops = LoopRunners(
+            [LoopRunner(make(), link, self._view, ledger, lambda: self.paused, timings.outage_s) for make in LOOPS]
+        )
         # What an operator has it select is taken over at the first look, when it is known what others write of it.
         self._wanted: Link | None = self._filtered()
         self._respect = respect
@@ -195,13 +198,10 @@ class Session:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             if not follow.done():
-                await self._remember_groups()
-                with contextlib.suppress(IsthmusError, TimeoutError):
-                    async with asyncio.timeout(self._timings.farewell_s):
-                        await self._write_reports()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timings.farewell_s):
-                        await self._record.ended()
+                for farewell in (self._groups.remember, self._write_reports, self._record.ended):
+                    with contextlib.suppress(IsthmusError, TimeoutError):
+                        async with asyncio.timeout(self._timings.farewell_s):
+                            await farewell()
             follow.cancel()
             await asyncio.gather(follow, return_exceptions=True)
 
@@ -337,11 +337,6 @@ class Session:
             documents=self._ledger.documents,
             remember=self._ledger.write,
         )
-
-    async def _remember_groups(self) -> None:
-        with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(self._timings.farewell_s):
-                await self._groups.remember()
 
     # Topics
 
