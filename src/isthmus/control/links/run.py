@@ -17,6 +17,7 @@ from isthmus.control.links.following import LinkChange
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import LedgerMemory, now_ms
+from isthmus.control.links.opened import OpenLink
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
@@ -171,16 +172,12 @@ class LinkRun:
                     expiration_ms=(await safeguards(target)).expiration_ms or 0,
                 )
                 session = Session(
-                    context,
+                    OpenLink(context=context, source=source, target=target, ledger=ledger, timings=settings.timings),
                     link,
-                    source,
-                    target,
-                    ledger=ledger,
                     claims=self._claims,
                     has_claimed=self.has_claimed,
                     respect=partial(self._respect, source, target),
                     progress=self._progress,
-                    timings=self._configuration.timings,
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None
