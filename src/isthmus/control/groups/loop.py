@@ -12,7 +12,8 @@ from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
+from isthmus.control.groups.notes import notes_of
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.reviewing import review_of
 from isthmus.control.links.memory import pauses
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups

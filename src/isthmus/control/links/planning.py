@@ -10,6 +10,7 @@ from isthmus.control.links.forgetting import no_longer_mirrored
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.changes import topic_changes
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, PlanRefused
@@ -27,6 +28,7 @@ async def planned(
         foreseen = await foresee(link, pool, claims, own, configuration.clusters, look_s=look_s)
         plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
         view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
-        return replace(plan, changes=await foreseen_changes(view))
+        of_topics = topic_changes(plan.topics, foreseen.observed.pairs)
+        return replace(plan, changes=(*of_topics, *await foreseen_changes(view)))
     except (ClusterError, PlanRefused) as error:
         return LinkPlan(link=link.name, source=link.source.alias, target=link.target.alias, problem=problem_of(error))
