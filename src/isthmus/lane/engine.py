@@ -298,7 +298,7 @@ class Engine:
         if run.intake is not Intake.CUT and run not in self._readers:
             self.reroute(run)
         if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
-            self.needs_care(run)
+            self.divert(run)
         self._offer(run)
 
     def _read_anew(self, run: LaneRun, offset: int, epoch: int) -> None:
@@ -345,7 +345,7 @@ class Engine:
             run.intake = run.intake.drained()
             self._resolver.add(run)
 
-    def needs_care(self, run: LaneRun) -> None:
+    def divert(self, run: LaneRun) -> None:
         """Hand the lane to the detour."""
         if run.phase is Phase.FLOWING and not run.is_over:
             run.phase = run.phase.diverted()

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.ledger.records import Change, Entry, packed, unpacked
+from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
 from isthmus.model.rights import on_cluster, on_topic
@@ -114,7 +114,7 @@ class LedgerWriter:
     def __init__(self, client: Client) -> None:
         self._leader = LedgerLeader(client)
 
-    async def append(self, changes: Iterable[Change], *, term_s: float = 30.0) -> int:
+    async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 30.0) -> int:
         """Append, trying again for `term_s`; the offset of the last change. Durable when it returns (acks=all).
 
         :raises ClusterError: It was refused, or did not succeed in time.
@@ -135,7 +135,7 @@ class LedgerWriter:
         self._leader.close()
 
 
-async def append_once(client: Client, changes: Iterable[Change], *, replication_factor: int | None) -> None:
+async def append_once(client: Client, changes: Iterable[LedgerChange], *, replication_factor: int | None) -> None:
     """Append by a writer of its own, as a command does; where the ledger's topic is missing, it is created.
 
     :raises ClusterError: It cannot be created, or the changes were refused or did not arrive in time.

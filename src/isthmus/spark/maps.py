@@ -11,7 +11,7 @@ from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument, decoded
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import current, lane_map, needless, trimmed_ordinal
-from isthmus.ledger.records import Change, Deletion, in_batches
+from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
@@ -42,7 +42,7 @@ class LedgerMaps:
         self._trimmed: dict[LaneKey, int] = {}
         self._numbers: dict[LaneKey, int] = {}
         self._saved: dict[LaneKey, Cursor] = {}
-        self._unsaved: dict[str, Change] = {}
+        self._unsaved: dict[str, LedgerChange] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:

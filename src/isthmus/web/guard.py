@@ -120,6 +120,8 @@ class Guard:
             return
         if is_console:
             self._door.check_change(method, headers)
+        # Once there was a token nobody is let in without one.
+        self._needs_token = self._needs_token or self._tokens.is_there
         caller = self._visitor(path, headers) if is_console else self._caller(headers)
         scope.setdefault("state", {})["caller"] = caller
         body = await _body(headers, receive, self._body_s)
@@ -153,7 +155,6 @@ class Guard:
             )
 
     def _is_anybody_let_in(self) -> bool:
-        self._needs_token = self._needs_token or self._tokens.is_there
         return not self._needs_token
 
     def _visitor(self, path: str, headers: Headers) -> Caller | None:

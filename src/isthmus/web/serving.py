@@ -22,7 +22,7 @@ from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import BODY_S, RateLimit
 from isthmus.web.tokens import TokenFile
-from isthmus.web.watching import Progress, Watch
+from isthmus.web.watching import LinksProgress, Watch
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS_MAX: Final = 512
@@ -62,7 +62,7 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
 @contextlib.contextmanager
 def serving_beside(
     configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
-) -> Iterator[Callable[[Progress], None]]:
+) -> Iterator[Callable[[LinksProgress], None]]:
     """Answer requests in a thread for as long as the block runs. What it gives is called with how the links stand, by
     a run: then nobody else looks at them for events and metrics (`is_fed`).
 

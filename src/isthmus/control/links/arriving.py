@@ -40,7 +40,8 @@ class Approach:
         if arrival is Arrival.UNDER_WAY or not all(map(self._catch_up.is_stuck, self._note_missing(plan))):
             return Arrival.UNDER_WAY
         await self._topics.settle()
-        return arrival if self._has_carried_groups() and self._loops.has_settled() else Arrival.UNDER_WAY
+        has_carried = self._link.paused.stops(GROUPS_TASK) or self._groups.catch_up()
+        return arrival if has_carried and self._loops.catch_up() else Arrival.UNDER_WAY
 
     def _note_missing(self, plan: LinkPlan) -> list[LaneKey]:
         """Which topics have partitions missing at the target that may come soon; that they have is noted."""
@@ -48,7 +49,3 @@ class Approach:
         for key, is_missing in missing.items():
             self._catch_up.note(key, is_waiting=is_missing)
         return [key for key, is_missing in missing.items() if is_missing]
-
-    def _has_carried_groups(self) -> bool:
-        """Whether all groups were looked at since the data was complete."""
-        return self._link.paused.stops(GROUPS_TASK) or self._groups.has_carried()

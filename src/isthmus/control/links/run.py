@@ -143,13 +143,13 @@ class LinkRun:
             source_id, target_id = await cluster_ids(link, source, target)
             self._is_away, self._unreachable, self._problem = False, None, None
             # First beside all other links, as it may take a while; and once more when everything else is done.
-            if not await self._is_free(target):
+            if not await self._wait_until_free(target):
                 return
             await self._respect_others(source, target)
             # What others write counts again when the link is to select something else, if ever.
             for client in (source, target):
                 client.dismiss(LedgerMemory)
-            if not await self._is_free(target):
+            if not await self._wait_until_free(target):
                 return
             ledger = LinkLedger(
                 target,
@@ -187,7 +187,7 @@ class LinkRun:
             finally:
                 ledger.close()
 
-    async def _is_free(self, target: Client) -> bool:
+    async def _wait_until_free(self, target: Client) -> bool:
         """Wait until nobody runs the link any more; whether that is so, or we are to stop."""
         free = asyncio.create_task(self._succession.wait(target, self._tell))
         halt = asyncio.create_task(self._stopping.wait())

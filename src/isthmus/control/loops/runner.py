@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
 AGAIN_S: Final = 30.0
 """What was refused, or cannot be done as things are, is tried again after so long: it takes an operator to mend it."""
-Look = Callable[[], LinkView | None]
+Viewing = Callable[[], LinkView | None]
 """What there is to see of the link now; `None` until its clusters were first looked at."""
 
 
@@ -36,7 +36,7 @@ class LoopRunner:
         self,
         loop: Loop,
         link: Link,
-        look: Look,
+        look: Viewing,
         ledger: LinkLedger,
         paused: Callable[[], Pauses],
         outage_s: float = USUAL.outage_s,
@@ -168,8 +168,8 @@ class LoopRunners:
         for runner in self._runners:
             runner.stir()
 
-    def has_settled(self) -> bool:
-        """Whether each has looked and changed what it could since this was first asked; the answer stays true."""
+    def catch_up(self) -> bool:
+        """Have each look and change what it can; whether all have since this was first asked. The answer stays true."""
         if self._awaited is None:
             # One pass may be under way that saw less.
             self._awaited = tuple(runner.passes + 2 for runner in self._runners)

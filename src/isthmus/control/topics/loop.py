@@ -187,14 +187,14 @@ class TopicLoop:
             before = self._shapes.get(name, _NOWHERE)
             if shape == before:
                 self._suspected.pop(name, None)
-            if name not in self._topics or (shape != before and self._is_certain(name, shape)):
+            if name not in self._topics or (shape != before and self._confirmed(name, shape)):
                 self._shapes[name] = shape
                 due.append(name)
             elif now - self._looked_at.get(name, now) > _retry_s(self._topics[name], self._refused_s):
                 due.append(name)
         return due
 
-    def _is_certain(self, name: TargetTopic, shape: _Shape) -> bool:
+    def _confirmed(self, name: TargetTopic, shape: _Shape) -> bool:
         """A broker that has just started may not know a topic yet: what went is believed twice."""
         if not shape.lacks_side_of(self._shapes.get(name, _NOWHERE)):
             return True

@@ -10,7 +10,7 @@ import pytest
 from isthmus.control.links.memory import LedgerMemory, recollect, remembered
 from isthmus.ledger.documents import PauseDocument
 from isthmus.ledger.known import KnownClusterDocument
-from isthmus.ledger.records import Change, Deletion, packed
+from isthmus.ledger.records import Deletion, LedgerChange, packed
 from isthmus.model.known import KnownCluster
 from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
 from tests.unit.wire.stored import patched
@@ -32,7 +32,7 @@ KNOWN: Final = KnownClusterDocument(
 )
 
 
-def written(offset: int, *changes: Change) -> list[Any]:
+def written(offset: int, *changes: LedgerChange) -> list[Any]:
     """The answers to a look that finds this at the end of the log."""
     end = offset + len(changes)
     return [listed(end), fetched(patched(bytes(packed(changes).view), offset), high_watermark=end)]
