@@ -119,7 +119,8 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
             async with lock, desk.link(link) as (fabric, chosen):
                 before = (await fabric.filters(link)).as_dict(chosen)
                 check_match(given, etag_of(before))
-                after = (await fabric.filter(link, filters, dry_run=dry_run)).as_dict(chosen)
+                by = f"{caller.name} over REST"
+                after = (await fabric.filter(link, filters, dry_run=dry_run, by=by)).as_dict(chosen)
                 difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
