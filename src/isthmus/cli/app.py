@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from pathlib import Path
@@ -79,6 +80,7 @@ class Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
             command = get_command(importlib.import_module(COMMANDS[name].module).app)
+            _collect_again()
             command.name = name
         return name, command, rest
 
@@ -175,5 +177,18 @@ def main() -> None:
     """What the command `isthmus` runs; ends the process with the command's exit code."""
     end_at_signals()
     begin()
-    with written():
-        get_command(app)(prog_name="isthmus")
+    # The garbage collector would go through all that is loaded again and again, and once more at the end: a third of
+    # the processor time of a command.
+    gc.disable()
+    try:
+        with written():
+            get_command(app)(prog_name="isthmus")
+    finally:
+        gc.freeze()
+
+
+def _collect_again() -> None:
+    """The command is loaded, and what was made for that stays; from now on there may be garbage."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
