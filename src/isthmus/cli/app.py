@@ -177,14 +177,8 @@ def main() -> None:
     """What the command `isthmus` runs; ends the process with the command's exit code."""
     end_at_signals()
     begin()
-    # The garbage collector would go through all that is loaded again and again, and once more at the end: a third of
-    # the processor time of a command.
-    gc.disable()
-    try:
-        with written():
-            get_command(app)(prog_name="isthmus")
-    finally:
-        gc.freeze()
+    with written():
+        get_command(app)(prog_name="isthmus")
 
 
 def _collect_again() -> None:
