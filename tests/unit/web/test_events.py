@@ -86,6 +86,23 @@ def test_who_reads_too_slowly_is_sent_away() -> None:
     assert asyncio.run(scenario()) < 10
 
 
+def test_who_reads_nothing_keeps_nobody_out() -> None:
+    """Once it is too far behind its place is free, though its connection still hangs."""
+
+    async def scenario() -> None:
+        happenings = Happenings(behind_max=3, streams_max=1)
+        hanging = following(happenings)
+        await anext(hanging)
+        with pytest.raises(RequestRefused):
+            happenings.listen(None, None)
+        for number in range(10):
+            happenings.publish("link", "a", {"number": number})
+        await asyncio.sleep(0)
+        await anext(following(happenings))
+
+    asyncio.run(scenario())
+
+
 def test_silence_is_told_as_well() -> None:
     """So that whoever left is noticed."""
 

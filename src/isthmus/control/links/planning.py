@@ -27,8 +27,9 @@ async def planned(
     try:
         foreseen = await foresee(link, pool, claims, own, configuration.clusters, look_s=look_s)
         plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
-        view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
-        of_topics = topic_changes(plan.topics, foreseen.observed.pairs)
+        pairs = foreseen.observed.pairs
+        view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents, pairs=pairs)
+        of_topics = topic_changes(plan.topics, pairs)
         return replace(plan, changes=(*of_topics, *await foreseen_changes(view)))
     except (ClusterError, PlanRefused) as error:
         return LinkPlan(link=link.name, source=link.source.alias, target=link.target.alias, problem=problem_of(error))
