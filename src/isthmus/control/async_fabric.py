@@ -19,9 +19,7 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.links.declared import with_declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
-from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link
-from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.planning import planned
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
@@ -31,6 +29,8 @@ from isthmus.control.links.trees import Trees, trees_named
 from isthmus.control.names import LinkNames, live_names
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.control.topics.plan import Plan
 from isthmus.errors import ConfigError
@@ -42,7 +42,7 @@ from isthmus.model.progress import LinkProgress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from isthmus.control.links.controller import OnProgress, Until
+    from isthmus.control.running.controller import OnProgress, Until
     from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0
@@ -352,9 +352,9 @@ class AsyncFabric:
         standby: bool,
     ) -> RunOutcome:
         self._application.find()
-        from isthmus.control.links.controller import Controller
-        from isthmus.control.links.succession import WhenOccupied
-        from isthmus.control.links.workers import Workers
+        from isthmus.control.running.controller import Controller
+        from isthmus.control.running.succession import WhenOccupied
+        from isthmus.control.running.workers import Workers
 
         when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
         names = [link.name for link in links]
