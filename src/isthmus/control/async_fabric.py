@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from isthmus import config
 from isthmus.control.application import SparkApplication
 from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.reassigning import AsyncReassigning
@@ -17,36 +15,37 @@ from isthmus.control.comparing import comparison
 from isthmus.control.doctor import examine
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.declared import with_declared
+from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
-from isthmus.control.links.following import Following, Reread
-from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
-from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.forgetting import Forgotten, forget, forget_link
+from isthmus.control.links.planning import planned
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import Trees, trees_named
-from isthmus.control.loops.all import foreseen_changes
-from isthmus.control.loops.loop import LinkView
 from isthmus.control.names import LinkNames, live_names
+from isthmus.control.opening import opened
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.starting import run_links
 from isthmus.control.schemas.distribution import AsyncSchemas
-from isthmus.control.topics.foresight import foresee
-from isthmus.control.topics.plan import LinkPlan, Plan
-from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.control.topics.plan import Plan
+from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.findings import Finding
 from isthmus.model.link import Link
-from isthmus.model.problem import problem_of
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.progress import LinkProgress
+from isthmus.model.promotion import Promotion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from isthmus.control.links.controller import OnProgress, Until
+    from isthmus.control.running.controller import OnProgress, Until
     from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0
@@ -139,6 +138,27 @@ class AsyncFabric:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         return AsyncLinkOperations(self.configuration, name)
 
+    async def promote(
+        self,
+        names: Collection[str],
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        max_lag: int = 0,
+        on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
+        dry_run: bool = False,
+    ) -> dict[str, Promotion | IsthmusError]:
+        """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
+        promoters = [
+            self.link(name).promoter(
+                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
+            )
+            for name in names
+        ]
+        return await promote_together(promoters, dry_run=dry_run)
+
     @property
     def declarations(self) -> AsyncDeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
@@ -178,22 +198,8 @@ class AsyncFabric:
         links = await in_force(self._into(clusters, chosen), self._pool)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
-        return Plan(links=tuple([await self._plan(each, claims, links) for each in links]))
-
-    async def _plan(self, link: Link, claims: Claims, own: tuple[Link, ...]) -> LinkPlan:
-        source, target = self._pool.client(link.source), self._pool.client(link.target)
-        try:
-            foreseen = await foresee(link, self._pool, claims, own, self.configuration.clusters)
-            plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
-            view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
-            return replace(plan, changes=await foreseen_changes(view))
-        except (ClusterError, PlanRefused) as error:
-            return LinkPlan(
-                link=link.name,
-                source=link.source.alias,
-                target=link.target.alias,
-                problem=problem_of(error),
-            )
+        plans = [await planned(each, self.configuration, self._pool, claims, links) for each in links]
+        return Plan(links=tuple(plans))
 
     async def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says.
@@ -204,7 +210,7 @@ class AsyncFabric:
         chosen = self.configuration.link(link)
         return await read_filters(chosen, self._pool.client(chosen.target))
 
-    async def filter(self, link: str, filters: Filters, *, dry_run: bool = False) -> Filters:
+    async def filter(self, link: str, filters: Filters, *, dry_run: bool = False, by: str = "") -> Filters:
         """Have the link select something else from now on, whether it runs or not; see `write_filters`.
 
         :raises ConfigError: There is no link of that name, or a pattern is broken.
@@ -212,7 +218,7 @@ class AsyncFabric:
         """
         chosen = self.configuration.link(link)
         target = self._pool.client(chosen.target)
-        return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run)
+        return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run, by=by)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""
@@ -279,7 +285,17 @@ class AsyncFabric:
             return link in (None, one.name) and (not chosen or one.target.alias in chosen)
 
         with telling(metrics or self.configuration.metrics, on_progress) as tell:
-            return await self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
+            return await run_links(
+                self.configuration,
+                self._application,
+                links,
+                until=until,
+                on_progress=tell,
+                following=following,
+                takes=takes,
+                take_over=take_over,
+                standby=standby,
+            )
 
     def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
         """Those of the links that go into these clusters, all of them where none is named."""
@@ -357,44 +373,3 @@ class AsyncFabric:
             allow_lag=allow_lag,
             on_progress=on_progress,
         )
-
-    async def _run(
-        self,
-        links: tuple[Link, ...],
-        until: Until | None,
-        on_progress: OnProgress | None,
-        following: Following,
-        takes: Callable[[Link], bool],
-        *,
-        take_over: bool,
-        standby: bool,
-    ) -> RunOutcome:
-        self._application.find()
-        from isthmus.control.links.controller import Controller
-        from isthmus.control.links.succession import WhenOccupied
-        from isthmus.control.links.workers import Workers
-
-        when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
-        names = [link.name for link in links]
-        workers = Workers(self.configuration.spark, links=names, spark=self._application.running)
-        controller = Controller(
-            self.configuration,
-            links,
-            workers,
-            until=until,
-            on_progress=on_progress,
-            when_occupied=when_occupied,
-            following=following,
-            takes=takes,
-        )
-        try:
-            return await controller.run()
-        finally:
-            self._application.keep(workers.spark)
-
-
-async def opened(configuration: str | Path | Configuration | None, *, declared: bool) -> Configuration:
-    """The configuration, read if it is not given; see `AsyncFabric.open`."""
-    if not isinstance(configuration, Configuration):
-        configuration = config.load(None if configuration is None else Path(configuration))
-    return await with_declared(configuration) if declared else configuration

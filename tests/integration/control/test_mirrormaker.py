@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from isthmus import config
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.following import Following
 from isthmus.control.loops.appending import stored_records
+from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.loop import LoopState
@@ -122,6 +122,11 @@ def test_a_chain_answers_as_with_mirror_maker(chain: Chain, topic: TopicNamer, s
         {"-1"},
         {"-1"},
     ]
+    # `isthmus status` counts as MirrorMaker 2's classes do.
+    links = [link.as_dict() for link in Fabric(configured(chain, *forth)).status()]
+    told = {each["topic"]: each for link in links for each in link["topics"]}
+    assert (told[f"a.{name}"]["hops"], told[f"b.a.{name}"]["hops"]) == (1, 2)
+    assert told[f"b.a.{name}"]["upstream_clusters"] == ["b", "a"]
     remote = {f"b.a.{name}", "b.heartbeats", "b.a.heartbeats"}
     assert answers(c, *questions, *hops) == [
         {"a", "b"},
@@ -219,7 +224,7 @@ def test_java_translates_exactly_at_any_lag(
         f"groups: {{include: ['{name}*'], way: mapped}}, mm2: {{checkpoints: true, offset_syncs: target}}"
     )
     fabric = Fabric(configured(chain, link), spark=spark)
-    planned = [change.subject for link_plan in fabric.plan().links for change in link_plan.changes]
+    planned = [change.subject for link_plan in fabric.plan().links for change in link_plan.loop_changes]
     assert set(planned) <= {"topic a.checkpoints.internal of b", "topic mm2-offset-syncs.a.internal of b"}
     assert fabric.run(until="caught-up").exit_code == 0
     (told,) = ([change.subject for change in plan.changes] for plan in fabric.plan().links)

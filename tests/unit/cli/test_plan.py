@@ -8,6 +8,7 @@ import pytest
 
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.plan import show_plan
+from isthmus.control.links.filtering import Filters
 from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
@@ -56,6 +57,21 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
     assert "Refused: l/orders: partition 3: another one" in err
 
 
+def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """In place of what the file says, on stderr; an older release did not write down who it was."""
+    chosen = Filters(topics_include=("a.*", "b"), groups_exclude=(), since_ms=1_700_000_000_000, by="ada@host")
+    _, err = shown(capsys, replace(link_of(), filters=chosen))
+    told = (
+        "l: not as in the file: topics include a.*, b; groups exclude nothing; set by ada@host at 2023-11-14T22:13:20"
+    )
+    assert told in err
+    assert "Take it back: isthmus filters l --reset" in err
+    _, err = shown(capsys, replace(link_of(), filters=replace(chosen, by="")))
+    assert "groups exclude nothing; set at 2023-11-14T22:13:20" in err
+    _, err = shown(capsys, link_of())
+    assert "not as in the file" not in err
+
+
 def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """Each that would be made, and those that cannot be, with the reason: once for all topics that have it."""
 
@@ -67,8 +83,11 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem("it stays", "do nothing")
     stuck = tuple(change(topic, "1", "2", problem) for topic in ("x", "y", "z"))
     changes = (change("s", "1", "2"), change("t", None, "2"), change("u", "1", None), *stuck)
-    link = replace(link_of(decision(0)), changes=changes)
+    # What is changed of topics has its row.
+    created = replace(change("v", None, "3"), loop="topics")
+    link = replace(link_of(decision(0)), changes=(created, *changes))
     _, err = shown(capsys, link)
+    assert "topic v" not in err
     assert "l: configs: topic s: a.b becomes 2, which was 1" in err
     assert "topic t: a.b becomes 2, which was not there" in err
     assert "topic u: a.b is removed, which was 1" in err

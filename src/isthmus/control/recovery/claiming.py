@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from isthmus.control.links.attaching import operator
-from isthmus.control.links.host import liveness_of, whereabouts
+from isthmus.control.links.host import liveness_of, operator, whereabouts
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.errors import ClusterError, Fenced, PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import BEAT_S, SILENCE_S
-from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.whereabouts import Liveness
@@ -36,7 +35,7 @@ class RecoveryClaim:
         self._writing = asyncio.Lock()
         self._beat = 0
 
-    async def write(self, *changes: Change) -> None:
+    async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none; durable when this returns.
 
         :raises PlanRefused: Somebody else recovers the link now.

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.cluster.changes import NewTopic
+from isthmus.control.links.filtering import Filters
 from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
-from isthmus.model.loop import Change
+from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
@@ -142,7 +143,8 @@ class LinkPlan:
 
     `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
-    `changes` are what its loops would change at the target beside the data.
+    `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
+    topic knows beyond that is in `topics`. `filters` are what an operator has it select in place of what the file says.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -157,6 +159,7 @@ class LinkPlan:
     aborted: Treatment | None = None
     unmatched: tuple[Problem, ...] = ()
     changes: tuple[Change, ...] = ()
+    filters: Filters = field(default_factory=Filters)
     problem: Problem | None = None
 
     @property
@@ -166,8 +169,13 @@ class LinkPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether its loops would change anything: what cannot be changed, or is to stay as it is, does not count."""
+        """Whether anything would be changed: what cannot be, or is to stay as it is, does not count."""
         return any(change.problem is None for change in self.changes)
+
+    @property
+    def loop_changes(self) -> tuple[Change, ...]:
+        """The changes that are not told with the topics already."""
+        return tuple(change for change in self.changes if change.loop not in (DATA_TASK, TOPICS_TASK))
 
     @property
     def is_whole(self) -> bool:
@@ -185,6 +193,7 @@ class LinkPlan:
             "source_cluster_id": self.source_id,
             "target_cluster_id": self.target_id,
             "problem": plain(self.problem),
+            "filters": self.filters.said_as_dict(),
             "aborted": None if self.aborted is None else str(self.aborted.policy),
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
             "topics": plain(self.topics),
