@@ -116,7 +116,7 @@ def targets(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show to which leaf each distributor copies that has a choice, and which of them go over to another one."""
-    _show(Fabric(linked(path)).targets(name), output)
+    _show(Fabric(linked(path)).trees.targets(name), output)
 
 
 @app.command()
@@ -136,7 +136,7 @@ def switch(
     subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice, and each
     producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
     """
-    found = Fabric(linked(path)).switch(name, cluster, level, to, dry_run=dry_run)
+    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, dry_run=dry_run)
     _show((found,), output)
     if output.is_table:
         told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isthmus.cluster.access import describe_rules
-from isthmus.cluster.brokers import Operations, describe_cluster
+from isthmus.cluster.brokers import AllowedOperations, describe_cluster
 from isthmus.cluster.passwords import users_with_passwords
 from isthmus.control.clusters.rights import cluster_findings
 from isthmus.errors import ClusterError
@@ -19,7 +19,7 @@ from isthmus.wire.client import Client
 _CHECK = "access rules"
 
 
-async def access_findings(link: Link, source: Client, target: Client, allowed: Operations) -> list[Finding]:
+async def access_findings(link: Link, source: Client, target: Client, allowed: AllowedOperations) -> list[Finding]:
     """What keeps rules from being carried, or that nothing does; nothing where the link carries none.
 
     `allowed` is what we may do to the target's cluster itself.
@@ -41,7 +41,7 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: O
     return [Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)]
 
 
-async def principal_findings(link: Link, source: Client, target: Client, allowed: Operations) -> list[Finding]:
+async def principal_findings(link: Link, source: Client, target: Client, allowed: AllowedOperations) -> list[Finding]:
     """What of attached principals does not follow: quotas, where rights are missing, and passwords that the target
     lacks. Nothing where a link has none.
 
