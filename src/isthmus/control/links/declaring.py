@@ -268,6 +268,9 @@ class AsyncDeclaredLinks:
             known = _known(declared, name, deleted=is_repeatable and found is not None and bool(declared.behind(found)))
             ends = known.source, known.target
             if spares_source and (source := declared.alias_of(known.source)) is not None:
+                target = declared.alias_of(known.target)
+                if target is None or not declared.is_there(target):
+                    raise _away(declared, (known.target,))
                 spared = Problem("it is left alone", "It learns of the change from whoever runs links of it.")
                 declared = replace(declared, away={**declared.away, source: spared})
             return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)
