@@ -121,9 +121,11 @@ def check(clusters: Clusters, name: str, written: Mapping[str, int]) -> None:
     ids=["balanced", "unbalanced"],
 )
 def test_every_message_comes_to_every_cluster_once(
-    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any, tmp_path: Path
 ) -> None:
-    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes."""
+    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes. What
+    distributors say they have copied, and what was written there, make up what each cluster has.
+    """
     name = topic("distributed")
     used = {alias: each for alias, each in four.items() if alias in json.dumps(tree)}
     for number, (alias, cluster) in enumerate(used.items()):
@@ -145,6 +147,14 @@ def test_every_message_comes_to_every_cluster_once(
 
     asyncio.run(scenario())
     check(used, name, written)
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(json.dumps(file_of(used, tree, name)))
+    command = [*ISTHMUS, "tree", "show", "--counts", "-o", "json", "-c", str(file)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    came = dict(written)
+    for each in json.loads(shown.stdout)[0]["distributors"]:
+        came[each["target"]] += each["copied_records"] // PARTITIONS
+    assert came == dict.fromkeys(used, sum(written.values()))
     if tree[0][1] != "west":
         # Comparing one tree is enough.
         return
