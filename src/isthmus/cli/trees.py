@@ -205,6 +205,27 @@ def remove(
     _show_change(found, output, dry_run=dry_run)
 
 
+@app.command()
+def move(
+    name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that goes to another place.")],
+    beside: Annotated[str, typer.Option("--beside", metavar="CLUSTER", help="As the neighbour of this.")],
+    level: Annotated[int | None, typer.Option("--level", help="The level of the new node, if not any.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Have a cluster be at another place of a tree that runs: it leaves, and comes back beside another one.
+
+    It leaves as by remove. Then its topics of the tree have to be deleted there: what is on it would come everywhere
+    once more. All of it comes back from its new neighbour. As long as one of that is not so it exits with 5 and says
+    what it waits for: call it again, and it goes on. All other distributors go on as they were.
+    """
+    found = Fabric(configured(path)).tree_changes.move(name, cluster, beside=beside, level=level, dry_run=dry_run)
+    _show_change(found, output, dry_run=dry_run)
+
+
 def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> None:
     if not output.is_table:
         render(found.as_dict(), output, names=[found.after.name])
