@@ -18,9 +18,7 @@ from isthmus.control.links.claims import Claims
 from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
-from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link
-from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.planning import planned
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
@@ -31,7 +29,9 @@ from isthmus.control.names import LinkNames, live_names
 from isthmus.control.opening import opened
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
-from isthmus.control.running import run_links
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.starting import run_links
 from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.control.topics.plan import Plan
 from isthmus.errors import ConfigError, IsthmusError
@@ -45,7 +45,7 @@ from isthmus.model.promotion import Promotion
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from isthmus.control.links.controller import OnProgress, Until
+    from isthmus.control.running.controller import OnProgress, Until
     from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from isthmus.control.application import SparkApplication
-from isthmus.control.links.following import Following
-from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.running.following import Following
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 
 if TYPE_CHECKING:
-    from isthmus.control.links.controller import OnProgress, Until
+    from isthmus.control.running.controller import OnProgress, Until
 
 
 async def run_links(
@@ -32,9 +32,9 @@ async def run_links(
     :raises ConfigError: There is no Spark to run on, or it is to take over and to stand by at once.
     """
     application.find()
-    from isthmus.control.links.controller import Controller
-    from isthmus.control.links.succession import WhenOccupied
-    from isthmus.control.links.workers import Workers
+    from isthmus.control.running.controller import Controller
+    from isthmus.control.running.succession import WhenOccupied
+    from isthmus.control.running.workers import Workers
 
     when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
     names = [link.name for link in links]
