@@ -84,12 +84,17 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     stuck = tuple(change(topic, "1", "2", problem) for topic in ("x", "y", "z"))
     changes = (change("s", "1", "2"), change("t", None, "2"), change("u", "1", None), *stuck)
     link = replace(link_of(decision(0)), changes=changes)
-    _, err = shown(capsys, link)
+    out, err = shown(capsys, link)
+    assert "differences" not in out
     assert "l: configs: topic s: a.b becomes 2, which was 1" in err
     assert "topic t: a.b becomes 2, which was not there" in err
     assert "topic u: a.b is removed, which was 1" in err
     assert err.count("it stays") == 1
     assert "Not changed: l/topic x and 2 more: a.b: it stays do nothing" in err
+    own = (change("orders", "1", "2"), change("orders", None, "2"), change("orders", "1", "2", problem))
+    out, _ = shown(capsys, replace(link, changes=own))
+    assert "differences" in out
+    assert "copy identity 1 2 0 0" in out
     assert Plan(links=(link,)).has_changes
     assert not Plan(links=(replace(link, changes=stuck),)).has_changes
 

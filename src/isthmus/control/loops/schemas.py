@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from isthmus.control.loops.loop import LinkView
-from isthmus.control.schemas.distribution import registry_contents, registry_pair
 from isthmus.errors import HostError
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.problem import problem_of
-from isthmus.schemas.execution import apply_schemas
 from isthmus.schemas.planning import SchemaChange, plan_schemas
-from isthmus.schemas.registry import opened
 
 SCHEMAS_LOOP: Final = "schemas"
 
@@ -42,6 +39,9 @@ class SchemasLoop:
         route = view.link.target.schemas
         if route is None:
             return ()
+        # Loaded by links that need it: whoever asks for a status wants no more of a loop than its name.
+        from isthmus.control.schemas.distribution import registry_contents, registry_pair
+
         try:
             pair = await registry_pair(route, await registry_contents(route.primary))
         except HostError as error:
@@ -54,6 +54,9 @@ class SchemasLoop:
         left: list[Change] = [change for change in changes if not isinstance(change, RegistryChange)]
         if route is None or not ours:
             return left
+        from isthmus.schemas.execution import apply_schemas
+        from isthmus.schemas.registry import opened
+
         async with opened(route.target) as registry:
             done = await apply_schemas(registry, [change.change for change in ours])
         return [*left, *(_change(each) for each in done if each.problem is not None)]
