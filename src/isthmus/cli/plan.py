@@ -86,7 +86,7 @@ def show_plan(plan: Plan, output: OutputFormat) -> None:
 
 
 def _rows(link: LinkPlan) -> list[Row]:
-    differences = Counter(change.subject for change in link.changes if change.problem is None)
+    differences = Counter(change.subject for change in link.loop_changes if change.problem is None)
     return [
         {
             "link": link.link,
@@ -180,7 +180,7 @@ def _tell_filters(link: LinkPlan) -> None:
 
 def _tell_changes(link: LinkPlan) -> None:
     alike: dict[tuple[str, Problem], list[str]] = {}
-    for change in link.changes:
+    for change in link.loop_changes:
         if change.problem is None:
             console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
         else:

@@ -9,11 +9,22 @@ from typing import Final
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Where copying begins, as ListOffsets has it; any other number is a timestamp in ms."""
+EARLIEST_LOCAL: Final = -4
+"""Where the log begins on the brokers' own disks; what lies before is in a remote tier alone (KIP-405)."""
 
 
 def written_start(start: int) -> str:
     """Where copying begins, as people write it."""
     return {EARLIEST: "earliest", LATEST: "latest"}.get(start, str(start))
+
+
+class RemotePolicy(enum.StrEnum):
+    """What becomes of records that a remote tier of the source holds alone."""
+
+    COPY = "copy"
+    """They are copied like any others."""
+    LEAVE = "leave"
+    """They stay where they are: copying begins where the source's log begins on its brokers' own disks."""
 
 
 class OffsetPolicy(enum.StrEnum):
@@ -56,9 +67,14 @@ class Cursor:
         return self.rewound, self.ordinal, self.source_offset
 
     @property
+    def copied_records(self) -> int:
+        """How many records the lane has appended since it began."""
+        return self.ordinal - self.first_ordinal
+
+    @property
     def has_appended(self) -> bool:
         """Whether the lane has a record at the target."""
-        return self.ordinal > self.first_ordinal
+        return self.copied_records > 0
 
     @property
     def has_copies(self) -> bool:

@@ -46,3 +46,7 @@ def test_a_cluster_that_cannot_come_is_refused(tmp_path: Path) -> None:
 
         assert answer.status_code == status, answer.text
         assert answer.json()["hint"]
+    moving = asking.post(
+        "/v1/trees/t/clusters/north:move", json={}, headers={"Authorization": f"Bearer {secrets[Role.ADMIN]}"}
+    )
+    assert moving.status_code == 422

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal
 from isthmus.control.clusters.known import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declared import Declarations
-from isthmus.control.links.following import Following, Reread
-from isthmus.control.links.outcome import RunOutcome
-from isthmus.control.links.succession import WhenOccupied
-from isthmus.control.links.supervisor import Supervisor, Takes
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.succession import WhenOccupied
+from isthmus.control.running.supervisor import Supervisor, Takes
+from isthmus.control.running.workers import Workers
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge
@@ -123,7 +123,7 @@ class Controller:
         written = following.written
         async with Declarations(written.clusters, written.ledger) as declarations:
             while True:
-                if await self._is_to_reread(self.timings.follow_s) and following.reread is not None:
+                if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
                     written = await self._reread(following.reread) or written
                 try:
                     declared = await declarations.look()
@@ -135,11 +135,11 @@ class Controller:
 
     async def _follow_file(self, reread: Reread) -> None:
         while True:
-            is_asked = await self._is_to_reread(self.timings.follow_s if self._following.is_constant else None)
+            is_asked = await self._wait_to_reread(self.timings.follow_s if self._following.is_constant else None)
             if is_asked and (configuration := await self._reread(reread)) is not None:
                 await self._links.take(configuration)
 
-    async def _is_to_reread(self, term_s: float | None) -> bool:
+    async def _wait_to_reread(self, term_s: float | None) -> bool:
         """Wait until the file may say something else, at most so long; whether it may."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hung_up.wait(), term_s)

@@ -1,0 +1,272 @@
+"""A link at work: its ledger open, its topics watched, its leases running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from isthmus.control.groups.carrier import GroupCarrier
+from isthmus.control.lanes.catchup import Arrival
+from isthmus.control.links.claims import Claims
+from isthmus.control.links.memory import recorded_topics
+from isthmus.control.loops.all import LOOPS
+from isthmus.control.loops.loop import LinkView
+from isthmus.control.loops.runner import LoopRunner, LoopRunners
+from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
+from isthmus.control.running.arriving import Approach
+from isthmus.control.running.leasing import LeasedLanes
+from isthmus.control.running.opened import OpenLink
+from isthmus.control.running.record import LinkRecord
+from isthmus.control.running.settings import LinkSettings, Respect
+from isthmus.control.running.workers import Workers
+from isthmus.control.topics.loop import TopicLoop
+from isthmus.control.topics.plan import LinkPlan
+from isthmus.errors import ClusterError, IsthmusError
+from isthmus.ledger.documents import (
+    Document,
+    FiltersDocument,
+    PauseDocument,
+    ProgressDocument,
+    RecoveryDocument,
+    TaskPauseDocument,
+    VerificationDocument,
+    kind_of,
+)
+from isthmus.ledger.standing import verify_standing
+from isthmus.model.lane import LaneKey, LaneReport
+from isthmus.model.link import Link
+from isthmus.model.loop import DATA_TASK, GROUPS_TASK, TOPICS_TASK, LoopProgress
+from isthmus.model.pauses import Pauses
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.progress import GroupProgress
+from isthmus.spark.progress import RunProgress
+
+_PAUSES: Final = (PauseDocument.KIND, TaskPauseDocument.KIND)
+_HASTE: Final = 0.8
+"""Topics are looked for a little more often than asked, so that what is new runs in that time."""
+
+
+class Session:
+    """One link from the moment its ledger is open until it is closed: its settings, topics, lanes, groups and loops.
+    Each keeps its own state; here they are put together.
+
+    `has_claimed` is set once the topics it wants were chosen, or could not be; before others are wanted `respect` finds
+    out which of them links of others write. `progress` counts what it copies.
+
+    A cluster that cannot be looked at for a while stops nothing else.
+    """
+
+    def __init__(
+        self,
+        link: OpenLink,
+        written: Link,
+        *,
+        claims: Claims,
+        has_claimed: asyncio.Event,
+        respect: Respect,
+        progress: RunProgress,
+    ) -> None:
+        source, target, ledger, timings = link.source, link.target, link.ledger, link.timings
+        self._open = link
+        self._settings = LinkSettings(written, ledger, respect)
+        self._record = LinkRecord(ledger)
+        self._topics = TopicLoop(
+            written,
+            source,
+            target,
+            claims=claims,
+            recorded=recorded_topics(link.name, ledger.documents),
+            remember=self._record.begun,
+            has_claimed=has_claimed,
+            refused_s=timings.refused_s,
+        )
+        self._lanes = LeasedLanes(link, lambda: self._topics.lanes, progress)
+        self._groups = GroupCarrier(written, source, target, ledger, timings)
+        self._loops = LoopRunners(
+            [LoopRunner(make(), written, self._view, ledger, lambda: link.paused, timings.outage_s) for make in LOOPS]
+        )
+        self._approach = Approach(link, self._topics, self._lanes, self._groups, self._loops)
+        self._has_claimed = has_claimed
+        self._away: Problem | None = None
+        self._stirred = asyncio.Event()
+        self._stopping = asyncio.Event()
+        ledger.listen(self._hear)
+
+    # What it does
+
+    def follow(self, link: Link) -> None:
+        """Go on with other settings: without a new lease, and soon."""
+        self._settings.follow(link)
+        self._stirred.set()
+
+    def stop(self) -> None:
+        """End the leases in good order; `run` returns when that is done."""
+        self._stopping.set()
+
+    async def run(self, workers: Workers) -> None:
+        """Keep the lanes running until `stop`.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises HostError: Spark cannot be started.
+        """
+        follow = asyncio.create_task(self._open.ledger.run())
+        leases = asyncio.create_task(self._lanes.run(workers))
+        watch = asyncio.create_task(self._watch())
+        # Not waited for: what happens to them never ends the copying.
+        groups = asyncio.create_task(self._groups.run())
+        loops = asyncio.create_task(self._loops.run())
+        halt = asyncio.create_task(self._stopping.wait())
+        try:
+            done, _ = await asyncio.wait((follow, leases, watch, halt), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            # The leases need the ledger to say farewell, so it goes last.
+            for task in (halt, groups, loops, watch, leases):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            if not follow.done():
+                for farewell in (self._groups.remember, self._write_reports, self._record.ended):
+                    with contextlib.suppress(IsthmusError, TimeoutError):
+                        async with asyncio.timeout(self._open.timings.farewell_s):
+                            await farewell()
+            follow.cancel()
+            await asyncio.gather(follow, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._renew_settings()
+                self._topics.accept(self._open.rebuilt)
+                await self._topics.refresh(is_paused=self.paused.stops(TOPICS_TASK))
+                await self._lanes.audit_when_due()
+                await self._write_reports()
+                await self._lanes.measure_idle()
+            except ClusterError as error:
+                self._away = problem_of(error)
+            else:
+                self._away = None
+            self._has_claimed.set()
+            self._lanes.assign()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), self._settings.link.topics_interval_s * _HASTE)
+            self._stirred.clear()
+
+    async def _renew_settings(self) -> None:
+        link = await self._settings.renew()
+        if link is not None:
+            self._lanes.limit(link.limits)
+            for part in (self._topics, self._groups, self._loops):
+                part.follow(link)
+
+    async def _write_reports(self) -> None:
+        """Tell what is refused or has ended and why, and what was never copied."""
+        topics = () if self.plan is None else self.plan.topics
+        await self._record.reports(topics, self.reports())
+        await self._record.loops(self._standing())
+
+    def _hear(self, key: str, document: Document | None) -> None:
+        if kind_of(key) in _PAUSES:
+            self._lanes.assign()
+            self._loops.stir()
+            self._stirred.set()
+        elif key.startswith(f"{FiltersDocument.KIND}/"):
+            self._settings.reread()
+            self._stirred.set()
+        elif isinstance(document, RecoveryDocument):
+            self._stirred.set()
+        elif isinstance(document, ProgressDocument) and any(r.state.is_terminal for r in document.reports):
+            # Groups shall not be carried onto what is no mirror any more.
+            self._stirred.set()
+
+    # How it stands
+
+    @property
+    def plan(self) -> LinkPlan | None:
+        """What is carried out, `None` until the clusters were first looked at."""
+        return self._topics.plan
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why things are not as they should be, when that was last looked at."""
+        if self._away is not None:
+            return self._away
+        error = self._open.ledger.problem
+        return self._lanes.problem if error is None else problem_of(error)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether a cluster did not answer when it was last looked at."""
+        return self._away is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the clusters were looked at, and a lease has been heard unless there is nothing for one to do."""
+        return self.plan is not None and self._lanes.has_begun
+
+    @property
+    def paused(self) -> Pauses:
+        """What an operator has paused."""
+        return self._open.paused
+
+    def reports(self) -> dict[LaneKey, LaneReport]:
+        """What was last reported of every lane, those that may not run now included."""
+        return self._lanes.reports()
+
+    @property
+    def idle(self) -> frozenset[LaneKey]:
+        """The lanes that do not run now: where their source ends is looked at by the session itself."""
+        return self._lanes.idle
+
+    @property
+    def groups(self) -> tuple[GroupProgress, ...]:
+        """How the groups stand."""
+        return self._groups.progress
+
+    @property
+    def loops(self) -> tuple[LoopProgress, ...]:
+        """How the data, the topics, the groups and everything else stand that the link keeps alike."""
+        verified = self._open.ledger.documents.get(f"{VerificationDocument.KIND}/{self._open.name}")
+        return (*self._standing(), *self._loops.progress, verify_standing(verified))
+
+    def _standing(self) -> tuple[LoopProgress, ...]:
+        paused, carrier, groups = self.paused, self._groups, self._settings.link.groups
+        return (
+            data_standing(self.reports().values(), self._lanes.problem, is_paused=paused.stops(DATA_TASK)),
+            topics_standing(self.plan, self._away, is_paused=paused.stops(TOPICS_TASK)),
+            groups_standing(carrier.problem, is_configured=groups.is_configured, is_paused=paused.stops(GROUPS_TASK)),
+        )
+
+    async def arrival(self) -> Arrival:
+        """How far the link is on its way to what the source had; see `CatchUp`.
+
+        What could not be copied, and how the groups stand, is in the ledger when it is under way no more: whoever is
+        told may look at once.
+
+        :raises ClusterError: A cluster does not answer, or the ledger cannot be written.
+        """
+        plan = self.plan
+        arrival = await self._approach.look()
+        if plan is None or arrival is Arrival.UNDER_WAY:
+            return Arrival.UNDER_WAY
+        await self._write_reports()
+        await self._groups.remember()
+        if arrival is Arrival.HELD_UP or not plan.is_whole or not await self._lanes.measure_idle():
+            return Arrival.HELD_UP
+        return Arrival.CAUGHT_UP
+
+    def _view(self) -> LinkView | None:
+        if self.plan is None:
+            return None
+        link = self._open
+        return LinkView(
+            link=self._settings.link,
+            source=link.source,
+            target=link.target,
+            plan=self.plan,
+            reports=self.reports(),
+            groups=self._groups.plan,
+            documents=link.ledger.documents,
+            remember=link.ledger.write,
+        )
