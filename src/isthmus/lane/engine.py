@@ -41,6 +41,7 @@ from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
+from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
 from isthmus.wire.client import Client
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,8 @@ class Engine:
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
     then settle for `settle_s` before they write. `doubt` says when a source that ends too early is believed.
-    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
-    it is not known; see `Writer`. `maps` keeps how far mapped lanes are.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known; see `Writer`. `maps` keeps how
+    far mapped lanes are. `schemas` are those that the target knows.
     """
 
     def __init__(
@@ -74,17 +75,16 @@ class Engine:
         doubt: Doubt = USUAL_DOUBT,
         expiration_ms: int = 0,
         maps: MapStore | None = None,
+        schemas: SchemaIds = NO_SCHEMAS,
     ) -> None:
-        self.producer = producer
-        self.link = link
+        self.producer, self.link, self.schemas = producer, link, schemas
         self.latency = [0] * BUCKETS
         self.throttled_source_s = self.throttled_target_s = 0.0
         self.room = Room(limits)
         self._granted = Granted(is_given=writable)
         self.may_send, self.may_write = self._granted.may_send, self._granted.may_write
         self._source, self._target = source, target
-        self._abandoned = abandoned
-        self._expiration_ms = expiration_ms
+        self._abandoned, self._expiration_ms = abandoned, expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
@@ -128,11 +128,8 @@ class Engine:
             if former is not None:
                 self._former.setdefault(lane.key, []).append(former)
                 self._let_go(former)
-            writer = Writer(
-                abandoned=self._abandoned or lane.is_unsettled,
-                expiration_ms=self._expiration_ms,
-                is_mapped=lane.is_mapped,
-            )
+            doubtful = self._abandoned or lane.is_unsettled
+            writer = Writer(abandoned=doubtful, expiration_ms=self._expiration_ms, is_mapped=lane.is_mapped)
             # One count, which takes in what is still answered to the former run.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
@@ -160,6 +157,13 @@ class Engine:
             run.writer.abandoned = abandoned or run.lane.is_unsettled
         self._granted.is_given = True
         self._wake()
+
+    def learn(self, schemas: SchemaIds) -> None:
+        """The target knows these schemas now: what waits for one goes on."""
+        self.schemas = schemas
+        for run in self._runs.values():
+            if run.schema_id in schemas and not run.pending:
+                self._resolver.add(run)
 
     def write_until(self, moment: float | None) -> None:
         """Nothing leaves from that moment (of `lasting_s`) on, `None` for never.

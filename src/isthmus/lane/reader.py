@@ -10,10 +10,12 @@ from typing import Any, Final, Protocol
 from isthmus.errors import ClusterError
 from isthmus.lane.distance import RESPONSE_BYTES, Distances, next_bytes
 from isthmus.lane.faults import Faults
+from isthmus.lane.gate import SchemaMissing, admitted
 from isthmus.lane.pieces import pieces
 from isthmus.lane.rebatch import dense
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun
+from isthmus.model.schemagate import SchemaIds
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, spans
 from isthmus.wire.client import SILENCE_S
@@ -39,6 +41,7 @@ class Reading(Protocol):
     room: Room
     source_distances: Distances
     throttled_source_s: float
+    schemas: SchemaIds
 
     def received(self, run: LaneRun, size_bytes: int) -> None: ...
 
@@ -193,6 +196,10 @@ class SourceReader:
             return 0
         try:
             size = self._offer(run, fetched)
+        except SchemaMissing as missing:
+            self.remove(run)
+            self._engine.faults.gated(run, missing.schema_id)
+            return 0
         except ValueError as error:
             self.remove(run)
             self._engine.faults.unreadable(run, str(error))
@@ -211,8 +218,8 @@ class SourceReader:
         if not fetched.records:
             return 0
         # Runs are told apart by offset only, so with aborted data in sight every batch stands alone; so it does where
-        # its producer says whether it is copied.
-        tiny_bytes = 0 if fetched.aborted or run.lane.level else TINY_BYTES
+        # its producer says whether it is copied, or its schemas do.
+        tiny_bytes = 0 if fetched.aborted or run.lane.level or run.lane.gated.is_any else TINY_BYTES
         batches: list[tuple[Batch, int]] = []
         try:
             for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES):
@@ -228,7 +235,8 @@ class SourceReader:
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
-        return run.offer(pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max))
+        found = pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max)
+        return run.offer(admitted(run, found, self._engine.schemas) if run.lane.gated.is_any else found)
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:
