@@ -469,7 +469,7 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
     """A real consumer goes from cluster to cluster, round and back, while everybody produces: it misses nothing, and
     reads again what the margin says and nothing older.
     """
-    name, wave, margin_ms = topic("round"), 30, 60
+    name, wave, margin_ms = topic("round"), 30, 30
     used = {alias: four[alias] for alias in ("east", "west", "north")}
     for cluster in used.values():
         topics.create(cluster, name, partitions=PARTITIONS)
@@ -509,7 +509,8 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
             for here, there in pairwise(ring):
                 write()
                 await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
-                await asyncio.to_thread(consume, here, 150 if carried else 450)
+                # As many as the margin takes back at most: 150 of each partition, however the consumer turns to them.
+                await asyncio.to_thread(consume, here, 300 if carried else 450)
                 wanted = await asyncio.to_thread(to_be_at, used[here], used[there], name, name, margin_ms)
                 await run.until(partial(asyncio.to_thread, has_followed, used[there], name, name, wanted))
                 carried.append(max(wanted.values()))
