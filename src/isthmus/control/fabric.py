@@ -267,9 +267,21 @@ class Fabric(Shell[AsyncFabric]):
         """Where the distributors of trees copy to; see `Trees.targets`."""
         return self._done(lambda core: core.trees.targets(tree))
 
-    def switch(self, tree: str, cluster: str, level: int, to: str, *, dry_run: bool = False) -> DistributorTarget:
+    def switch(
+        self,
+        tree: str,
+        cluster: str,
+        level: int,
+        to: str,
+        *,
+        force: bool = False,
+        resend: bool = False,
+        dry_run: bool = False,
+    ) -> DistributorTarget:
         """Have a distributor copy to another leaf of its subtree; see `Trees.switch`."""
-        return self._done(lambda core: core.trees.switch(tree, cluster, level, to, dry_run=dry_run))
+        return self._done(
+            lambda core: core.trees.switch(tree, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
+        )
 
     plan = blocking(AsyncFabric.plan)
     doctor = blocking(AsyncFabric.doctor)

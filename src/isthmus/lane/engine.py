@@ -41,7 +41,9 @@ from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
+from isthmus.model.switching import Allowance
 from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
 
 log = logging.getLogger(__name__)
 DEFAULT_LIMITS: Final = Limits()
@@ -92,6 +94,7 @@ class Engine:
         self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
         self._runs: dict[LaneKey, LaneRun] = {}
         self._former: dict[LaneKey, list[LaneRun]] = {}
+        self._allowed: dict[PartitionKey, Allowance] = {}
         self._appenders: dict[int, TargetAppender] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: BaseException | None = None
@@ -131,6 +134,7 @@ class Engine:
             )
             # One count, which takes in what is still answered to the former run.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
+            run.allow(self._allowed)
             self._runs[lane.key] = run
             self._source_routes.watch([lane.source_topic])
             self._target_routes.watch([lane.target_topic])
@@ -145,6 +149,11 @@ class Engine:
             if run is not None:
                 run.fail(LaneState.STOPPED, "stopped as asked")
                 self._let_go(run)
+
+    def allow(self, told: Iterable[Allowance]) -> None:
+        """Let lanes that go by what they are told go as far as that."""
+        self._allowed |= {(each.topic, each.partition): each for each in told}
+        self._readers.allowed([run for run in self._runs.values() if run.allow(self._allowed)])
 
     def allow_writes(self, *, abandoned: bool, marks: Iterable[LaneMark] = ()) -> None:
         """Writing is ours now. `abandoned` and `marks` tell how the owner before left the lanes, once heard."""

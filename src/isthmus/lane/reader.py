@@ -54,6 +54,7 @@ class SourceReader:
         self._lanes: dict[tuple[str, int], LaneRun] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._full: set[LaneRun] = set()
+        self._at_end: set[LaneRun] = set()
         self._nameless: set[LaneRun] = set()
         self._wake = asyncio.Event()
         self._is_asking = False
@@ -70,6 +71,7 @@ class SourceReader:
         if run.lane.source_topic_id == NO_TOPIC_ID:
             self._nameless.add(run)
         self._full.discard(run)
+        self._at_end.discard(run)
         run.is_full = False
         self._want(run)
         self._wake.set()
@@ -79,12 +81,15 @@ class SourceReader:
         self._lanes.pop(run.source, None)
         self._nameless.discard(run)
         self._full.discard(run)
+        self._at_end.discard(run)
         self._session.forget(run.source)
 
     @property
     def held(self) -> list[LaneRun]:
-        """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting."""
-        return list(self._full if self._is_asking else self._lanes.values())
+        """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting or
+        may not go further.
+        """
+        return list(self._full | self._at_end if self._is_asking else self._lanes.values())
 
     @property
     def is_silent(self) -> bool:
@@ -103,6 +108,13 @@ class SourceReader:
         if run in self._full and run.pending_bytes < LANE_BYTES_MAX // 2:
             self._full.discard(run)
             run.is_full = False
+            self._want(run)
+            self._wake.set()
+
+    def allowed(self, run: LaneRun) -> None:
+        """The lane may go further than before."""
+        if run in self._at_end:
+            self._at_end.discard(run)
             self._want(run)
             self._wake.set()
 
@@ -197,7 +209,11 @@ class SourceReader:
             self.remove(run)
             self._engine.faults.unreadable(run, str(error))
             return 0
-        if run.read_offset != fetched.offset:
+        if run.is_at_end:
+            # Apart from those that are full: nobody waits for it by short polls.
+            self._at_end.add(run)
+            self._session.forget(run.source)
+        elif run.read_offset != fetched.offset:
             if run.pending_bytes >= LANE_BYTES_MAX:
                 self._full.add(run)
                 run.is_full = True

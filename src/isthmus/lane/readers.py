@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from isthmus.lane.reader import Reading, SourceReader
@@ -60,6 +60,12 @@ class Readers:
         if run.is_full:
             for reader in self._readers.values():
                 reader.drained(run)
+
+    def allowed(self, runs: Iterable[LaneRun]) -> None:
+        """These lanes may go further than before."""
+        for run in runs:
+            for reader in self._readers.values():
+                reader.allowed(run)
 
     def held(self) -> list[LaneRun]:
         """The lanes that nothing is asked of now."""

@@ -259,6 +259,11 @@ class Load:
         found = self.call("tree", "targets", self.name)
         return {each["cluster"]: each["target"] for each in found if each["level"] == 2}
 
+    def doubted(self) -> dict[str, int]:
+        """The leaves in doubt, and how many records they may lack."""
+        found = self.call("tree", "targets", self.name)
+        return {doubt["leaf"]: doubt["records_max"] for each in found for doubt in each["in_doubt"]}
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + TERM_S
         while not condition():
@@ -312,6 +317,56 @@ def test_distributors_go_over_to_other_leaves_under_load(
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
     check(four, name, load.written)
+
+
+def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
+    """A leaf is killed while everybody produces: one distributor leaves it by an operator's word, and its records go on
+    through the other leaf, while all processes that run the tree are killed too. When the leaf is back it is reconciled
+    by itself, and every message is once on every cluster.
+    """
+    name = topic("gone")
+    for cluster in four.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = tmp_path / "isthmus.yaml"
+    tree = [["east", "west"], ["north", "south"]]
+    file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
+    load = Load(four, name, file)
+
+    def of_east(alias: str) -> int:
+        return sum(len(numbers) for (_, origin), numbers in read(four[alias], name).items() if origin == "east")
+
+    runs = [load.run()]
+    try:
+        load.wait_until_everywhere(400)
+        load.end("north")
+        four["north"].broker(1).kill()
+        load.switch("east", "south", "--force", "--dry-run")
+        load.switch("east", "south", "--force")
+        assert "not known" not in load.done("tree", "switch", name, "west", "2", "--to", "north").stderr
+        load.wait_for(lambda: load.targets()["east"] == "south")
+        os.killpg(runs[-1].pid, signal.SIGKILL)
+        runs[-1].wait(TERM_S)
+        runs.append(load.run())
+        before = of_east("south")
+        load.wait_for(lambda: of_east("south") >= before + 200)
+        assert load.doubted().keys() == {"north"}
+        assert load.doubted()["north"] > 0
+        refused = load.done("tree", "switch", name, "east", "2", "--to", "north")
+        assert (refused.returncode, "north is IN_DOUBT" in refused.stderr) == (5, True), refused.stderr
+        four["north"].broker(1).start()
+        load.wait_for(lambda: not load.doubted())
+        assert load.targets()["east"] == "south"
+        load.end()
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+    finally:
+        four["north"].broker(1).start()
+        load.end()
+        runs[-1].send_signal(signal.SIGINT)
+        runs[-1].wait(TERM_S)
+    for cluster in four.values():
+        # The order of a producer is not kept in what was in doubt.
+        found = {key: sorted(numbers) for key, numbers in read(cluster, name).items()}
+        assert found == {(p, origin): list(range(n)) for p in range(PARTITIONS) for origin, n in load.written.items()}
 
 
 def test_a_cluster_comes_into_a_running_tree_and_leaves_it(

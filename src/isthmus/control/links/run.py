@@ -26,6 +26,7 @@ from isthmus.control.links.workers import Workers
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.view import Bookmark
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.pauses import NO_PAUSES
@@ -171,6 +172,7 @@ class LinkRun:
                     producer=producer,
                     limits=link.limits,
                     expiration_ms=(await safeguards(target)).expiration_ms or 0,
+                    source_mark=source.companion(Bookmark),
                 )
                 session = Session(
                     context,
