@@ -100,16 +100,26 @@ class GateNotMet(IsthmusError):
 class RequestRefused(IsthmusError):
     """The REST API does not accept a request as it was sent; nothing was done.
 
-    `status` is the HTTP status it is answered with, `retry_after_s` when to ask again, where that helps.
+    `status` is the HTTP status it is answered with, `retry_after_s` when to ask again, where that helps. With `is_last`
+    the connection ends: who asks for one that stays open would keep it so.
     """
 
     error_code = "ISTH-REQUEST"
     remedy = "The HTTP status and the message say why; docs/rest.md has what requests have to look like."
 
-    def __init__(self, message: str, *, status: int = 400, hint: str = "", retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        hint: str = "",
+        retry_after_s: int | None = None,
+        is_last: bool = False,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.retry_after_s = retry_after_s
+        self.is_last = is_last
 
 
 class TokenRefused(RequestRefused):

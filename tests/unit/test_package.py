@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -74,6 +75,69 @@ def test_what_is_configured_can_be_used(tmp_path: Path) -> None:
     document: Any = overridden(ConfigDocument.parse(text, "isthmus.yaml"), given).root
     assert document["spark"]["master"].startswith("k8s://")
     assert document["spark"]["conf"]["spark.executor.instances"] == "2"
+
+
+def lint(*command: str | Path) -> None:
+    """Have a linter of this environment look, which has to find nothing."""
+    name, *arguments = command
+    found = subprocess.run(
+        [Path(sys.executable).parent / name, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_the_image_is_built_as_is_good_practice() -> None:
+    """Hadolint finds nothing; what it is told to pass over stands in the file, with its rule."""
+    lint("hadolint", "deploy/container/Containerfile")
+
+
+def test_yaml_files_are_written_alike() -> None:
+    """Yamllint's own rules, but for longer lines and without a mark at the beginning."""
+    lint(
+        "yamllint",
+        "-s",
+        "-d",
+        "{extends: default, rules: {line-length: {max: 120}, document-start: disable}}",
+        "deploy",
+    )
+
+
+def test_kubernetes_would_take_the_objects(tmp_path: Path) -> None:
+    """As its schemas have them, with no field that it does not know; a patch as it makes the object that it is for."""
+    base = yaml.safe_load((DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text())
+    patch = yaml.safe_load((DEPLOY / "kubernetes" / "spark" / "driver.yaml").read_text())
+    (tmp_path / "driver.yaml").write_text(yaml.safe_dump(patched(base, patch)))
+    listed = [
+        path.parent / name
+        for path in (DEPLOY / "kubernetes").rglob("kustomization.yaml")
+        for name in yaml.safe_load(path.read_text())["resources"]
+        if name.endswith(".yaml")
+    ]
+    assert len(listed) >= 3
+    lint("kubernetes-validate", "--strict", tmp_path / "driver.yaml", *listed)
+
+
+def patched(base: Any, patch: Any) -> Any:
+    """An object with a strategic merge patch: items of lists with a name are merged by it."""
+    if isinstance(base, dict) and isinstance(patch, dict):
+        return base | {key: patched(base[key], value) if key in base else value for key, value in patch.items()}
+    if isinstance(base, list) and isinstance(patch, list) and all("name" in each for each in (*base, *patch)):
+        named = {each["name"]: each for each in base}
+        merged = {each["name"]: patched(named.get(each["name"], {}), each) for each in patch}
+        return list((named | merged).values())
+    return patch
+
+
+def test_systemd_understands_its_units(tmp_path: Path) -> None:
+    """Every setting is known and has a value that it may have."""
+    if (systemd := shutil.which("systemd-analyze")) is None:
+        pytest.skip("there is no systemd on this machine")
+    for unit in (DEPLOY / "systemd").iterdir():
+        # It looks whether the program is there.
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/isthmus/bin/isthmus", sys.executable))
+    units = sorted(str(each) for each in tmp_path.iterdir())
+    found = subprocess.run([systemd, "verify", "--man=no", *units], capture_output=True, text=True, timeout=120)
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 def environment(name: str) -> list[dict[str, str]]:

@@ -12,6 +12,7 @@ from isthmus.model.carrying import Standing
 from isthmus.model.lane import LaneState
 from isthmus.model.pair import PairState
 from isthmus.model.state import ControllerState, LinkState
+from isthmus.model.writability import NamespaceState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="utf-8")
 
@@ -24,8 +25,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text(encoding="ut
         ("Links", "pair", PairState),
         ("Lanes: partitions and topics", "state", LaneState),
         ("Groups", "standing", Standing),
+        ("Namespaces", "state", NamespaceState),
     ],
-    ids=["links", "controllers", "pairs", "lanes", "groups"],
+    ids=["links", "controllers", "pairs", "lanes", "groups", "namespaces"],
 )
 def test_every_state_has_a_line(heading: str, column: str, states: type[enum.Enum]) -> None:
     """Each table lists every state there is, once, and no other."""

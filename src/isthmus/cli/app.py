@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from pathlib import Path
@@ -79,6 +80,7 @@ class Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
             command = get_command(importlib.import_module(COMMANDS[name].module).app)
+            _collect_again()
             command.name = name
         return name, command, rest
 
@@ -177,3 +179,10 @@ def main() -> None:
     begin()
     with written():
         get_command(app)(prog_name="isthmus")
+
+
+def _collect_again() -> None:
+    """The command is loaded, and what was made for that stays; from now on there may be garbage."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

@@ -68,6 +68,9 @@ def filters(
             for name in ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
         ]
         render(rows, output, title=str(fields["link"]) if len(link) > 1 else None)
+        if fields["changed"]:
+            by = f" by {fields['by']}" if fields["by"] else ""
+            console.print(Text(printable(f"{fields['link']}: set{by} at {fields['since']}")))
         if dry_run:
             console.print(Text(printable(f"{fields['link']}: nothing was changed")))
 

@@ -40,10 +40,11 @@ _Kind = Annotated[KindOption, typer.Option("--kind", help="What it holds the nam
 _Exact = Annotated[bool, typer.Option("--exact", help="Only the one name, not what begins with it.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be declared.")]
 
+_NAMED_MAX: Final = 10
 _COLUMNS: Final = (
     Column("kind"),
     Column("namespace", Cells.NAME),
-    Column("reserved"),
+    Column("state"),
     Column("members", Cells.NUMBER),
     Column("attached", Cells.PROSE),
     Column("overlaps", Cells.PROSE, gives_way=1),
@@ -190,22 +191,33 @@ def _show(found: NamespaceReport, output: OutputFormat, *, dry_run: bool = False
         _tell(aborted(transaction))
     if found.problem is not None:
         _tell(f"members: {found.problem.message}. {found.problem.hint}")
-    force = fields["in_force"]
+    _tell_left(found)
+    _tell_force(fields["in_force"])
+    if dry_run:
+        _tell("nothing was changed")
+
+
+def _tell_left(found: NamespaceReport) -> None:
+    for reason in found.waits_for[:_NAMED_MAX]:
+        _tell(f"{found.state}: {reason}")
+    if len(found.waits_for) > _NAMED_MAX:
+        _tell(f"{found.state}: and {len(found.waits_for) - _NAMED_MAX} more (-o json has all)")
+
+
+def _tell_force(force: object) -> None:
     if isinstance(force, Mapping) and force["closed"]:
         _tell("access rules keep everybody out who is not to write there")
     elif isinstance(force, Mapping) and "problem" in force:
         _tell(f"access rules keep nobody out: {force['problem']['message']}")
     elif isinstance(force, Mapping):
         _tell(f"access rules let others in: {', '.join(force['open'])}; isthmus namespace update --enforce denies it")
-    if dry_run:
-        _tell("nothing was changed")
 
 
 def _row(found: NamespaceReport) -> Row:
     return {
         "kind": found.namespace.kind,
         "namespace": str(found.namespace),
-        "reserved": "yes" if found.is_reserved else "no",
+        "state": found.state.value,
         "members": None if found.members is None else len(found.members),
         "attached": ", ".join(
             f"{'leads' if each.leads else 'follows'} {each.other} of {each.other_cluster} ({each.link})"

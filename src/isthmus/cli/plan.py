@@ -14,6 +14,7 @@ from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, Row, console, printable, renamed, render
 from isthmus.control.answers import LinkPlan, Plan, TopicPlan
 from isthmus.control.fabric import Fabric
+from isthmus.model.instant import written_instant
 from isthmus.model.loop import Change
 from isthmus.model.problem import Problem
 from isthmus.model.transactions import AbortedPolicy
@@ -146,6 +147,7 @@ def _tell(link: LinkPlan) -> None:
         _tell_partitions("Not examined", link, topic, [(p.partition, p.unexamined) for p in topic.partitions], "yellow")
         for problem in topic.notes:
             _say("Note", f"{link.link}/{topic.topic}", problem, "yellow")
+    _tell_filters(link)
     for problem in link.unmatched:
         _say("Warning", link.link, problem, "yellow")
     if link.aborted is not None:
@@ -156,6 +158,18 @@ def _tell(link: LinkPlan) -> None:
     for name in link.no_longer_mirrored:
         known = Problem("no longer mirrored: the link does not select it", f"isthmus forget {link.link} {name}")
         _say("Note", f"{link.link}/{name}", known, "yellow")
+
+
+def _tell_filters(link: LinkPlan) -> None:
+    """What the link selects by an operator's word and not by the file's, and whose word that is."""
+    filters = link.filters
+    if filters.is_as_written:
+        return
+    said = (f"{name.replace('_', ' ')} {', '.join(texts) or 'nothing'}" for name, texts in filters.said.items())
+    by = f" by {filters.by}" if filters.by else ""
+    since = f" at {written_instant(filters.since_ms)}" if filters.since_ms >= 0 else ""
+    told = f"{link.link}: not as in the file: {'; '.join(said)}; set{by}{since}"
+    console.print(Text(printable(f"{told}. Take it back: isthmus filters {link.link} --reset")))
 
 
 def _tell_changes(link: LinkPlan) -> None:

@@ -18,6 +18,7 @@ _COLUMNS: Final = (
     Column("link", Cells.NAME),
     Column("topic", Cells.NAME),
     Column("name", Cells.NAME, gives_way=7),
+    Column("hops", Cells.NUMBER, gives_way=8),
     Column("partition"),
     Column("state"),
     Column("source_end", Cells.NUMBER, gives_way=2),
@@ -66,6 +67,7 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
     columns = (
         "topic",
         "name",
+        "hops",
         "partition",
         "state",
         "source_end",
@@ -76,6 +78,9 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
     )
     fields = item.as_dict()
     row = {name: fields[name] for name in columns if name in fields}
+    if row.get("hops") is None:
+        # Names do not say it, which is not the same as that it is unknown.
+        row.pop("hops", None)
     as_of = ago(item.age_s) if item.age_s > AGED_S else _NOW
     return {**row, "as_of": as_of, **({"problem": item.problem.message} if item.problem else {})}
 
@@ -83,6 +88,8 @@ def _shown(item: TopicProgress | PartitionProgress) -> Row:
 def status_columns(rows: Sequence[Row], *, by_partition: bool) -> list[Column]:
     """The columns that say something of these rows: how old they are only if one is old."""
     silent = {"partition"} if not by_partition else set()
+    if not any("hops" in row for row in rows):
+        silent.add("hops")
     if all(row["as_of"] == _NOW for row in rows):
         silent.add("as_of")
     return with_names([column for column in _COLUMNS if column.name not in silent], rows, "topic")

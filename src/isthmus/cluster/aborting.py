@@ -43,17 +43,8 @@ async def abort_transactions(
 
     :raises ClusterError: One of them cannot be aborted, or it is not known whose it is; a repeated call goes on.
     """
-    if not topics:
-        return ()
-    states = {
-        (state.topic, state.partition): state
-        for state in partitions_of(await client.metadata(sorted(topics)))
-        if state.leader != NO_LEADER
-    }
-    held = _held(states, await _logs(client, states))
-    if not held:
-        return ()
-    found, not_told = await open_transactions(client, held)
+    states = await _led(client, topics)
+    found, not_told = await open_transactions(client, _held(states, await _logs(client, states)))
     ended = [each for each in found if mirrored or each.state is not TransactionState.MIRRORED]
     for each in ended:
         if each.state is TransactionState.UNKNOWN:
@@ -72,6 +63,26 @@ async def abort_transactions(
             await _end(client, states[each.topic, each.partition].leader, each)
     await _passed(client, ended)
     return tuple(ended)
+
+
+async def transactions_in(client: Client, topics: Collection[str]) -> tuple[OpenTransaction, ...]:
+    """The transactions that are open in some topics, but for partitions without a leader.
+
+    :raises ClusterError: A leader does not tell.
+    """
+    states = await _led(client, topics)
+    return (await open_transactions(client, _held(states, await _logs(client, states))))[0]
+
+
+async def _led(client: Client, topics: Collection[str]) -> dict[PartitionKey, PartitionState]:
+    """The partitions of topics that have a leader."""
+    if not topics:
+        return {}
+    return {
+        (state.topic, state.partition): state
+        for state in partitions_of(await client.metadata(sorted(topics)))
+        if state.leader != NO_LEADER
+    }
 
 
 def _held(states: Mapping[PartitionKey, PartitionState], logs: Mapping[PartitionKey, LogRange]) -> list[PartitionState]:

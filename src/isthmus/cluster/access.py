@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
@@ -29,8 +30,9 @@ _PATTERNS: Final = {pattern: ACLResourcePatternType[pattern.value] for pattern i
 _PERMISSIONS: Final = {permission: ACLPermissionType[permission.value] for permission in PermissionType}
 
 
-async def describe_rules(client: Client, resource: Resource) -> frozenset[Rule]:
-    """All rules about topics, or all about groups. Needs DESCRIBE on the cluster.
+async def describe_rules(client: Client, resource: Resource, *, node_id: int | None = None) -> frozenset[Rule]:
+    """All rules about topics, or all about groups, as any broker knows them, or the one named. Needs DESCRIBE on the
+    cluster.
 
     :raises NotAuthorized: The right is missing.
     :raises BrokerRefused: The cluster has no authorizer.
@@ -45,12 +47,33 @@ async def describe_rules(client: Client, resource: Resource) -> frozenset[Rule]:
         operation=ACLOperation.ANY,
         permission_type=ACLPermissionType.ANY,
     )
-    answer = await client.any(request, timeout_s=_TIMEOUT_S)
+    if node_id is None:
+        answer = await client.any(request, timeout_s=_TIMEOUT_S)
+    else:
+        answer = await client.broker(node_id, request)
     if answer.error_code:
         raise _refusal(
             client, answer.error_code, f"listing the access rules of {resource}s", "DESCRIBE", answer.error_message
         )
     return frozenset(rule for found in answer.resources for rule in _rules(resource, found))
+
+
+async def rules_by_broker(client: Client, resource: Resource) -> dict[int, frozenset[Rule] | ClusterError]:
+    """All rules about topics, or all about groups, as each broker knows them, or why it did not tell.
+
+    A change reaches each broker in its own time: it judges by the rules it knows.
+
+    :raises Unreachable: No broker answered.
+    """
+
+    async def ask(node: int) -> frozenset[Rule] | ClusterError:
+        try:
+            return await describe_rules(client, resource, node_id=node)
+        except ClusterError as error:
+            return error
+
+    nodes = sorted((await client.metadata()).brokers)
+    return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
 
 
 async def has_authorizer(client: Client) -> bool:

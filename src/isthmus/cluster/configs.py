@@ -21,6 +21,7 @@ _SET: Final = 0
 _DELETE: Final = 1
 _TOPICS_PER_REQUEST: Final = 200
 _ALTER_S: Final = 30.0
+_SOURCES: Final = {source.value: source for source in ConfigSource}
 
 
 def entries_of(configs: Sequence[Any] | None) -> dict[str, ConfigEntry]:
@@ -28,7 +29,7 @@ def entries_of(configs: Sequence[Any] | None) -> dict[str, ConfigEntry]:
     return {
         config.name: ConfigEntry(
             config.value,
-            ConfigSource(config.config_source),
+            _SOURCES.get(config.config_source, ConfigSource.UNKNOWN),
             bool(config.is_sensitive),
             bool(config.read_only),
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -21,8 +23,10 @@ from isthmus.model.naming import (
 )
 
 
-def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str, folder: Path) -> Naming:
-    """The naming of topics between two clusters. Modules are also looked for in `folder`.
+def naming_of(
+    section: TopicNamingSection, source_alias: str, target_alias: str, folder: Path, aliases: Iterable[str] = ()
+) -> Naming:
+    """The naming of topics between two clusters, of all those of the file. Modules are also looked for in `folder`.
 
     :raises ConfigError: The section gives two ways, or one that cannot be used.
     """
@@ -32,7 +36,8 @@ def naming_of(section: TopicNamingSection, source_alias: str, target_alias: str,
             "gives more than one way to name topics", hint="Choose one of prefixes, mm2, template and python."
         )
     if section.mm2 is not None:
-        return _mirror_maker(section.mm2.separator, source_alias, target_alias)
+        naming = _mirror_maker(section.mm2.separator, source_alias, target_alias)
+        return replace(naming, aliases=frozenset(aliases))
     return group_naming_of(section) if section.python is None else _python(section.python, folder)
 
 

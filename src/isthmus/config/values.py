@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -78,7 +78,7 @@ def clusters_of(fabric: FabricSection, folder: Path, origins: Origins) -> tuple[
 def links_of(fabric: FabricSection, clusters: tuple[Cluster, ...], folder: Path) -> tuple[Link, ...]:
     """All links, holding the clusters at their ends."""
     by_alias = {cluster.alias: cluster for cluster in clusters}
-    links = [link_of(section, by_alias[section.source], by_alias[section.target], folder) for section in fabric.links]
+    links = [link_of(each, by_alias[each.source], by_alias[each.target], folder, by_alias) for each in fabric.links]
     return tuple(_with_mirror_maker(link, links[:position]) for position, link in enumerate(links))
 
 
@@ -235,8 +235,8 @@ def _oauth(section: OAuthSection) -> OAuth:
     )
 
 
-def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path) -> Link:
-    """One link between its clusters; its naming may be a class that lies in `folder`.
+def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path, aliases: Iterable[str] = ()) -> Link:
+    """One link between its clusters, of all those of the file; its naming may be a class that lies in `folder`.
 
     :raises ConfigError: A cluster lacks the login that the link has there.
     """
@@ -248,7 +248,7 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
         topics=TopicSettings(
             include=tuple(map(TopicPattern.parse, section.topics.include)),
             exclude=tuple(map(TopicPattern.parse, section.topics.exclude)),
-            naming=naming_of(section.topics.naming, source.alias, target.alias, folder),
+            naming=naming_of(section.topics.naming, source.alias, target.alias, folder, aliases),
             offsets=OffsetPolicy(section.topics.offsets),
             start=start_of(section.topics.start),
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -21,26 +20,23 @@ from isthmus.control.links.declared import with_declared
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
 from isthmus.control.links.following import Following, Reread
-from isthmus.control.links.forgetting import Forgotten, forget, forget_link, no_longer_mirrored
+from isthmus.control.links.forgetting import Forgotten, forget, forget_link
 from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.links.planning import planned
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import Trees, trees_named
-from isthmus.control.loops.all import foreseen_changes
-from isthmus.control.loops.loop import LinkView
 from isthmus.control.names import LinkNames, live_names
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 from isthmus.control.schemas.distribution import AsyncSchemas
-from isthmus.control.topics.foresight import foresee
-from isthmus.control.topics.plan import LinkPlan, Plan
-from isthmus.errors import ClusterError, ConfigError, PlanRefused
+from isthmus.control.topics.plan import Plan
+from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.findings import Finding
 from isthmus.model.link import Link
-from isthmus.model.problem import problem_of
 from isthmus.model.progress import LinkProgress
 
 if TYPE_CHECKING:
@@ -178,22 +174,8 @@ class AsyncFabric:
         links = await in_force(self._into(clusters, chosen), self._pool)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
-        return Plan(links=tuple([await self._plan(each, claims, links) for each in links]))
-
-    async def _plan(self, link: Link, claims: Claims, own: tuple[Link, ...]) -> LinkPlan:
-        source, target = self._pool.client(link.source), self._pool.client(link.target)
-        try:
-            foreseen = await foresee(link, self._pool, claims, own, self.configuration.clusters)
-            plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
-            view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents)
-            return replace(plan, changes=await foreseen_changes(view))
-        except (ClusterError, PlanRefused) as error:
-            return LinkPlan(
-                link=link.name,
-                source=link.source.alias,
-                target=link.target.alias,
-                problem=problem_of(error),
-            )
+        everywhere = self.configuration.clusters
+        return Plan(links=tuple([await planned(each, self._pool, claims, links, everywhere) for each in links]))
 
     async def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says.
@@ -204,7 +186,7 @@ class AsyncFabric:
         chosen = self.configuration.link(link)
         return await read_filters(chosen, self._pool.client(chosen.target))
 
-    async def filter(self, link: str, filters: Filters, *, dry_run: bool = False) -> Filters:
+    async def filter(self, link: str, filters: Filters, *, dry_run: bool = False, by: str = "") -> Filters:
         """Have the link select something else from now on, whether it runs or not; see `write_filters`.
 
         :raises ConfigError: There is no link of that name, or a pattern is broken.
@@ -212,7 +194,7 @@ class AsyncFabric:
         """
         chosen = self.configuration.link(link)
         target = self._pool.client(chosen.target)
-        return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run)
+        return await write_filters(chosen, target, filters, self.configuration.ledger, dry_run=dry_run, by=by)
 
     async def doctor(self) -> list[Finding]:
         """All that was found of this host, the clusters and the links, what is as it should be included."""

@@ -65,7 +65,9 @@ class NamespaceDocument(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiltersDocument(DocumentOfLink):
-    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay."""
+    """What an operator has the link select: patterns in place of the configuration's, `None` for those that stay.
+    `by` is who said so last, "" where an older release wrote it.
+    """
 
     KIND: ClassVar[str] = "filters"
 
@@ -74,6 +76,7 @@ class FiltersDocument(DocumentOfLink):
     groups_include: tuple[str, ...] | None = None
     groups_exclude: tuple[str, ...] | None = None
     since_ms: int
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

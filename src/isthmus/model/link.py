@@ -12,7 +12,7 @@ from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.mirrormaker import MirrorMakerNames, MirrorMakerSettings
 from isthmus.model.namespace import NamespaceMap, NamespaceNaming
-from isthmus.model.naming import LogicalNames, MirrorMakerNaming, TemplateNaming
+from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
 from isthmus.model.switching import Doubt, GoingOver, LaneBegin
@@ -111,6 +111,13 @@ class Link:
         own, ways = self.source.names, (self.topics.naming, self.groups.naming)
         topics, groups = (way.source if isinstance(way, TemplateNaming) else None for way in ways)
         return LogicalNames(topics=own.topics or topics, groups=own.groups or groups)
+
+    def upstream(self, name: SourceTopic) -> tuple[str, ...]:
+        """The clusters by which a topic of the source has come when it is at the target, the nearest first; none where
+        names do not say it.
+        """
+        naming = self.topics.naming
+        return naming.upstream(name) if isinstance(naming, MirrorMakerNaming) else ()
 
     @property
     def namespaces(self) -> tuple[NamespaceMap, ...]:

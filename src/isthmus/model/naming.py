@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, NewType, Protocol, Self
 
 from isthmus.errors import ConfigError
@@ -72,12 +73,14 @@ IDENTITY: Final = PrefixNaming()
 class MirrorMakerNaming:
     """`east.orders` for topic `orders` of cluster `east`, as MirrorMaker 2's DefaultReplicationPolicy names it.
 
-    A topic that came from the target has no counterpart there: it would go in a circle.
+    A topic that came from the target has no counterpart there: it would go in a circle. `aliases` are the clusters of
+    the file: what else stands before a separator belongs to a topic's own name.
     """
 
     source_alias: str
     target_alias: str
     separator: str = "."
+    aliases: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def to_target(self, name: str) -> str | None:
         if self.target_alias in name.split(self.separator)[:-1]:
@@ -86,6 +89,11 @@ class MirrorMakerNaming:
 
     def to_source(self, name: str) -> str | None:
         return _moved(name, f"{self.source_alias}{self.separator}", "")
+
+    def upstream(self, name: str) -> tuple[str, ...]:
+        """The clusters by which a topic of the source has come when it is at the target, the nearest first."""
+        before = name.split(self.separator)[:-1]
+        return (self.source_alias, *takewhile(self.aliases.__contains__, before))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from typing import Any
 
 from isthmus.model.instant import written_instant
 from isthmus.model.lane import Gap, LaneKey, LaneState
+from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.namespace import NamespaceMap
-from isthmus.model.naming import NO_NAMES, LogicalNames, SourceTopic, TargetTopic
+from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.pair import PairState, pair_state
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
@@ -99,6 +100,7 @@ class PartitionProgress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicProgress:
     """One topic: `topic` at the target, made of `source_topic`; `name` is what users call it, "" for the same.
+    `upstream` are the clusters by which it came, the nearest first, where names say that.
 
     Its state and problem are those of the partition that needs most attention.
     """
@@ -110,6 +112,7 @@ class TopicProgress:
     problem: Problem | None = None
     state_age_s: float = 0.0
     name: str = ""
+    upstream: tuple[str, ...] = ()
 
     @property
     def lag_records(self) -> int:
@@ -159,6 +162,8 @@ class TopicProgress:
             "topic": self.topic,
             "source_topic": self.source_topic,
             "name": self.name or self.source_topic,
+            "hops": len(self.upstream) or None,
+            "upstream_clusters": list(self.upstream),
             "offsets": "mapped" if self.is_mapped else "same",
             "state": str(self.state),
             "source_end": _total(p.source_end for p in self.partitions),
@@ -314,15 +319,16 @@ def topic_of(
     name: TargetTopic,
     source_topic: SourceTopic,
     partitions: Iterable[PartitionProgress],
-    names: LogicalNames = NO_NAMES,
+    link: Link | None = None,
 ) -> TopicProgress:
-    """A topic from its partitions, with what users call it."""
+    """A topic from its partitions, with what names say of it where its link is given."""
     found = tuple(partitions)
     worst = max(found, key=lambda p: (attention(p.state), p.problem is not None), default=None)
     return TopicProgress(
         topic=name,
         source_topic=source_topic,
-        name=names.topic(source_topic),
+        name="" if link is None else link.names.topic(source_topic),
+        upstream=() if link is None else link.upstream(source_topic),
         state=LaneState.STARTING if worst is None else worst.state,
         partitions=found,
         problem=None if worst is None else worst.problem,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, model_validator
 
 from isthmus.control.answers import Filters
 from isthmus.model.declaration import ASYNC
@@ -56,6 +56,21 @@ class TargetBody(Body):
     to: Text
     force: bool = False
     resend: bool = False
+
+
+class PlaceBody(Body):
+    """Where a cluster comes into a tree: beside another one, or above all others."""
+
+    above: StrictBool = False
+    beside: Text | None = None
+    level: Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)] | None = None
+    without_left: StrictBool = False
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> PlaceBody:
+        if self.above == (self.beside is not None):
+            raise ValueError("say above: true, or beside which cluster")
+        return self
 
 
 def _patterns(given: list[str] | None) -> tuple[str, ...] | None:

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Query, Response
 from isthmus.control.answers import Filters, Resumed
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import FiltersBody, TargetBody
+from isthmus.web.bodies import FiltersBody, PlaceBody, TargetBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.guard import Caller
-from isthmus.web.roles import Operator, Viewer
+from isthmus.web.roles import Admin, Operator, Viewer
 
 Json = dict[str, Any]
 _Topic = Annotated[str | None, Query(description="Only this topic of the link.")]
@@ -119,7 +119,8 @@ def _filter_routes(router: APIRouter, desk: FabricDesk) -> None:
             async with lock, desk.link(link) as (fabric, chosen):
                 before = (await fabric.filters(link)).as_dict(chosen)
                 check_match(given, etag_of(before))
-                after = (await fabric.filter(link, filters, dry_run=dry_run)).as_dict(chosen)
+                by = f"{caller.name} over REST"
+                after = (await fabric.filter(link, filters, dry_run=dry_run, by=by)).as_dict(chosen)
                 difference.update({name: [before[name], after[name]] for name in after if after[name] != before[name]})
                 difference["dry_run"] = dry_run
         return after, etag_of(before if dry_run else after)
@@ -176,10 +177,36 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     ) -> Json:
         with audited(caller, "switch", f"{tree}.{cluster}.{level}", {**body.model_dump(), "dry_run": dry_run}):
             async with desk.fabric() as fabric:
-                return (
-                    await found(
-                        fabric.trees.switch(
-                            tree, cluster, level, body.to, force=body.force, resend=body.resend, dry_run=dry_run
-                        )
-                    )
-                ).as_dict()
+                switch = fabric.trees.switch
+                how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
+                return (await found(switch(tree, cluster, level, body.to, **how))).as_dict()
+
+    @router.put(
+        "/trees/{tree}/clusters/{cluster}",
+        tags=["trees"],
+        summary="Have another cluster of the file be in a tree that runs",
+    )
+    async def add_cluster(tree: str, cluster: str, body: PlaceBody, caller: Admin, dry_run: DryRun = False) -> Json:
+        said = {**plain(body), "cluster": cluster, "dry_run": dry_run}
+        with audited(caller, "add to tree", tree, said):
+            async with desk.declaring, desk.written() as fabric:
+                change = await fabric.tree_changes.add(
+                    desk.tree(tree).tree.name,
+                    cluster,
+                    beside=body.beside,
+                    level=body.level,
+                    without_left=body.without_left,
+                    dry_run=dry_run,
+                )
+                return change.as_dict()
+
+    @router.delete(
+        "/trees/{tree}/clusters/{cluster}",
+        tags=["trees"],
+        summary="Have a cluster leave a tree that runs; 409 as long as something would be lost by it",
+    )
+    async def remove_cluster(tree: str, cluster: str, caller: Admin, dry_run: DryRun = False) -> Json:
+        with audited(caller, "remove from tree", tree, {"cluster": cluster, "dry_run": dry_run}):
+            async with desk.declaring, desk.written() as fabric:
+                remove = fabric.tree_changes.remove
+                return (await remove(desk.tree(tree).tree.name, cluster, dry_run=dry_run)).as_dict()

@@ -14,6 +14,7 @@ from isthmus.control.async_fabric import AsyncFabric, opened
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.tree import TreeSettings
 from isthmus.web.conditions import check_match, etag_of
 
 AT_WORK_MAX: Final = 8
@@ -41,6 +42,16 @@ class FabricDesk:
         """The configuration with what is declared now; clusters are not asked for a mirror `link` of the file."""
         is_written = any(each.name == link and not each.tree for each in self.configuration.links)
         return await opened(self.configuration, declared=not is_written)
+
+    def tree(self, name: str) -> TreeSettings:
+        """A tree of the file.
+
+        :raises RequestRefused: There is none of that name.
+        """
+        for each in self.configuration.trees:
+            if each.tree.name == name:
+                return each
+        raise RequestRefused(f"the file has no tree {name}", status=404, hint="GET /v1/trees lists them.")
 
     async def links(self) -> tuple[Link, ...]:
         """All links there are now."""

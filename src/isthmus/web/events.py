@@ -8,7 +8,7 @@ import secrets
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -45,8 +45,9 @@ def told(kind: str, data: dict[str, Any]) -> bytes:
 class Listener:
     """One stream: what it has yet to be told, in the loop it is told in."""
 
-    def __init__(self, link: str | None) -> None:
+    def __init__(self, link: str | None, leave: Callable[[Listener], None]) -> None:
         self.link = link
+        self._leave = leave
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(_BEHIND_MAX)
 
@@ -57,7 +58,9 @@ class Listener:
 
     def _put(self, happened: Happening | None) -> None:
         if self._queue.full():
-            # It ends with what it has: its next one would be out of order.
+            # It ends with what it has: its next one would be out of order. If it takes nothing at all it hangs until
+            # its connection ends, and keeps nobody else out.
+            self._leave(self)
             self._queue.get_nowait()
             happened = None
         self._queue.put_nowait(happened)
@@ -109,8 +112,9 @@ class Happenings:
                     status=HTTPStatus.TOO_MANY_REQUESTS,
                     hint="Close one, or ask /v1/status from time to time.",
                     retry_after_s=30,
+                    is_last=True,
                 )
-            listener = Listener(link)
+            listener = Listener(link, self._forget)
             run, _, number = (last or "").partition(".")
             if run == self._run and number.isascii() and number.isdigit() and len(number) < len(str(1 << 63)):
                 for each in self._kept:
@@ -135,8 +139,11 @@ class Happenings:
                     return
                 yield happened.written(self._run)
         finally:
-            with self._lock:
-                self._listeners.discard(listener)
+            self._forget(listener)
+
+    def _forget(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.discard(listener)
 
     def close(self) -> None:
         """End all streams; none is begun any more."""

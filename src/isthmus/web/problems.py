@@ -75,6 +75,8 @@ def problem_headers(error: IsthmusError) -> dict[str, str]:
     after = error.retry_after_s if isinstance(error, RequestRefused) else _RETRY_S if error.retryable else None
     if after is not None:
         headers["Retry-After"] = str(after)
+    if isinstance(error, RequestRefused) and error.is_last:
+        headers["Connection"] = "close"
     return headers
 
 

@@ -65,10 +65,7 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
 
     @router.get("/trees/{tree}", tags=["trees"], summary="One distribution tree")
     def show_tree(tree: str) -> Json:
-        for each in desk.configuration.trees:
-            if each.tree.name == tree:
-                return each.as_dict()
-        raise RequestRefused(f"the file has no tree {tree}", status=404, hint="GET /v1/trees lists them.")
+        return desk.tree(tree).as_dict()
 
     @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
     async def read_tree_plan(tree: str) -> Json:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -142,7 +144,11 @@ def test_an_operator_changes_filters_while_a_link_runs(
 
     asyncio.run(scenario())
     fabric = Fabric(configuration)
-    assert [topic.topic for topic in fabric.plan().links[0].topics] == [comes]
+    planned = fabric.plan().links[0]
+    assert [topic.topic for topic in planned.topics] == [comes]
+    told = planned.as_dict()["filters"]
+    assert (told["by"], told["changed"]["topics_exclude"]) == (f"{getpass.getuser()}@{socket.gethostname()}", [stays])
+    assert told["since"] == fabric.filters(stem).as_dict(link)["since"] is not None
     assert [topic.topic for topic in fabric.status()[0].topics] == [comes]
     assert fabric.filters(stem).as_dict(link)["topics_exclude"] == [stays]
     with pytest.raises(ConfigError, match="cannot match a topic"):
@@ -150,4 +156,6 @@ def test_an_operator_changes_filters_while_a_link_runs(
     fabric.filter(stem, Filters(), dry_run=True)
     assert not fabric.filters(stem).is_as_written
     fabric.filter(stem, Filters())
-    assert [topic.topic for topic in fabric.plan().links[0].topics] == [stays]
+    as_written = fabric.plan().links[0]
+    assert [topic.topic for topic in as_written.topics] == [stays]
+    assert as_written.as_dict()["filters"] is None

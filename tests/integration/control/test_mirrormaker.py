@@ -122,6 +122,11 @@ def test_a_chain_answers_as_with_mirror_maker(chain: Chain, topic: TopicNamer, s
         {"-1"},
         {"-1"},
     ]
+    # `isthmus status` counts as MirrorMaker 2's classes do.
+    links = [link.as_dict() for link in Fabric(configured(chain, *forth)).status()]
+    told = {each["topic"]: each for link in links for each in link["topics"]}
+    assert (told[f"a.{name}"]["hops"], told[f"b.a.{name}"]["hops"]) == (1, 2)
+    assert told[f"b.a.{name}"]["upstream_clusters"] == ["b", "a"]
     remote = {f"b.a.{name}", "b.heartbeats", "b.a.heartbeats"}
     assert answers(c, *questions, *hops) == [
         {"a", "b"},

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError
 from pyspark.sql import SparkSession
 
-from isthmus.control.fabric import Fabric, open_fabric
+from isthmus.control.fabric import Fabric, Namespaces, open_fabric
 from isthmus.control.links.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
@@ -18,6 +19,7 @@ from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.pair import PairState
 from isthmus.model.reservation import Reservation
 from isthmus.model.timings import Timings
+from isthmus.model.writability import NamespaceState
 from tests.integration.control.running import Running, ends, running
 from tests.integration.control.test_reservation import admin_of, as_isthmus, until, written
 from tests.integration.groups.test_carrying import records
@@ -109,6 +111,11 @@ def test_an_empty_namespace_and_a_follower_made_writable(
     follower.delete(remote)
 
 
+async def is_at_state(namespaces: Namespaces, namespace: Namespace, state: NamespaceState) -> bool:
+    """Whether a namespace stands so at every leader."""
+    return (await asyncio.to_thread(namespaces.describe, namespace)).state is state
+
+
 async def ends_at(cluster: LocalCluster, name: str, end: int) -> bool:
     """Whether a topic of one partition ends there."""
     return await ends(cluster, name) == [end]
@@ -148,11 +155,13 @@ def test_a_single_topic_that_exists_and_its_reversal(
             # From here on nobody but the link writes on either side.
             await asyncio.to_thread(leader.enforce, single.source, super_user=True)
             assert await asyncio.to_thread(refused, secured, clicks) == REFUSED
+            await run.until(partial(is_at_state, leader, single.source, NamespaceState.RESERVED))
             (end,) = await ends(secured, clicks)
             await run.until(lambda: ends_at(guarded, copy, end))
             await asyncio.to_thread(operated.declarations.detach, name, [single])
             await asyncio.to_thread(operated.declarations.attach, back, [single.reversed])
             await asyncio.to_thread(follower.update, single.target, reserved=False)
+            await run.until(partial(is_at_state, follower, single.target, NamespaceState.WRITABLE))
             await asyncio.to_thread(taken, guarded, copy)
             (end,) = await ends(guarded, copy)
             await run.until(lambda: ends_at(secured, clicks, end))

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql import SparkSession
 
+from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.following import Following
@@ -21,11 +22,12 @@ from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
-from isthmus.model.configuration import Configuration
+from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.namespace import Namespace, NamespaceMap
 from isthmus.model.promotion import Promotion
 from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
+from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.interrupting import finished
@@ -222,9 +224,15 @@ def test_an_open_transaction_is_in_the_way(
         producer.begin_transaction()
         producer.produce(f"{name}.a-1", b"undecided")
         await asyncio.to_thread(producer.flush, 20)
+        promoter = Promoter(configuration=both, name=name, quiet_s=0.5, timeout_s=2.0)
         with pytest.raises(GateNotMet, match=f"a transaction is open in {name}.a-1-0|has not copied"):
-            await Promoter(configuration=both, name=name, quiet_s=0.5, timeout_s=2.0).promote()
+            await promoter.promote()
+        leader, space = AsyncNamespaces(east.cluster(), LedgerSettings()), Namespace.of(f"{name}.a-")
+        await leader.update(space, reserved=True)
+        with pytest.raises(GateNotMet, match=f"is RESERVING: a transaction of {name} is open in {name}.a-1-0"):
+            await promoter.reverse(f"{name}-back")
         await asyncio.to_thread(producer.abort_transaction, 20)
+        await leader.update(space, reserved=False)
 
     asyncio.run(scenario())
     assert Fabric(both).declarations.describe(name).declaration.maps
@@ -283,7 +291,12 @@ def test_what_is_open_is_aborted_when_a_reservation_is_lifted(
     namespaces, namespace = Fabric(both).cluster("west").namespaces, Namespace.of(f"{name}.x-")
     namespaces.update(namespace, reserved=True)
     producer = opened(west, topic, f"{name}-again")
-    assert [each.owner for each in namespaces.update(namespace, reserved=False).aborted] == [f"{name}-again"]
+    written_to = namespaces.describe(namespace)
+    assert written_to.state is NamespaceState.RESERVING
+    assert written_to.waits_for == (f"a transaction of {name}-again is open in {topic}-0",)
+    released = namespaces.update(namespace, reserved=False)
+    assert [each.owner for each in released.aborted] == [f"{name}-again"]
+    assert released.state is NamespaceState.WRITABLE
     assert namespaces.update(namespace, reserved=False).aborted == ()
     with pytest.raises(KafkaException):
         producer.commit_transaction(20)

@@ -20,17 +20,19 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from isthmus.control.clusters import namespaces as namespaces_module
 from isthmus.control.fabric import Namespaces
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
-from isthmus.errors import PlanRefused
+from isthmus.errors import ClusterError, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
 from isthmus.model.reservation import Reservation
+from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
 from tests.integration.control.running import link_of
 from tests.integration.groups import consumers
@@ -88,8 +90,15 @@ def until(attempt: Callable[[], KafkaError | None], *, refused: bool = True) -> 
     return None if error is None else error.code()
 
 
-def test_a_super_user_closes_a_namespace(guarded: LocalCluster, topic: Namer) -> None:
-    """Nobody else writes to it, everybody reads on, and other topics are open; released, all rules are as before."""
+async def cut_off(*_: object) -> None:
+    """What is left of a command that loses its cluster."""
+    raise ClusterError("cut off")
+
+
+def test_a_super_user_closes_a_namespace(guarded: LocalCluster, topic: Namer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else writes to it, everybody reads on, and other topics are open; released, all rules are as before. It
+    is RELEASING until then, whatever interrupts that.
+    """
     prefix = topic("closed")
     inside, outside = f"{prefix}-1", topic("open")
     for name in (inside, outside):
@@ -115,11 +124,21 @@ def test_a_super_user_closes_a_namespace(guarded: LocalCluster, topic: Namer) ->
         assert message is not None
         assert message.value() == b"mine"
 
-    # Doing it again makes no more rules, and taking it back leaves none.
+    # Doing it again makes no more rules, and taking it back leaves none, though it was interrupted.
     made = rules_at(guarded)
     namespaces.enforce(space, super_user=True)
     assert rules_at(guarded) == made
-    namespaces.update(space, reserved=False)
+    (listed,) = (each for each in namespaces.all() if each.namespace == space)
+    assert (listed.state, listed.waits_for) == (NamespaceState.RESERVED, ())
+    with monkeypatch.context() as patched:
+        patched.setattr(namespaces_module, "take_back", cut_off)
+        with pytest.raises(ClusterError, match="cut off"):
+            namespaces.update(space, reserved=False)
+    released = namespaces.describe(space)
+    assert (released.state, released.is_reserved) == (NamespaceState.RELEASING, False)
+    assert any("still has the rule DENY WRITE" in each for each in released.waits_for)
+    assert rules_at(guarded) == made
+    assert namespaces.update(space, reserved=False).state is NamespaceState.WRITABLE
     assert rules_at(guarded) == before
     assert until(lambda: written(as_isthmus(guarded), inside), refused=False) is None
 
@@ -157,7 +176,10 @@ def test_a_link_that_is_no_super_user_stays_in(guarded: LocalCluster, topic: Nam
     assert isinstance(told, Reservation)
     assert [each.principal for each in told.open] == ["User:carol"]
     assert rules_at(guarded) - before - new == {str(rule("User:carol"))}
-    own.enforce(space)
+    found = own.describe(space)
+    assert found.state is NamespaceState.RESERVING
+    assert [each.partition("rule ")[2] for each in found.waits_for] == [f"WRITE by User:carol on topics {prefix}*"]
+    assert own.enforce(space).state is NamespaceState.RESERVED
     assert isinstance(own.describe(space).in_force, Reservation)
     own.relax(space)
     assert rules_at(guarded) - before == {str(rule("User:carol"))}

@@ -105,9 +105,10 @@ def test_of_two_who_change_filters_at_once_one_is_told_to_read_again(served: Ser
     assert sorted(answer.status_code for answer in answers) == [200, 412]
     (held,) = (given for given, answer in zip(excluded, answers, strict=True) if answer.status_code == 200)
     now = served.ask("GET", "/v1/links/{link}/filters")
-    assert now.json()["topics_exclude"] == held
+    assert (now.json()["topics_exclude"], now.json()["by"]) == (held, "a admin over REST")
     assert served.ask("DELETE", "/v1/links/{link}/filters").status_code == 428
     reset = served.ask("DELETE", "/v1/links/{link}/filters", headers={"If-Match": now.headers["ETag"]})
+    assert reset.json()["by"] is None
     assert reset.json()["topics_exclude"] == read.json()["topics_exclude"]
 
 

@@ -48,7 +48,7 @@ def test_lists_show_what_users_call_things() -> None:
         names=forth.names,
     )
     assert plan.as_dict()["groups"][0]["name"] == "billing"
-    topic = topic_of(TargetTopic("acme-live-orders"), SourceTopic("acme-live-orders"), (), forth.names)
+    topic = topic_of(TargetTopic("acme-live-orders"), SourceTopic("acme-live-orders"), (), forth)
     progress = LinkProgress(link="forth", source="east", target="west", state=LinkState.ACTIVE, topics=(topic,))
     assert progress.as_dict()["topics"][0]["name"] == "orders"
     rows = status_rows([progress], by_partition=False)
@@ -62,6 +62,33 @@ def test_a_column_that_says_nothing_is_left_out() -> None:
     rows = status_rows([progress], by_partition=False)
     assert "name" not in [column.name for column in status_columns(rows, by_partition=False)]
     assert with_names((), [{"name": "a", "topic": "b"}], "topic") == []
+
+
+def test_hops_are_shown_where_names_tell_them() -> None:
+    """Under MirrorMaker 2's names: one for the source and one for each cluster of the file a name begins with."""
+    east, west = (f'  {alias}: {{bootstrap_servers: "h:1"}}\n' for alias in ("east", "west"))
+    north = '  north: {bootstrap_servers: "h:3"}\n'
+    forth = '{name: forth, source: east, target: west, topics: {include: ["*"], naming: mm2}}'
+    link = config.parse(f"clusters:\n{east}{west}{north}links: [{forth}]").links[0]
+    ways = {
+        "orders": ("east",),
+        "north.orders": ("east", "north"),
+        "sales.orders": ("east",),
+        "north.sales.north.orders": ("east", "north"),
+    }
+    topics = tuple(topic_of(TargetTopic(f"east.{name}"), SourceTopic(name), (), link) for name in ways)
+    assert [topic.upstream for topic in topics] == list(ways.values())
+    shown = [topic.as_dict() for topic in topics]
+    assert [each["hops"] for each in shown] == [1, 2, 1, 2]
+    assert shown[1]["upstream_clusters"] == ["east", "north"]
+    progress = LinkProgress(link="forth", source="east", target="west", state=LinkState.ACTIVE, topics=topics)
+    plain = topic_of(TargetTopic("orders"), SourceTopic("orders"), (), links()["forth"])
+    other = LinkProgress(link="back", source="west", target="east", state=LinkState.ACTIVE, topics=(plain,))
+    rows = status_rows([progress, other], by_partition=False)
+    assert [row.get("hops", "") for row in rows] == [1, 2, 1, 2, ""]
+    assert "hops" in [column.name for column in status_columns(rows, by_partition=False)]
+    assert "hops" not in [column.name for column in status_columns(rows[-1:], by_partition=False)]
+    assert plain.as_dict()["hops"] is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from isthmus.cli.output import OutputFormat
 from isthmus.cli.plan import show_plan
+from isthmus.control.links.filtering import Filters
 from isthmus.control.topics.plan import Action, LinkPlan, Plan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.aborted import Abilities, treatment
@@ -54,6 +55,21 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
     assert "copy identity 4 2 of 4 partitions 0 0 partition 1: somebody wrote; and 1 more" in out
     assert "Refused: l/orders: partition 1: somebody wrote look who" in err
     assert "Refused: l/orders: partition 3: another one" in err
+
+
+def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """In place of what the file says, on stderr; an older release did not write down who it was."""
+    chosen = Filters(topics_include=("a.*", "b"), groups_exclude=(), since_ms=1_700_000_000_000, by="ada@host")
+    _, err = shown(capsys, replace(link_of(), filters=chosen))
+    told = (
+        "l: not as in the file: topics include a.*, b; groups exclude nothing; set by ada@host at 2023-11-14T22:13:20"
+    )
+    assert told in err
+    assert "Take it back: isthmus filters l --reset" in err
+    _, err = shown(capsys, replace(link_of(), filters=replace(chosen, by="")))
+    assert "groups exclude nothing; set at 2023-11-14T22:13:20" in err
+    _, err = shown(capsys, link_of())
+    assert "not as in the file" not in err
 
 
 def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isthmus.control.links.filtering import Filters, filters_of, patterns
@@ -36,6 +38,7 @@ def test_what_is_said_later_counts() -> None:
     assert Filters(topics_include=("b",), since_ms=2).over(earlier) == Filters(
         topics_include=("b",), groups_include=("g",), since_ms=2
     )
+    assert Filters(topics_include=("b",), since_ms=2, by="bo").over(replace(earlier, by="ada")).by == "bo"
 
 
 def test_an_empty_list_is_not_the_file() -> None:

@@ -88,6 +88,25 @@ def test_who_reads_too_slowly_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(scenario()) < 10
 
 
+def test_who_reads_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is too far behind its place is free, though its connection still hangs."""
+    monkeypatch.setattr(events, "_BEHIND_MAX", 3)
+    monkeypatch.setattr(events, "STREAMS_MAX", 1)
+
+    async def scenario() -> None:
+        happenings = Happenings()
+        hanging = following(happenings)
+        await anext(hanging)
+        with pytest.raises(RequestRefused):
+            happenings.listen(None, None)
+        for number in range(10):
+            happenings.publish("link", "a", {"number": number})
+        await asyncio.sleep(0)
+        await anext(following(happenings))
+
+    asyncio.run(scenario())
+
+
 def test_silence_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that whoever left is noticed."""
     monkeypatch.setattr(events, "_SILENCE_S", 0.01)

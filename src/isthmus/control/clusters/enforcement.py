@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.cluster.access import create_rules, delete_rules, describe_rules
+from isthmus.cluster.access import create_rules, delete_rules, describe_rules, rules_by_broker
 from isthmus.cluster.outcomes import Outcomes
 from isthmus.errors import BrokerRefused, ClusterError, PlanRefused
 from isthmus.model.access import Rule
@@ -127,13 +127,14 @@ async def take_back(client: Client, rules: Collection[Rule]) -> None:
 
 
 async def _await_rules(client: Client, rules: Collection[Rule], *, are_there: bool) -> None:
-    """The controller knows of a change at once, the brokers learn of it a moment later."""
+    """The controller knows of a change at once, the brokers learn of it a moment later, each in its own time."""
     deadline = time.monotonic() + _KNOWN_S
     for resource in {rule.resource for rule in rules}:
         wanted = {rule for rule in rules if rule.resource is resource}
         while time.monotonic() < deadline:
-            found = await describe_rules(client, resource)
-            if wanted <= found if are_there else not wanted & found:
+            told = (await rules_by_broker(client, resource)).values()
+            known = [found for found in told if not isinstance(found, ClusterError)]
+            if known and all(wanted <= found if are_there else not wanted & found for found in known):
                 break
             await asyncio.sleep(_RETRY_S)
 

@@ -13,6 +13,7 @@ from isthmus.model.problem import Problem, problem_dict
 from isthmus.model.registers import RESERVED, Registers
 from isthmus.model.reservation import Reservation
 from isthmus.model.transactions import OpenTransaction
+from isthmus.model.writability import NamespaceState, namespace_state
 
 ASYNC_ONLY: Final = "async_only"
 
@@ -40,7 +41,8 @@ class Attachment:
 class NamespaceReport:
     """A namespace as it stands now. `members` are the names in it, `None` where they could not be read (`problem`);
     `overlapping` are others of the cluster that share names with it, and `in_force` is what access rules do for it
-    where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted.
+    where it is reserved. `aborted` are transactions that were open in it when its reservation was lifted. `waits_for`
+    is what is left until what was said of it is in force, in words: `state` follows from it.
     """
 
     cluster: str
@@ -52,6 +54,17 @@ class NamespaceReport:
     problem: Problem | None = None
     in_force: Reservation | Problem | None = None
     aborted: tuple[OpenTransaction, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> NamespaceState:
+        """Who may write to it, as far as it is in force."""
+        return namespace_state(self.is_reserved, self.waits_for)
+
+    @property
+    def follows(self) -> bool:
+        """Whether a link writes to it."""
+        return any(not each.leads for each in self.attached)
 
     @property
     def is_reserved(self) -> bool:
@@ -75,6 +88,8 @@ class NamespaceReport:
             "prefix": self.namespace.prefix,
             "exact": self.namespace.is_exact,
             "reserved": self.is_reserved,
+            "state": self.state.value,
+            "waits_for": list(self.waits_for),
             "async_only": self.is_async_only,
             "attached": plain(self.attached),
             "members": None if self.members is None else list(self.members),

@@ -26,6 +26,7 @@ from isthmus.control.clusters.enforcement import (
     take_back,
 )
 from isthmus.control.clusters.namespace import ASYNC_ONLY, Attachment, Members, NamespaceReport
+from isthmus.control.clusters.probing import probed
 from isthmus.control.links.attaching import author
 from isthmus.control.links.declared import Declarations, Declared
 from isthmus.control.links.leaving import is_writing
@@ -60,7 +61,8 @@ class AsyncNamespaces:
         :raises ClusterError: The cluster's ledger cannot be read.
         """
         async with self._declarations() as declarations:
-            return await self._reports(declarations, await self._look(declarations))
+            reports = await self._reports(declarations, await self._look(declarations))
+            return await probed(declarations.client(self._cluster.alias), reports)
 
     async def describe(self, namespace: Namespace) -> NamespaceReport:
         """One of them.
@@ -69,11 +71,11 @@ class AsyncNamespaces:
         :raises ClusterError: The cluster's ledger cannot be read.
         """
         async with self._declarations() as declarations:
-            found = self._found(await self._reports(declarations, await self._look(declarations)), namespace)
+            client = declarations.client(self._cluster.alias)
+            (found,) = await probed(client, [await self._known(declarations, namespace)])
             if not found.is_reserved:
                 return found
             keep = keeping(self._cluster, found.registers)
-            client = declarations.client(self._cluster.alias)
             return replace(found, in_force=await examine_reservation(client, namespace, keep))
 
     async def create(
@@ -115,7 +117,10 @@ class AsyncNamespaces:
         """
         async with self._declarations() as declarations:
             declared = await self._look(declarations)
-            found = self._found(await self._reports(declarations, declared), namespace)
+            (found,) = await probed(
+                declarations.client(self._cluster.alias),
+                [self._found(await self._reports(declarations, declared), namespace)],
+            )
             if found.attached:
                 link = found.attached[0].link
                 raise PlanRefused(
@@ -155,7 +160,7 @@ class AsyncNamespaces:
         async with self._declarations() as declarations:
             known = await self._known(declarations, namespace)
             if dry_run:
-                return known
+                return (await probed(declarations.client(self._cluster.alias), [known]))[0]
             # Said first: whoever renews the rules makes no more of them.
             await self._write(declarations, known, {KEPT: []})
             await take_back(declarations.client(self._cluster.alias), made_rules(known.registers))
@@ -213,7 +218,7 @@ class AsyncNamespaces:
             client = declarations.client(self._cluster.alias)
             found = require(await examine_reservation(client, namespace, keep), keep, namespace)
             if dry_run:
-                return replace(known, in_force=found)
+                return replace((await probed(client, [known]))[0], in_force=found)
             await self._close(declarations, known, keep, found.missing)
         return await self.describe(namespace)
 
@@ -245,13 +250,14 @@ class AsyncNamespaces:
                 known = self._found(reports, namespace)
                 self._check_following(known, values)
             aborted: tuple[OpenTransaction, ...] = ()
-            if known is not None and values.get(RESERVED) is False and not dry_run:
-                client = declarations.client(self._cluster.alias)
+            client = declarations.client(self._cluster.alias)
+            is_released = known is not None and values.get(RESERVED) is False and not dry_run
+            if known is not None and is_released:
                 if known.is_reserved and namespace.kind == "topic":
                     # Before anybody is let in: what was begun by then has no place in what follows.
                     aborted = await _aborted(client, namespace)
-                await take_back(client, made_rules(known.registers))
-                values = {**values, **({KEPT: [], ENFORCED: []} if is_enforced(known.registers) else {})}
+                # Whoever renews the rules makes no more of them.
+                values = {**values, **({KEPT: []} if is_enforced(known.registers) else {})}
             before: Registers = () if known is None else known.registers
             cluster_id = declared.ids[self._cluster.alias]
             new = changed(before, values, author(cluster_id))
@@ -265,7 +271,12 @@ class AsyncNamespaces:
             if new and not dry_run:
                 await declarations.write_namespace(self._cluster.alias, document)
             (report,) = await self._reports(declarations, declared, [document])
-            return replace(report, aborted=aborted)
+            if is_released and (rules := made_rules(report.registers)):
+                # It is RELEASING until then; whoever repeats an interrupted release goes on here.
+                await take_back(client, rules)
+                await self._write(declarations, report, {ENFORCED: []})
+                report = await self._known(declarations, namespace)
+            return replace((await probed(client, [report]))[0], aborted=aborted)
 
     def _check_following(self, known: NamespaceReport, values: Mapping[str, Any]) -> None:
         following = [each for each in known.attached if not each.leads]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from isthmus.control.topics.plan import LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.model.lane import LaneKey, LaneReport, LaneState
-from isthmus.model.naming import NO_NAMES, LogicalNames, TargetTopic
+from isthmus.model.link import Link
+from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import NO_PAUSES, Pauses
 from isthmus.model.problem import Problem
 from isthmus.model.progress import PartitionProgress, TopicProgress, topic_of
@@ -21,7 +22,7 @@ class LanesView:
     """What a controller knows of its lanes at a moment.
 
     `reports` are their newest and `ages_s` how long ago those were made, `counts` what the run copied, `places` where
-    they were last known to be, `paused` what an operator has paused, `names` what users call topics.
+    they were last known to be, `paused` what an operator has paused, `link` what says how topics are called.
     """
 
     controller: ControllerState
@@ -30,7 +31,7 @@ class LanesView:
     ages_s: Mapping[LaneKey, float]
     paused: Pauses = NO_PAUSES
     places: Mapping[LaneKey, LanePlace] = field(default_factory=dict)
-    names: LogicalNames = NO_NAMES
+    link: Link | None = None
 
 
 def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
@@ -40,7 +41,7 @@ def topics_of(plan: LinkPlan, view: LanesView) -> tuple[TopicProgress, ...]:
 
 def _topic(topic: TopicPlan, view: LanesView) -> TopicProgress:
     partitions = (_partition(topic, decision, view) for decision in topic.partitions)
-    found = topic_of(topic.topic, topic.source_topic, partitions, view.names)
+    found = topic_of(topic.topic, topic.source_topic, partitions, view.link)
     if not topic.reasons:
         return found
     state = lane_state(_evidence(topic.topic, topic.state, view))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
-
 from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms
 from isthmus.errors import PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
@@ -17,16 +15,6 @@ from isthmus.model.registers import RESERVED, Author, changed, merged
 def author(cluster_id: str) -> Author:
     """Whoever gives commands here, now, to this cluster first."""
     return Author(by=operator(), at_ms=now_ms(), where=cluster_id)
-
-
-def operator() -> str:
-    """Who gives commands here, for people to read."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # In a container the user may have no name.
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def check_maps(declared: Declared, after: Declaration) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, ConfigError
@@ -26,7 +27,7 @@ from isthmus.wire.client import Client
 class Filters:
     """What a link selects, as patterns are written in the configuration; `None` for what is as the file says.
 
-    `since_ms` is when an operator changed it last, -1 for never.
+    `since_ms` is when an operator changed it last, -1 for never, and `by` who that was, "" where it is not known.
     """
 
     topics_include: tuple[str, ...] | None = None
@@ -34,16 +35,22 @@ class Filters:
     groups_include: tuple[str, ...] | None = None
     groups_exclude: tuple[str, ...] | None = None
     since_ms: int = -1
+    by: str = ""
+
+    @property
+    def said(self) -> dict[str, tuple[str, ...]]:
+        """The lists that are not as the file says."""
+        lists = {name: getattr(self, name) for name in _FIELDS}
+        return {name: texts for name, texts in lists.items() if texts is not None}
 
     @property
     def is_as_written(self) -> bool:
         """Whether all is as the file says."""
-        return self == Filters(since_ms=self.since_ms)
+        return not self.said
 
     def over(self, other: Filters) -> Filters:
         """These where they say something, else the other ones."""
-        named = {name: getattr(self, name) for name in _FIELDS if getattr(self, name) is not None}
-        return replace(other, **named, since_ms=self.since_ms)
+        return Filters(since_ms=self.since_ms, by=self.by, **{**other.said, **self.said})
 
     def check(self) -> None:
         """See that all patterns can be used.
@@ -80,9 +87,19 @@ class Filters:
             "topics_exclude": [str(pattern) for pattern in now.topics.exclude],
             "groups_include": [str(pattern) for pattern in now.groups.include],
             "groups_exclude": [str(pattern) for pattern in now.groups.exclude],
-            "changed": [name for name in _FIELDS if getattr(self, name) is not None],
-            "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
+            "changed": list(self.said),
+            **self._authorship,
         }
+
+    def said_as_dict(self) -> dict[str, Any] | None:
+        """Plain values under stable names: what the file does not say, and who said it; `None` if all is the file's."""
+        if self.is_as_written:
+            return None
+        return {"changed": {name: list(texts) for name, texts in self.said.items()}, **self._authorship}
+
+    @property
+    def _authorship(self) -> dict[str, str | None]:
+        return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
 
 
 _FIELDS = ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
@@ -93,7 +110,7 @@ def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     document = documents.get(f"{FiltersDocument.KIND}/{link}")
     if not isinstance(document, FiltersDocument):
         return Filters()
-    found = Filters(**{name: getattr(document, name) for name in (*_FIELDS, "since_ms")})
+    found = Filters(**{name: getattr(document, name) for name in (*_FIELDS, "since_ms", "by")})
     try:
         found.check()
     except ConfigError as error:
@@ -135,10 +152,11 @@ async def read_filters(link: Link, target: Client) -> Filters:
 
 
 async def write_filters(
-    link: Link, target: Client, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False
+    link: Link, target: Client, filters: Filters, ledger: LedgerSettings, *, dry_run: bool = False, by: str = ""
 ) -> Filters:
     """Have the link select what these say, and else what it selected; its controller follows within a second, without
-    a new lease. Filters that say nothing have it select again what the file says.
+    a new lease. Filters that say nothing have it select again what the file says. `by` is who says so, the user of this
+    process unless it is given.
 
     :raises ConfigError: A pattern is broken.
     :raises ClusterError: The ledger at the target cannot be read or written.
@@ -146,11 +164,9 @@ async def write_filters(
     filters.check()
     known = await read_filters(link, target)
     is_reset = filters.is_as_written
-    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms())
+    found = Filters() if is_reset else replace(filters.over(known), since_ms=now_ms(), by=by or operator())
     if not dry_run and found != known:
-        document = FiltersDocument(
-            link=link.name, since_ms=found.since_ms, **{name: getattr(found, name) for name in _FIELDS}
-        )
+        document = FiltersDocument(link=link.name, since_ms=found.since_ms, by=found.by, **found.said)
         change = Deletion(document.key) if is_reset else document
         await append_once(target, [change], replication_factor=ledger.replication_factor)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 from pathlib import Path
@@ -19,6 +20,16 @@ def whereabouts() -> Whereabouts:
         pid=os.getpid(),
         process_start=UNKNOWN if start is None else start,
     )
+
+
+def operator() -> str:
+    """Who gives commands here, for people to read."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # In a container the user may have no name.
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
 
 
 def liveness_of(process: Whereabouts) -> Liveness:

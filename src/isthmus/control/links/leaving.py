@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.topics import selected_topics
-from isthmus.control.links.attaching import operator
+from isthmus.control.links.host import operator
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.ledger.documents import LeaseDocument, LinkDocument, ProvenanceDocument
 from isthmus.ledger.handover import has_ended

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.cluster.groups import describe_groups, list_groups, listed
+from isthmus.control.clusters.enforcement import made_rules
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.declared import Declarations, Declared
@@ -32,9 +33,10 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.namespace import NamespaceMap
 from isthmus.model.promotion import LeftPartition, Promotion, Verb
-from isthmus.model.registers import ATTACHED, merged
+from isthmus.model.registers import ATTACHED, RESERVED, merged
 from isthmus.model.state import ControllerState
 from isthmus.model.wording import counted
+from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
@@ -76,6 +78,7 @@ class Promoter:
         former, chosen, is_attached = await self._link()
         if is_attached and former is not None:
             await self._check_members(former)
+            await self._reserved(former, chosen)
         found = replace(await self.promote(dry_run=dry_run), verb="reverse")
         if dry_run:
             return found
@@ -107,6 +110,27 @@ class Promoter:
                 f"consumers are at work at {link.source.alias}: {', '.join(at_work[:_NAMED_MAX])}{more}",
                 hint=f"Stop them first; afterwards they go on at {link.target.alias}.",
             )
+
+    async def _reserved(self, link: Link, chosen: Iterable[NamespaceMap]) -> None:
+        """Wait until what an operator reserved at the source is so at all its leaders.
+
+        :raises GateNotMet: Somebody may write to one, or does.
+        """
+        namespaces = AsyncNamespaces(link.source, self.configuration.ledger)
+        deadline = time.monotonic() + self.timeout_s
+        wanted = {each.source for each in chosen}
+        while True:
+            found = [each for each in await namespaces.all() if each.namespace in wanted]
+            waiting = [each for each in found if each.state is NamespaceState.RESERVING]
+            if not waiting:
+                return
+            self.on_step(f"waiting until {waiting[0].namespace} of {link.source.alias} is reserved at every leader")
+            if time.monotonic() > deadline:
+                raise GateNotMet(
+                    f"namespace {waiting[0].namespace} of {link.source.alias} is RESERVING: {waiting[0].waits_for[0]}",
+                    hint="Stop its producers, or have access rules keep them out: isthmus namespace update --enforce.",
+                )
+            await asyncio.sleep(LOOK_S)
 
     async def promote(self, *, dry_run: bool = False) -> Promotion:
         """Have the namespaces follow no more, once they hold all that the source has and nobody writes there.
@@ -346,12 +370,13 @@ def _is_written(one: ProvenanceDocument, documents: Mapping[str, Document]) -> b
 
 
 def _interrupted(declared: Declared, known: Declaration) -> tuple[NamespaceMap, ...]:
-    """Namespaces that were detached and not released: a promotion of them may have been interrupted."""
+    """Namespaces that were detached and not released to the last rule: their promotion may have been interrupted."""
     alias = declared.alias_of(known.target)
     reserved = {
         document.namespace
         for document in declared.namespaces.get(alias or "", ())
-        if any(register.name == "reserved" and register.said for register in document.registers)
+        if any(register.name == RESERVED and register.said for register in document.registers)
+        or made_rules(document.registers)
     }
     return tuple(each for each in known.detached if each.target in reserved)
 

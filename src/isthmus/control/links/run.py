@@ -275,7 +275,7 @@ class LinkRun:
             ages_s=ages_s,
             paused=paused,
             places=self._progress.places,
-            names=self.link.names,
+            link=self.link,
         )
         return LinkProgress(
             link=self.link.name,

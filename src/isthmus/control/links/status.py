@@ -296,7 +296,7 @@ def _controller(reading: _Reading, moment_ms: int) -> ControllerProgress:
 
 def _topic(reading: _Reading, name: TargetTopic, partitions: list[PartitionProgress]) -> TopicProgress:
     source = reading.sources[name]
-    topic = topic_of(name, source, partitions, reading.link.names)
+    topic = topic_of(name, source, partitions, reading.link)
     document = reading.recorded.get(name)
     ended = None if document is None or not LaneState(document.state).is_terminal else document
     if ended is not None:

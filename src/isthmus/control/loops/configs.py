@@ -38,10 +38,7 @@ class ConfigsLoop:
 
     async def look(self, view: LinkView) -> Sequence[Change]:
         topics = [topic for topic in view.plan.topics if _is_synced(topic, view.link)]
-        source, target = await asyncio.gather(
-            _described(view.source, [topic.source_topic for topic in topics]),
-            _described(view.target, [topic.topic for topic in topics]),
-        )
+        source, target = await _both_described(view, topics)
         changes: list[Change] = []
         for topic in topics:
             error = source.errors.get(topic.source_topic) or target.errors.get(topic.topic)
@@ -75,6 +72,20 @@ def _is_synced(topic: TopicPlan, link: Link) -> bool:
     """Whether a topic is copied, and its configuration is not just that of filling, which ends by itself."""
     is_filling = topic.is_filling or bool(topic.settles)
     return bool(topic.lanes) and not is_filling and link.configs.covers(is_mapped=topic.is_mapped)
+
+
+async def _both_described(
+    view: LinkView, topics: Sequence[TopicPlan]
+) -> tuple[Outcomes[str, TopicDescription], Outcomes[str, TopicDescription]]:
+    """The topics as they are at the source and at the target."""
+    if view.pairs is None:
+        return await asyncio.gather(
+            _described(view.source, [topic.source_topic for topic in topics]),
+            _described(view.target, [topic.topic for topic in topics]),
+        )
+    pairs = [view.pairs[topic.topic] for topic in topics if topic.topic in view.pairs]
+    there = [pair.target for pair in pairs if pair.target is not None]
+    return Outcomes({pair.source.name: pair.source for pair in pairs}), Outcomes({each.name: each for each in there})
 
 
 def _unseen(topic: TopicPlan, error: ClusterError) -> PropertyChange:

@@ -8,12 +8,14 @@ from typing import Protocol, runtime_checkable
 
 from isthmus.control.groups.plan import GroupsPlan
 from isthmus.control.topics.plan import LinkPlan
+from isthmus.control.topics.preflight import TopicPair
 from isthmus.errors import InvariantError
 from isthmus.ledger.documents import Document
 from isthmus.ledger.records import Deletion
 from isthmus.model.lane import LaneKey, LaneReport
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
+from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 
 Remember = Callable[..., Awaitable[None]]
@@ -29,7 +31,8 @@ class LinkView:
     """What a loop sees of its link at one moment.
 
     `plan` has the topics, `reports` how far the lanes are (none where nobody copies), `groups` how the groups stand.
-    `documents` are the link's in the ledger, `remember` writes there.
+    `documents` are the link's in the ledger, `remember` writes there. `pairs` are its topics as they were observed for
+    the plan just now, `None` where that is too long ago.
     """
 
     link: Link
@@ -40,6 +43,7 @@ class LinkView:
     groups: GroupsPlan | None = None
     documents: Mapping[str, Document] = field(default_factory=dict)
     remember: Remember = _forbidden
+    pairs: Mapping[TargetTopic, TopicPair] | None = None
 
 
 class Loop(Protocol):

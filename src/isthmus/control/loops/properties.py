@@ -6,6 +6,7 @@ depends on, which are never changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +34,7 @@ def property_changes(
     source: TopicDescription, target: TopicDescription, settings: ConfigSettings
 ) -> tuple[PropertyChange, ...]:
     """What has to change at the target, by the name of the configuration. Once it was changed, nothing more has to."""
-    comparison = _Comparison(source, target, settings)
+    comparison = _Comparison(source, target, settings, source.own_configs)
     names = sorted(source.configs.keys() | target.configs.keys())
     return tuple(change for name in names if (change := comparison.change(name)) is not None)
 
@@ -43,6 +44,7 @@ class _Comparison:
     source: TopicDescription
     target: TopicDescription
     settings: ConfigSettings
+    own: Mapping[str, str]
 
     def change(self, name: str) -> PropertyChange | None:
         """What becomes of one configuration, `None` where it is as it should be, or nobody's business here."""
@@ -69,7 +71,7 @@ class _Comparison:
         return name in WITHOUT_MEANING or self.settings.is_excluded(name) or self.settings.keeps(source_topic, name)
 
     def _followed(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
-        wanted = self.source.own_configs.get(name)
+        wanted = self.own.get(name)
         if wanted is not None and name == "min.insync.replicas":
             # More than there are replicas would stop every write.
             wanted = str(min(int(wanted), self.target.replication_factor))
@@ -97,7 +99,7 @@ class _Comparison:
         return self._made("max.message.bytes", ours.value, str(wanted), problem, is_by_design=True)
 
     def _demanded(self, name: str, ours: ConfigEntry) -> PropertyChange | None:
-        wanted = self.source.own_configs.get(name)
+        wanted = self.own.get(name)
         if wanted is None or wanted == ours.value:
             return None
         problem = Problem(
@@ -107,7 +109,7 @@ class _Comparison:
         return self._made(name, ours.value, wanted, problem, is_by_design=True)
 
     def _unknown(self, name: str) -> PropertyChange | None:
-        wanted = self.source.own_configs.get(name)
+        wanted = self.own.get(name)
         if wanted is None:
             return None
         problem = Problem(

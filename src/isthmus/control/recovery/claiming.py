@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from isthmus.control.links.attaching import operator
-from isthmus.control.links.host import liveness_of, whereabouts
+from isthmus.control.links.host import liveness_of, operator, whereabouts
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.errors import ClusterError, Fenced, PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument

@@ -15,7 +15,7 @@ from typing import Final
 
 from isthmus.cluster.changes import NewTopic
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links.attaching import operator
+from isthmus.control.links.host import operator
 from isthmus.control.links.leaving import is_writing
 from isthmus.control.links.memory import LinkMemory, now_ms, recollect
 from isthmus.control.recovery import positions, rebuilding

@@ -16,7 +16,7 @@ from typing import Any, Final
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.cluster.reading import OffsetRange
 from isthmus.cluster.transaction import Transaction
-from isthmus.control.links.attaching import operator
+from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms, recollect
 from isthmus.control.loops.appending import TopicAppender
 from isthmus.control.recovery.quarantine import Quarantined, Row, committed_records, parcels, quarantined

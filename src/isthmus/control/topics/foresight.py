@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from isthmus.cluster.brokers import topic_operations
@@ -18,6 +18,7 @@ from isthmus.cluster.outcomes import Outcomes
 from isthmus.cluster.timestamps import offsets_by_time
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.claims import Claims
+from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.identity import known_identity
 from isthmus.control.links.memory import pauses, recorded_topics, remembered
 from isthmus.control.links.others import claims_around, selection
@@ -88,10 +89,11 @@ async def foresee(
         claims.grant(claim)
     observed = await observe(link, source, target)
     documents = (await remembered(target)).documents()
+    filters = filters_of(link.name, documents)
     recorded = at_start(observed, recorded_topics(link.name, documents))
     plan = plan_link(observed, claims, recorded)
     if plan.problem is not None:
-        return Foreseen(observed=observed, plan=plan, documents=documents)
+        return Foreseen(observed=observed, plan=replace(plan, filters=filters), documents=documents)
     paused = pauses(link.name, documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
@@ -105,7 +107,8 @@ async def foresee(
         topic_operations(target, [topic.topic for topic in copied if topic.action is not Action.CREATE]),
     )
     observed = with_pauses(with_rights(observed, plan, at_source, at_target), plan, paused)
-    return Foreseen(observed=observed, plan=plan_link(observed, claims, recorded), documents=documents)
+    plan = replace(plan_link(observed, claims, recorded), filters=filters)
+    return Foreseen(observed=observed, plan=plan, documents=documents)
 
 
 def _scout(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.cluster.changes import NewTopic
+from isthmus.control.links.filtering import Filters
 from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
@@ -142,7 +143,8 @@ class LinkPlan:
 
     `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
-    `changes` are what its loops would change at the target beside the data.
+    `changes` are what its loops would change at the target beside the data. `filters` are what an operator has it
+    select in place of what the file says.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -157,6 +159,7 @@ class LinkPlan:
     aborted: Treatment | None = None
     unmatched: tuple[Problem, ...] = ()
     changes: tuple[Change, ...] = ()
+    filters: Filters = field(default_factory=Filters)
     problem: Problem | None = None
 
     @property
@@ -185,6 +188,7 @@ class LinkPlan:
             "source_cluster_id": self.source_id,
             "target_cluster_id": self.target_id,
             "problem": plain(self.problem),
+            "filters": self.filters.said_as_dict(),
             "aborted": None if self.aborted is None else str(self.aborted.policy),
             "aborted_reason": None if self.aborted is None else self.aborted.reason,
             "topics": plain(self.topics),
