@@ -54,8 +54,14 @@ class TargetBody(Body):
     """
 
     to: Text
-    force: bool = False
-    resend: bool = False
+    force: StrictBool = False
+    resend: StrictBool = False
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> TargetBody:
+        if self.resend and not self.force:
+            raise ValueError("say force: true with resend: nothing is sent again in good order")
+        return self
 
 
 class PlaceBody(Body):

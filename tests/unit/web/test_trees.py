@@ -24,7 +24,7 @@ trees: [{name: t, clusters: [east, west], topics: [orders]}]
 
 CASES: tuple[tuple[Role, str, dict[str, object], int], ...] = (
     (Role.OPERATOR, "t/clusters/north", {"above": True}, 403),
-    (Role.OPERATOR, "t/targets/east/1", {"to": "west", "resend": True}, 400),
+    (Role.OPERATOR, "t/targets/east/1", {"to": "west", "resend": True}, 422),
     (Role.OPERATOR, "t/targets/east/1", {"to": "west", "force": "soon"}, 422),
     (Role.ADMIN, "other/clusters/north", {"above": True}, 404),
     (Role.ADMIN, "t/clusters/north", {}, 422),
