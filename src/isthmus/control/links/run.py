@@ -188,6 +188,9 @@ class LinkRun:
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None
+                if self.link != link:
+                    # What changed while the link was opened.
+                    session.follow(self.link)
                 if self._stopping.is_set():
                     session.stop()
                 await session.run(workers)
