@@ -74,13 +74,54 @@ def test_unit_tests_mirror_the_source() -> None:
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
-    """No two public classes of the product share a name, so that a reader who has met one knows it."""
+    """No two public classes of the product share a name, and no module gives the name of one to another type: a reader
+    who has met it knows it.
+    """
     homes: dict[str, list[str]] = {}
+    given: dict[str, list[str]] = {}
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path))
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    given.setdefault(ast.unparse(target), []).append(str(path))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+    assert {name: paths for name, paths in given.items() if name in homes} == {}
+
+
+def test_a_predicate_only_answers() -> None:
+    """What asks whether something is so (`is_`, `has_` and the like) changes nothing that is asked about."""
+    asking = re.compile(r"_?(is|has|are|can|may|was|were|needs|must)_")
+    acting = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {function.name}"
+        for path in (ROOT / "src").rglob("*.py")
+        for function in functions(ast.parse(path.read_text(encoding="utf-8")))
+        if asking.match(function.name) and isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+    assert acting == []
+
+
+def test_no_test_changes_a_number_of_the_product() -> None:
+    """How long something waits and how much it holds are values that it is given, not constants that are patched."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("setattr", "object")
+        and node.args
+        and _is_number(node.args[-1])
+    ]
+    assert found == []
+
+
+def _is_number(node: ast.expr) -> bool:
+    values = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(isinstance(each, ast.Constant) and isinstance(each.value, int | float) for each in values)
 
 
 def test_the_map_is_true() -> None:
@@ -105,3 +146,15 @@ def test_the_map_is_true() -> None:
         homes += [package / "control" / home.name for home in homes]
         for file in re.findall(r"`([\w.]+)`", begin):
             assert any((home / file).exists() for home in homes), f"{file} is not in {folders.strip()}"
+
+
+def test_newcomers_are_sent_to_what_is_there() -> None:
+    """Each row of "where would I add" names one folder, and files that are there."""
+    text = (ROOT / "docs" / "decisions" / "newcomers.md").read_text(encoding="utf-8")
+    rows = [row.split("|") for row in text.splitlines() if row.startswith("|") and "`" in row]
+    assert len(rows) >= 10
+    for _, _, place, beside, _ in rows:
+        (folder,) = re.findall(r"`([\w/]+)/`", place)
+        homes = (ROOT / folder, ROOT / "src" / "isthmus", ROOT)
+        for file in re.findall(r"`([\w/]+\.\w+)`", beside):
+            assert any((home / file).is_file() for home in homes), f"{file} is not in {folder}"

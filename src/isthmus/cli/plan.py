@@ -174,7 +174,7 @@ def _tell_filters(link: LinkPlan) -> None:
 
 def _tell_changes(link: LinkPlan) -> None:
     alike: dict[tuple[str, Problem], list[str]] = {}
-    for change in link.changes:
+    for change in link.loop_changes:
         if change.problem is None:
             console.print(Text(printable(f"{link.link}: {change.loop}: {_told(change)}")))
         else:

@@ -118,7 +118,7 @@ def targets(
     _verbose: VerboseOption = 0,
 ) -> None:
     """Show to which leaf each distributor copies that has a choice, and which of them go over to another one."""
-    _show(Fabric(linked(path)).targets(name), output)
+    _show(Fabric(linked(path)).trees.targets(name), output)
 
 
 @app.command()
@@ -149,7 +149,7 @@ def switch(
     """
     if resend and not yes and not dry_run:
         confirm(f"{name}.{cluster}.{level}", "send again what its target may have: messages may come twice")
-    found = Fabric(linked(path)).switch(name, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
+    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
     _show((found,), output)
     if output.is_table:
         told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"

@@ -35,7 +35,7 @@ class Operation(enum.IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
-Operations = frozenset[Operation]
+AllowedOperations = frozenset[Operation]
 
 _METADATA_VERSION: Final = "metadata.version"
 
@@ -50,7 +50,7 @@ class ClusterDescription:
     cluster_id: str
     controller_id: int
     brokers: Mapping[int, Broker]
-    operations: Operations
+    operations: AllowedOperations
     fenced: Mapping[int, Broker] = field(default_factory=dict)
 
 
@@ -82,7 +82,7 @@ async def describe_cluster(client: Client) -> ClusterDescription:
     )
 
 
-async def topic_operations(client: Client, names: Collection[str]) -> dict[str, Operations]:
+async def topic_operations(client: Client, names: Collection[str]) -> dict[str, AllowedOperations]:
     """What we may do to each topic. Topics that do not exist, or that we may not see, are left out.
 
     :raises ClusterError: The cluster did not answer.
@@ -125,7 +125,7 @@ async def told_releases(client: Client, node_ids: Collection[int]) -> dict[int, 
     return {node_id: found for node_id, found in zip(node_ids, told, strict=True) if found is not None}
 
 
-def operations_of(numbers: Iterable[int]) -> Operations:
+def operations_of(numbers: Iterable[int]) -> AllowedOperations:
     """Those that we know, by their numbers."""
     known = {int(operation) for operation in Operation}
     return frozenset(Operation(number) for number in numbers if number in known)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest
 
-from isthmus.cluster.brokers import Operations, operations_of
+from isthmus.cluster.brokers import AllowedOperations, operations_of
 from isthmus.cluster.coordinators import Answer, ask_coordinators
 from isthmus.errors import NotAuthorized
 from isthmus.model.group import GroupState
@@ -16,7 +16,7 @@ from isthmus.wire import codes
 from isthmus.wire.client import Client
 
 
-async def group_operations(client: Client, groups: Collection[str]) -> dict[str, Operations]:
+async def group_operations(client: Client, groups: Collection[str]) -> dict[str, AllowedOperations]:
     """What we may do to each group: nothing to one that we may not see. Groups that do not exist are left out.
 
     :raises ClusterError: The cluster as a whole did not answer.
@@ -24,17 +24,17 @@ async def group_operations(client: Client, groups: Collection[str]) -> dict[str,
     if not groups:
         return {}
 
-    async def ask(node: int, asked: Sequence[str]) -> dict[str, Answer[Operations]]:
+    async def ask(node: int, asked: Sequence[str]) -> dict[str, Answer[AllowedOperations]]:
         request = DescribeGroupsRequest(groups=list(asked), include_authorized_operations=True)
         answer = await client.broker(node, request)
         return {group.group_id: _answer(group) for group in answer.groups}
 
     found = await ask_coordinators(client, groups, ask, "describing group", _rights)
-    hidden = {group: Operations() for group, error in found.errors.items() if isinstance(error, NotAuthorized)}
+    hidden = {group: AllowedOperations() for group, error in found.errors.items() if isinstance(error, NotAuthorized)}
     return {**found.values, **hidden}
 
 
-def _answer(group: Any) -> Answer[Operations]:
+def _answer(group: Any) -> Answer[AllowedOperations]:
     if group.error_code:
         return Answer(group.error_code, None, getattr(group, "error_message", None))
     if GroupState.of(group.group_state) is GroupState.DEAD:

@@ -106,9 +106,9 @@ def _density(found: Sequence[StoredBatch]) -> float:
     return sum(item.batch.size_bytes for item in found) / (last.offset_end - first.base_offset)
 
 
-def _fetch_bytes(offsets: int, density: float) -> int:
+def _fetch_bytes(offsets: int, density: float, bytes_max: int) -> int:
     """How much to ask for: enough for the offsets that are left, not all that lies behind them."""
-    return min(max(int(offsets * density * _MARGIN), _FETCH_BYTES_MIN), FETCH_BYTES)
+    return min(max(int(offsets * density * _MARGIN), _FETCH_BYTES_MIN), bytes_max)
 
 
 class LogReader:
@@ -117,13 +117,22 @@ class LogReader:
     :param isolation: At `READ_COMMITTED` up to the last stable offset, else up to the high watermark, where no batch
         is known to be aborted.
     :param stall_s: For how long a read may make no progress before it fails.
+    :param fetch_bytes: What an answer may hold, unless its first batch is larger.
     """
 
-    def __init__(self, client: Client, *, isolation: int = READ_COMMITTED, stall_s: float = _STALL_S) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        isolation: int = READ_COMMITTED,
+        stall_s: float = _STALL_S,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> None:
         self._client = client
         self._alias = client.cluster.alias
         self._isolation = isolation
         self._stall_s = stall_s
+        self._fetch_bytes_max = fetch_bytes
         self._leaders: dict[PartitionKey, _Leader] = {}
 
     async def read(self, span: OffsetRange) -> AsyncGenerator[list[StoredBatch], None]:
@@ -136,7 +145,7 @@ class LogReader:
         :raises ClusterError: The broker refused, or there was no progress for `stall_s`.
         """
         offset = span.offset_begin
-        bytes_max = _fetch_bytes(span.offset_end - offset, _BYTES_PER_OFFSET)
+        bytes_max = _fetch_bytes(span.offset_end - offset, _BYTES_PER_OFFSET, self._fetch_bytes_max)
         ahead: asyncio.Task[list[StoredBatch]] | None = None
         try:
             while offset < span.offset_end:
@@ -146,7 +155,7 @@ class LogReader:
                     return
                 offset = found[-1].batch.offset_end
                 if offset < span.offset_end:
-                    bytes_max = _fetch_bytes(span.offset_end - offset, _density(found))
+                    bytes_max = _fetch_bytes(span.offset_end - offset, _density(found), self._fetch_bytes_max)
                     ahead = asyncio.create_task(self._fetch(span, offset, bytes_max))
                     # Its request leaves now, before the caller takes the event loop away.
                     await asyncio.sleep(0)

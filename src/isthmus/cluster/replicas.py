@@ -13,7 +13,7 @@ from isthmus.wire.client import Client
 from isthmus.wire.offsets import DEBUGGER, LATEST, PartitionKey, list_offsets
 
 _ANY_EPOCH = -1
-Ends = dict[tuple[PartitionKey, int], int]
+ReplicaEnds = dict[tuple[PartitionKey, int], int]
 """Log ends by partition and replica."""
 
 
@@ -34,7 +34,7 @@ def _followers(state: PartitionState) -> tuple[int, ...]:
     return tuple(replica for replica in state.replicas if replica != state.leader)
 
 
-def _behind(state: PartitionState, ends: Ends) -> tuple[tuple[int, int], ...]:
+def _behind(state: PartitionState, ends: ReplicaEnds) -> tuple[tuple[int, int], ...]:
     key = (state.topic, state.partition)
     leader = ends.get((key, state.leader))
     if leader is None:
@@ -43,7 +43,7 @@ def _behind(state: PartitionState, ends: Ends) -> tuple[tuple[int, int], ...]:
     return tuple((replica, max(leader - end, 0)) for replica, end in told if end is not None)
 
 
-async def _ends(client: Client, wanted: Collection[tuple[PartitionState, tuple[int, ...]]]) -> Ends:
+async def _ends(client: Client, wanted: Collection[tuple[PartitionState, tuple[int, ...]]]) -> ReplicaEnds:
     by_node: dict[int, list[PartitionKey]] = defaultdict(list)
     for state, nodes in wanted:
         for node in nodes:
@@ -52,7 +52,7 @@ async def _ends(client: Client, wanted: Collection[tuple[PartitionState, tuple[i
     return {entry: end for answer in answers for entry, end in answer.items()}
 
 
-async def _ask(client: Client, node: int, keys: Collection[PartitionKey]) -> Ends:
+async def _ask(client: Client, node: int, keys: Collection[PartitionKey]) -> ReplicaEnds:
     try:
         connection = await client.connection(node)
         told = await list_offsets(connection, dict.fromkeys(keys, _ANY_EPOCH), LATEST, asker=DEBUGGER)

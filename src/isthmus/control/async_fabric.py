@@ -174,8 +174,8 @@ class AsyncFabric:
         links = await in_force(self._into(clusters, chosen), self._pool)
         claims = Claims()
         # One after the other: which link a topic belongs to is settled in the order of the file.
-        everywhere = self.configuration.clusters
-        return Plan(links=tuple([await planned(each, self._pool, claims, links, everywhere) for each in links]))
+        plans = [await planned(each, self.configuration, self._pool, claims, links) for each in links]
+        return Plan(links=tuple(plans))
 
     async def filters(self, link: str) -> Filters:
         """What an operator has the link select in place of what the configuration says.

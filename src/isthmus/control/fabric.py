@@ -18,7 +18,7 @@ from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.reshaping import TreeChanges
-from isthmus.control.links.switching import DistributorTarget
+from isthmus.control.links.trees import Trees
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.links import LinkRecoverer
@@ -123,6 +123,13 @@ class Schemas(Shell[AsyncSchemas]):
     contents = blocking(AsyncSchemas.contents)
     plan = blocking(AsyncSchemas.plan)
     sync = blocking(AsyncSchemas.sync)
+
+
+class DistributionTrees(Shell[Trees]):
+    """The trees of a fabric; see `Trees`."""
+
+    targets = blocking(Trees.targets)
+    switch = blocking(Trees.switch)
 
 
 class TreeChanging(Shell[TreeChanges]):
@@ -259,29 +266,14 @@ class Fabric(Shell[AsyncFabric]):
         return Schemas(self.configuration)
 
     @property
+    def trees(self) -> DistributionTrees:
+        """The distribution trees, and where their distributors copy to."""
+        return DistributionTrees(lambda pool: self._core(pool).trees)
+
+    @property
     def tree_changes(self) -> TreeChanging:
         """Clusters that come into trees and leave them while they run."""
         return TreeChanging(lambda pool: self._core(pool).tree_changes)
-
-    def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
-        """Where the distributors of trees copy to; see `Trees.targets`."""
-        return self._done(lambda core: core.trees.targets(tree))
-
-    def switch(
-        self,
-        tree: str,
-        cluster: str,
-        level: int,
-        to: str,
-        *,
-        force: bool = False,
-        resend: bool = False,
-        dry_run: bool = False,
-    ) -> DistributorTarget:
-        """Have a distributor copy to another leaf of its subtree; see `Trees.switch`."""
-        return self._done(
-            lambda core: core.trees.switch(tree, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
-        )
 
     plan = blocking(AsyncFabric.plan)
     doctor = blocking(AsyncFabric.doctor)

@@ -10,7 +10,7 @@ import javaproperties
 
 from isthmus.errors import ConfigError
 from isthmus.interop.deployment import Deployment, Impact, Notice, Setting
-from isthmus.interop.references import Piece, Reference, Words, escaped, pieces_of
+from isthmus.interop.references import Reference, TextPart, Words, escaped, pieces_of
 
 
 class Surroundings(Protocol):
@@ -110,7 +110,7 @@ class Gathering:
         self.tell(Impact.NEEDED, setting, why, self._how_to_fill(path, text))
         return path
 
-    def _pieces(self, text: str) -> tuple[Piece, ...]:
+    def _pieces(self, text: str) -> tuple[TextPart, ...]:
         return pieces_of(text, self.deployment.providers)
 
     def _kept(self, name: str, text: str, setting: Setting) -> str:
@@ -132,7 +132,7 @@ class Gathering:
             return self._kept(name, value, setting)
         return f"${{file:{self.awaited(name, setting, _away(reference), reference.written)}}}"
 
-    def _value(self, piece: Piece) -> str | None:
+    def _value(self, piece: TextPart) -> str | None:
         if isinstance(piece, Words):
             return piece.text
         try:

@@ -49,12 +49,12 @@ class Words:
     text: str = field(repr=False)
 
 
-Piece = Words | Reference
+TextPart = Words | Reference
 
 
-def pieces_of(text: str, providers: Mapping[str, str]) -> tuple[Piece, ...]:
+def pieces_of(text: str, providers: Mapping[str, str]) -> tuple[TextPart, ...]:
     """The text and the references in it, in order. `providers` are classes by name; usual names need none."""
-    found: list[Piece] = []
+    found: list[TextPart] = []
     begin = 0
     for at, end in _braces(text):
         # As Kafka's ConfigTransformer has it: ${provider:path:key}, where the path may be missing.

@@ -53,7 +53,7 @@ class Writing(Protocol):
     def may_write(self) -> bool: ...
     def may_send(self) -> bool: ...
     def appended(self, told: list[AnsweredParcel], now_ms: float) -> None: ...
-    def needs_care(self, run: LaneRun) -> None: ...
+    def divert(self, run: LaneRun) -> None: ...
 
 
 class Request(NamedTuple):
@@ -317,7 +317,7 @@ class TargetAppender:
             except ValueError:
                 # What cannot be decoded here may be right all the same: it goes as it is, batch by batch.
                 run.pending[0] = first._replace(is_plain=False)
-        self._engine.needs_care(run)
+        self._engine.divert(run)
         return None
 
     def _behind(self, last: Request) -> list[Parcel]:

@@ -25,7 +25,7 @@ _WORTH_BYTES_PER_S: Final = 50_000_000
 _ANSWERS_MIN: Final = 8
 _LIKELY_S: Final = 0.15
 _ASK_EVERY_S: Final = 0.05
-_ASK_SELDOM_S: Final = 5.0
+ASK_SELDOM_S: Final = 5.0
 _ANSWER_S: Final = 60.0
 """Longer than anything a question may stand behind on its connection, which it shall not break off."""
 
@@ -62,13 +62,14 @@ class RoundTrip:
 class Distances:
     """The round trips to the brokers that lead what is known to `routes`, and `with_replicas` to their followers.
 
-    A coroutine of its own: `run()`. A broker is asked until it is known to be near, now and then if it is far,
+    A coroutine of its own: `run()`. A broker is asked until it is known to be near, every `seldom_s` if it is far,
     and no longer once it leads nothing.
     """
 
-    def __init__(self, routes: Routes, *, with_replicas: bool) -> None:
+    def __init__(self, routes: Routes, *, with_replicas: bool, seldom_s: float = ASK_SELDOM_S) -> None:
         self._routes = routes
         self._with_replicas = with_replicas
+        self._seldom_s = seldom_s
         self._trips: dict[int, RoundTrip] = {}
 
     def far_s(self, node_id: int) -> float:
@@ -100,7 +101,7 @@ class Distances:
             if node_id not in self._nodes():
                 del self._trips[node_id]
                 return
-            pause_s = _ASK_SELDOM_S
+            pause_s = self._seldom_s
             try:
                 connection = await self._routes.client.connection(node_id)
                 asked_at = time.monotonic()

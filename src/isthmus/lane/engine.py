@@ -27,7 +27,7 @@ from isthmus.lane.identity.detour import Detour
 from isthmus.lane.mapped.detour import ShortDetour
 from isthmus.lane.mapped.places import MapStore
 from isthmus.lane.mapped.transit import Transit
-from isthmus.lane.outlook import DENIED_RETRY_S
+from isthmus.lane.outlook import DENIED_RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.lane.permission import Granted
 from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.producer import ProducerIdentity
@@ -57,7 +57,8 @@ class Engine:
 
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
-    then settle for `settle_s` before they write. `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
+    then settle for `settle_s` before they write. `doubt` says when a source that ends too early is believed.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
     it is not known; see `Writer`. `maps` keeps how far mapped lanes are.
     """
 
@@ -72,6 +73,7 @@ class Engine:
         writable: bool = True,
         abandoned: bool = True,
         settle_s: float = DEFAULT_SETTLE_S,
+        doubt: Doubt = USUAL_DOUBT,
         expiration_ms: int = 0,
         maps: MapStore | None = None,
     ) -> None:
@@ -88,7 +90,9 @@ class Engine:
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
-        self._resolver = Resolver(self, self._source_routes, self._target_routes, settle_s=settle_s, maps=maps)
+        self._resolver = Resolver(
+            self, self._source_routes, self._target_routes, settle_s=settle_s, doubt=doubt, maps=maps
+        )
         self._detour, self._short_detour = Detour(self, self._target_routes), ShortDetour(self)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
         self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
@@ -303,7 +307,7 @@ class Engine:
         if run.intake is not Intake.CUT and run not in self._readers:
             self.reroute(run)
         if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
-            self.needs_care(run)
+            self.divert(run)
         self._offer(run)
 
     def _read_anew(self, run: LaneRun, offset: int, epoch: int) -> None:
@@ -350,7 +354,7 @@ class Engine:
             run.intake = run.intake.drained()
             self._resolver.add(run)
 
-    def needs_care(self, run: LaneRun) -> None:
+    def divert(self, run: LaneRun) -> None:
         """Hand the lane to the detour."""
         if run.phase is Phase.FLOWING and not run.is_over:
             run.phase = run.phase.diverted()

@@ -54,7 +54,7 @@ class Faulty(Protocol):
 
     def stop_reading(self, run: LaneRun) -> None: ...
     def reroute(self, run: LaneRun) -> None: ...
-    def needs_care(self, run: LaneRun) -> None: ...
+    def divert(self, run: LaneRun) -> None: ...
 
 
 class Faults:
@@ -247,7 +247,7 @@ class Faults:
         run.lane = run.lane.with_batch_bytes_max(max(sent.size_bytes // 2, 1))
         if run.pending and run.pending[0].batch.size_bytes > run.lane.batch_bytes_max:
             run.pending[0] = run.pending[0]._replace(is_plain=False)
-        self._engine.needs_care(run)
+        self._engine.divert(run)
 
     def append_lost(self, runs: list[LaneRun], error: ClusterError) -> None:
         """A target broker does not answer: whether the bytes are in the log is for the log to say."""

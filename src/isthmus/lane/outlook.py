@@ -9,14 +9,23 @@ from isthmus.errors import AuthenticationFailed, ClusterError, NotAuthorized
 from isthmus.model.lane import Gap, LaneState
 from isthmus.model.problem import Problem
 
-LOOKS: Final = 3
-"""So often a source has to end before its target until that is believed: a new leader's high watermark lags a while."""
-DOUBT_S: Final = 1.0
-"""So long after such a look the next one is taken."""
 RETRY_S: Final = 0.1
 DENIED_RETRY_S: Final = 5.0
 """What a right is missing for, or is refused, is tried again so long after."""
 UNAVAILABLE: Final = frozenset({LaneState.SOURCE_UNAVAILABLE, LaneState.TARGET_UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A source has to end before its target in so many looks, `pause_s` apart, until that is believed: a new leader's
+    high watermark lags a while.
+    """
+
+    looks: int = 3
+    pause_s: float = 1.0
+
+
+USUAL_DOUBT: Final = Doubt()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

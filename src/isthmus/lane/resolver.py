@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from isthmus.errors import AuthenticationFailed, ClusterError
 from isthmus.lane.identity.ends import Ends
 from isthmus.lane.mapped.places import MapStore, Places
-from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S
+from isthmus.lane.outlook import DENIED_RETRY_S, RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import GONE_AFTER_S, Leader, Routes, TopicGone, TopicRecreated
 from isthmus.lane.run import LaneRun, Look
@@ -54,13 +54,20 @@ class Resolver:
     """Places lanes. `add` a lane whenever its place is in doubt; `run()` is a coroutine of its own."""
 
     def __init__(
-        self, engine: Placing, source: Routes, target: Routes, *, settle_s: float, maps: MapStore | None = None
+        self,
+        engine: Placing,
+        source: Routes,
+        target: Routes,
+        *,
+        settle_s: float,
+        doubt: Doubt = USUAL_DOUBT,
+        maps: MapStore | None = None,
     ) -> None:
         self._engine = engine
         self._source = source
         self._target = target
-        self._ends = Ends(source, target, engine.producer, settle_s=settle_s)
-        self._places = Places(source, target, engine.producer, maps, settle_s=settle_s)
+        self._ends = Ends(source, target, engine.producer, settle_s=settle_s, doubt=doubt)
+        self._places = Places(source, target, engine.producer, maps, settle_s=settle_s, doubt=doubt)
         self._due: dict[LaneRun, float] = {}
         self._wake = asyncio.Event()
 

@@ -15,7 +15,7 @@ from isthmus.cluster.transaction import PASSING, Transaction
 from isthmus.errors import BrokerRefused, ClusterError, Fenced, Unreachable
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.log import RETRY_S, LedgerLeader
-from isthmus.ledger.records import Change, packed
+from isthmus.ledger.records import LedgerChange, packed
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION
 from isthmus.wire import codes
 from isthmus.wire.batch import HEADER_BYTES, stamp
@@ -76,7 +76,7 @@ class FencedWriter:
         """
         self.generation = max(self.generation, generation + 1)
 
-    async def append(self, changes: Iterable[Change], *, term_s: float = 60.0) -> None:
+    async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 60.0) -> None:
         """Write all changes in one transaction, trying again for `term_s`.
 
         :raises Fenced: Another controller has taken the link over.

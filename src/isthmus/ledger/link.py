@@ -24,7 +24,7 @@ from isthmus.ledger.documents import (
 )
 from isthmus.ledger.fencing import FencedWriter, fenced
 from isthmus.ledger.log import RETRY_S, LedgerTail
-from isthmus.ledger.records import Change, Entry, in_batches
+from isthmus.ledger.records import Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.whereabouts import Whereabouts
@@ -34,7 +34,7 @@ BEAT_S: Final = 2.0
 SILENCE_S: Final = 5 * BEAT_S
 """A controller of which nothing was heard for so long runs no more, as far as people and successors are concerned."""
 _INTRODUCTION_S: Final = 3.0
-Listener = Callable[[str, Document | None], None]
+OnDocument = Callable[[str, Document | None], None]
 _T = TypeVar("_T")
 
 
@@ -100,7 +100,7 @@ class LinkLedger:
         self._replication_factor = replication_factor
         self._writer = FencedWriter(client, link)
         self._tail = LedgerTail(client)
-        self._listeners: list[Listener] = []
+        self._listeners: list[OnDocument] = []
         self._writing = asyncio.Lock()
         self._beat = 0
         self._is_lost = False
@@ -142,14 +142,14 @@ class LinkLedger:
         self._tail.close()
         self._writer.close()
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: OnDocument) -> None:
         """Call `listener(key, document)` with all that tasks and operators say of the link from now on.
 
         The document is None where it was deleted.
         """
         self._listeners.append(listener)
 
-    async def write(self, *changes: Change) -> None:
+    async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none. Durable when it returns.
 
         :raises Fenced: Another controller has taken the link over.

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from kafka.protocol.consumer import FetchRequest
 
 from isthmus.errors import ClusterError, Unreachable
-from isthmus.ledger.records import Change, Entry, packed, unpacked
+from isthmus.ledger.records import Entry, LedgerChange, packed, unpacked
 from isthmus.ledger.topic import LEDGER_TOPIC, PARTITION, LedgerPlace, locate
 from isthmus.ledger.topic import on_topic as with_topic
 from isthmus.model.rights import on_cluster, on_topic
@@ -23,7 +23,7 @@ from isthmus.wire.connection import Connection
 from isthmus.wire.metadata import NO_TOPIC_ID
 from isthmus.wire.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
 
-MAX_WAIT_MS: Final = 500
+POLL_MS: Final = 500
 RETRY_S: Final = 0.1
 _FETCH_BYTES: Final = 8 << 20
 _ANSWER_S: Final = 6.0
@@ -114,7 +114,7 @@ class LedgerWriter:
     def __init__(self, client: Client) -> None:
         self._leader = LedgerLeader(client)
 
-    async def append(self, changes: Iterable[Change], *, term_s: float = 30.0) -> int:
+    async def append(self, changes: Iterable[LedgerChange], *, term_s: float = 30.0) -> int:
         """Append, trying again for `term_s`; the offset of the last change. Durable when it returns (acks=all).
 
         :raises ClusterError: It was refused, or did not succeed in time.
@@ -135,7 +135,7 @@ class LedgerWriter:
         self._leader.close()
 
 
-async def append_once(client: Client, changes: Iterable[Change], *, replication_factor: int | None) -> None:
+async def append_once(client: Client, changes: Iterable[LedgerChange], *, replication_factor: int | None) -> None:
     """Append by a writer of its own, as a command does; where the ledger's topic is missing, it is created.
 
     :raises ClusterError: It cannot be created, or the changes were refused or did not arrive in time.
@@ -174,9 +174,12 @@ class LedgerTail:
     stopped in the middle, and what it says counts by its generation alone.
     """
 
-    def __init__(self, client: Client, *, position: int = 0, topic_id: uuid.UUID = NO_TOPIC_ID) -> None:
+    def __init__(
+        self, client: Client, *, position: int = 0, topic_id: uuid.UUID = NO_TOPIC_ID, poll_ms: int = POLL_MS
+    ) -> None:
         self.position = position
         self.topic_id = topic_id
+        self._poll_ms = poll_ms
         self._leader = LedgerLeader(client)
         self._is_other_log = False
 
@@ -216,7 +219,7 @@ class LedgerTail:
         return News(entries, is_other_log)
 
     async def poll(self) -> Poll:
-        """Wait for something new, at most `MAX_WAIT_MS`.
+        """Wait for something new, at most `poll_ms`.
 
         :raises Unreachable: The ledger cannot be read now; another call looks for its leader anew.
         :raises ClusterError: It is gone, or reading is not allowed.
@@ -278,7 +281,7 @@ class LedgerTail:
         by_id = self.topic_id != NO_TOPIC_ID
         return FetchRequest(
             replica_id=-1,
-            max_wait_ms=MAX_WAIT_MS,
+            max_wait_ms=self._poll_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             isolation_level=READ_UNCOMMITTED,

@@ -39,12 +39,12 @@ class Deletion(NamedTuple):
     key: str
 
 
-Change = Document | Deletion
+LedgerChange = Document | Deletion
 
 
-def in_batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+def in_batches(changes: Iterable[LedgerChange]) -> Iterator[list[LedgerChange]]:
     """The changes in the same order, as many at once as brokers certainly take."""
-    batch: list[Change] = []
+    batch: list[LedgerChange] = []
     ranges = 0
     for change in changes:
         size = _RANGES_OF_OTHERS + (len(change.ranges) if isinstance(change, MapDocument) else 0)
@@ -57,7 +57,7 @@ def in_batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
         yield batch
 
 
-def packed(changes: Iterable[Change]) -> Batch:
+def packed(changes: Iterable[LedgerChange]) -> Batch:
     """One batch that holds all changes, ready to be stamped."""
     records = [(change.key.encode(), None if isinstance(change, Deletion) else encoded(change)) for change in changes]
     size = sum(len(value or b"") for _, value in records)

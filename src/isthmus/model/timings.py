@@ -15,6 +15,10 @@ class Timings:
     other every `audit_s`. A link is taken over after `silence_s` without its controller. Lanes that were detached have
     ended once nothing was heard of them for `calm_s`: longer than a controller takes to see what was declared.
 
+    A link whose cluster is away is tried again after `retry_s`, a loop of a link after `outage_s`, a topic that is
+    refused after `refused_s`. A run that is to catch up waits `stuck_s` for somebody to act. A plan looks at the
+    partitions of a link for `look_s`, and tells what it has not seen by then as unexamined.
+
     All groups are looked at every `groups_s`, whether they committed or not, and what was written for them is
     remembered every `remember_s`. A pass over all of them is given up after `patience_s`. What is pending in a
     transaction for `unstable_s` was begun by somebody else: those of ours are over by then.
@@ -26,6 +30,11 @@ class Timings:
     audit_s: float = 20.0
     silence_s: float = 10.0
     calm_s: float = 3.0
+    retry_s: float = 2.0
+    outage_s: float = 2.0
+    refused_s: float = 30.0
+    stuck_s: float = 30.0
+    look_s: float = 30.0
     groups_s: float = 10.0
     remember_s: float = 2.0
     patience_s: float = 10.0

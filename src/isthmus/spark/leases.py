@@ -27,21 +27,12 @@ from isthmus.spark.jobs import JobFailed, check, has_begun
 from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.progress import RunProgress
 from isthmus.spark.slots import TaskSlots, Ticket
-from isthmus.spark.tenure import REVOCATION_S
+from isthmus.spark.timings import USUAL_OF_LEASES, LeaseTimings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _log = logging.getLogger(__name__)
-_RETRY_S: Final = 0.2
-_GROW_S: Final = 5.0
-_BACK_OFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
-_SHORT_LIFE_S: Final = 5.0
-_STALL_S: Final = 20.0
-"""A task that was heard and then says nothing for so long, twice its longest pause, may be stuck."""
-_GRACE_S: Final = 5.0
-_FAREWELL_S: Final = 2.0
-_CANCELLING_S: Final = 5.0
 _RECEIPTS: Final = 1_000
 
 
@@ -61,6 +52,7 @@ class LeaseScheduler:
         *,
         slots: TaskSlots,
         progress: RunProgress | None = None,
+        timings: LeaseTimings = USUAL_OF_LEASES,
     ) -> None:
         self.receipts: deque[Receipt] = deque(maxlen=_RECEIPTS)
         self.cpu_s = 0.0
@@ -69,6 +61,7 @@ class LeaseScheduler:
         self._ledger = ledger
         self._context = context
         self._slots = slots
+        self._timings = timings
         self._groups: list[LeaseGroup] = []
         self._seats: list[int] = []
         self._running: dict[LeaseGroup, list[Ticket]] = {}
@@ -113,7 +106,7 @@ class LeaseScheduler:
                     for group in self._groups[tended:]:
                         tasks.create_task(self._tend(group))
                     tended = len(self._groups)
-                    await asyncio.sleep(_GROW_S)
+                    await asyncio.sleep(self._timings.grow_s)
                     while len(self._groups) < self._slots.groups_per_link:
                         self._add_group()
         except BaseExceptionGroup as errors:
@@ -139,12 +132,13 @@ class LeaseScheduler:
             while not group.lanes:
                 group.stirred.clear()
                 await group.stirred.wait()
-            await asyncio.sleep(_BACK_OFF_S[min(failures, len(_BACK_OFF_S) - 1)])
+            pauses_s = self._timings.back_off_s
+            await asyncio.sleep(pauses_s[min(failures, len(pauses_s) - 1)])
             lease: Ticket | None = await self._launch(group, is_urgent=True)
             while lease is not None:
                 asked_at = lease.asked_at
                 lease = await self._see_through(group, lease)
-            failures = failures + 1 if time.monotonic() - asked_at < _SHORT_LIFE_S else 0
+            failures = failures + 1 if time.monotonic() - asked_at < self._timings.short_life_s else 0
 
     async def _see_through(self, group: LeaseGroup, lease: Ticket) -> Ticket | None:
         """Wait for the end of a lease; its successor, if one was started ahead and lives."""
@@ -176,9 +170,10 @@ class LeaseScheduler:
             elif lease.heard_at is None:
                 # There may not have been a slot for it yet.
                 job = lease.job
-                if job is not None and now - job.started_at > _GRACE_S and await has_begun(self._spark, job.name):
+                is_late = job is not None and now - job.started_at > self._timings.grace_s
+                if job is not None and is_late and await has_begun(self._spark, job.name):
                     lease.heard_at = now
-            elif now - max(lease.heard_at, quiet_since) > _STALL_S:
+            elif now - max(lease.heard_at, quiet_since) > self._timings.stall_s:
                 return
             await asyncio.wait([lease.receipt], timeout=min(until - now, 1.0))
 
@@ -215,7 +210,7 @@ class LeaseScheduler:
 
     async def _conclude(self, group: LeaseGroup, lease: Ticket) -> None:
         """Take the receipt of a lease that ended, or see to it that it is over without one."""
-        await asyncio.wait([lease.receipt], timeout=_GRACE_S)
+        await asyncio.wait([lease.receipt], timeout=self._timings.grace_s)
         receipt: Receipt | None = None
         try:
             receipt = lease.receipt.result()
@@ -263,9 +258,9 @@ class LeaseScheduler:
         """A lease of which nobody knows whether it runs: forbid it, and wait until it must have noticed."""
         group.revoked_through = max(group.revoked_through, lease.generation)
         await self._declare(group)
-        deadline = time.monotonic() + REVOCATION_S
+        deadline = time.monotonic() + self._timings.revocation_s
         while lease.generation in group.held and time.monotonic() < deadline:
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(self._timings.retry_s)
         if not lease.receipt.done():
             await self._slots.give_up([lease])
 
@@ -288,7 +283,7 @@ class LeaseScheduler:
                 except ClusterError:
                     # The ledger tells its problem itself. Leases go on as long as they may.
                     pass
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(self._timings.retry_s)
 
     async def _tell(self) -> None:
         """Tell running leases of other lanes, within milliseconds."""
@@ -349,11 +344,11 @@ class LeaseScheduler:
     async def _await_former_leases(self) -> None:
         """Wait until no task of an earlier controller writes any more: each says so, or the ledger's rules do."""
         former = [d for d in self._ledger.documents.values() if isinstance(d, LeaseDocument)]
-        deadline = self._ledger.opened_at + REVOCATION_S
+        deadline = self._ledger.opened_at + self._timings.revocation_s
         while self._ledger.was_lost or not all(has_ended(d, self._ledger.documents) for d in former):
             if time.monotonic() > deadline:
                 break
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(self._timings.retry_s)
         is_clean = not self._ledger.was_lost and is_in_order(self._ledger.link, self._ledger.documents)
         marks = marks_left(self._ledger.link, self._ledger.documents)
         for group in self._groups:
@@ -378,9 +373,9 @@ class LeaseScheduler:
             group.revoked_through = group.generation
         await self._declare_if_possible()
         await self._slots.give_up([lease for _, lease in leases if lease.job is None])
-        await asyncio.wait(jobs, timeout=_FAREWELL_S)
+        await asyncio.wait(jobs, timeout=self._timings.farewell_s)
         await self._slots.give_up([lease for _, lease in leases if not lease.receipt.done()])
-        await asyncio.wait(jobs, timeout=_CANCELLING_S)
+        await asyncio.wait(jobs, timeout=self._timings.cancelling_s)
         for group, lease in leases:
             if lease.receipt.done() and not lease.receipt.exception():
                 self._close(group, lease, lease.receipt.result())
@@ -388,5 +383,5 @@ class LeaseScheduler:
 
     async def _declare_if_possible(self) -> None:
         with contextlib.suppress(IsthmusError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL_S):
+            async with asyncio.timeout(self._timings.farewell_s):
                 await self._declare(*(group for group in self._groups if group.generation))

@@ -11,7 +11,7 @@ from isthmus.lane.mapped.transit import SEGMENT_RANGES, Transit
 from isthmus.ledger.documents import MapDocument, decoded
 from isthmus.ledger.log import LedgerWriter
 from isthmus.ledger.maps import current, lane_map, needless, trimmed_ordinal
-from isthmus.ledger.records import Change, Deletion, in_batches
+from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.ledger.view import LedgerView
 from isthmus.model.lane import Lane, LaneKey
 from isthmus.model.offsets import Cursor
@@ -27,11 +27,13 @@ _RANGES_S = 2.0
 class LedgerMaps:
     """What the ledger knows of mapped lanes: where each went on, and which offset went where.
 
-    A lease writes into segments of its own, so that nobody's late word replaces another's: see `MapDocument`.
+    A lease writes into segments of its own, so that nobody's late word replaces another's: see `MapDocument`. It goes
+    on with former ones that hold at most half of `segment_ranges`.
     """
 
-    def __init__(self, target: Client, spec: LeaseSpec) -> None:
+    def __init__(self, target: Client, spec: LeaseSpec, *, segment_ranges: int = SEGMENT_RANGES) -> None:
         self._target = target
+        self._segment_ranges = segment_ranges
         self._link = spec.context.link
         self._name = f"{spec.controller}.{spec.slot}.{spec.generation}"
         self._writer = LedgerWriter(target)
@@ -40,7 +42,7 @@ class LedgerMaps:
         self._trimmed: dict[LaneKey, int] = {}
         self._numbers: dict[LaneKey, int] = {}
         self._saved: dict[LaneKey, Cursor] = {}
-        self._unsaved: dict[str, Change] = {}
+        self._unsaved: dict[str, LedgerChange] = {}
         self._replaced: dict[LaneKey, list[str]] = {}
 
     async def load(self, lanes: Collection[Lane]) -> Mapping[LaneKey, Known | Problem]:
@@ -101,7 +103,7 @@ class LedgerMaps:
             )
         last: list[MapDocument] = []
         for segment in reversed(whole.segments):
-            if sum(len(each.ranges) for each in (segment, *last)) > SEGMENT_RANGES // 2:
+            if sum(len(each.ranges) for each in (segment, *last)) > self._segment_ranges // 2:
                 break
             last.insert(0, segment)
         kept = whole.segments[: len(whole.segments) - len(last)]

@@ -15,7 +15,7 @@ from isthmus.errors import ConfigError, HostError, PlanRefused
 from isthmus.local.java import Java, find_java
 from isthmus.local.spark import find_spark
 from isthmus.model.configuration import SparkSettings
-from isthmus.spark.relay import relayed
+from isthmus.spark.messages import passing_on
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -173,7 +173,7 @@ def _launch(conf: Mapping[str, str], log: Path | None) -> None:
         # A JVM that is there already is used again.
         context: Any = SparkContext(conf=spark_conf)
     else:
-        with relayed() if log is None else log.open("ab") as output:
+        with passing_on() if log is None else log.open("ab") as output:
             gateway = launch_gateway(spark_conf, {"stdout": output, "stderr": output})
             context = SparkContext(conf=spark_conf, gateway=gateway)
     # It hears of a JVM that died before anybody else, and would print a traceback; whoever waits for a job says it.

@@ -18,7 +18,7 @@ from isthmus.web.console.door import ConsoleDoor
 from isthmus.web.console.routes import console_routes
 from isthmus.web.declaring import declaring_routes
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import Guard, RateLimit
+from isthmus.web.guard import BODY_S, Guard, RateLimit
 from isthmus.web.hardening import Hardened
 from isthmus.web.namespaces import namespace_routes
 from isthmus.web.operating import operating_routes
@@ -55,9 +55,17 @@ _PROBLEM: Final[dict[str, Any]] = {
 
 
 def create_app(
-    desk: FabricDesk, tokens: TokenFile, rate: RateLimit, watch: Watch | None = None, *, is_private: bool = True
+    desk: FabricDesk,
+    tokens: TokenFile,
+    rate: RateLimit,
+    watch: Watch | None = None,
+    *,
+    is_private: bool = True,
+    body_s: float = BODY_S,
 ) -> FastAPI:
-    """The API over a fabric. Where it `is_private` only callers of this host's loopback names are answered."""
+    """The API over a fabric. Where it `is_private` only callers of this host's loopback names are answered. A body has
+    to come within `body_s`.
+    """
     watch = watch or Watch(desk.links)
     happenings = watch.happenings
     operations = Operations(lambda each: happenings.publish("operation", each.link, each.event()))
@@ -100,7 +108,7 @@ def create_app(
         return problem_response(error, extra)
 
     answer_problems(app, refused)
-    app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private, door=door)
+    app.add_middleware(Guard, tokens=tokens, rate=rate, is_private=is_private, door=door, body_s=body_s)
     app.add_middleware(Hardened)
     return app
 

@@ -17,9 +17,9 @@ from isthmus.errors import RequestRefused
 
 STREAMS_MAX: Final = 64
 _KEPT_MAX: Final = 1000
-_BEHIND_MAX: Final = 1000
+BEHIND_MAX: Final = 1000
 """Who reads more slowly is sent away, and comes back for what is kept."""
-_SILENCE_S: Final = 15.0
+QUIET_S: Final = 15.0
 _RETRY_MS: Final = 3000
 
 
@@ -45,11 +45,11 @@ def told(kind: str, data: dict[str, Any]) -> bytes:
 class Listener:
     """One stream: what it has yet to be told, in the loop it is told in."""
 
-    def __init__(self, link: str | None, leave: Callable[[Listener], None]) -> None:
+    def __init__(self, link: str | None, behind_max: int, leave: Callable[[Listener], None]) -> None:
         self.link = link
         self._leave = leave
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(_BEHIND_MAX)
+        self._queue: asyncio.Queue[Happening | None] = asyncio.Queue(behind_max)
 
     def tell(self, happened: Happening | None) -> None:
         """From any thread; `None` is the end."""
@@ -65,19 +65,24 @@ class Listener:
             happened = None
         self._queue.put_nowait(happened)
 
-    async def next(self) -> Happening | None:
+    async def next(self, quiet_s: float) -> Happening | None:
         """What happened next, `None` at the end.
 
-        :raises TimeoutError: Nothing did for a while.
+        :raises TimeoutError: Nothing did for so long.
         """
-        async with asyncio.timeout(_SILENCE_S):
+        async with asyncio.timeout(quiet_s):
             return await self._queue.get()
 
 
 class Happenings:
-    """The last thousand things that happened, and who listens."""
+    """The last thousand things that happened, and who listens, `streams_max` at once: each at most `behind_max` things
+    behind, and told when nothing happened for `quiet_s`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, behind_max: int = BEHIND_MAX, quiet_s: float = QUIET_S, streams_max: int = STREAMS_MAX
+    ) -> None:
+        self._behind_max, self._quiet_s, self._streams_max = behind_max, quiet_s, streams_max
         self._run = secrets.token_hex(4)
         self._lock = threading.Lock()
         self._kept: deque[Happening] = deque(maxlen=_KEPT_MAX)
@@ -106,7 +111,7 @@ class Happenings:
         :raises RequestRefused: So many listen already.
         """
         with self._lock:
-            if len(self._listeners) >= STREAMS_MAX or not self._is_open:
+            if len(self._listeners) >= self._streams_max or not self._is_open:
                 raise RequestRefused(
                     f"{len(self._listeners)} streams of events are open",
                     status=HTTPStatus.TOO_MANY_REQUESTS,
@@ -114,7 +119,7 @@ class Happenings:
                     retry_after_s=30,
                     is_last=True,
                 )
-            listener = Listener(link, self._forget)
+            listener = Listener(link, self._behind_max, self._forget)
             run, _, number = (last or "").partition(".")
             if run == self._run and number.isascii() and number.isdigit() and len(number) < len(str(1 << 63)):
                 for each in self._kept:
@@ -131,7 +136,7 @@ class Happenings:
                 yield each
             while True:
                 try:
-                    happened = await listener.next()
+                    happened = await listener.next(self._quiet_s)
                 except TimeoutError:
                     yield b": nothing happened\n\n"
                     continue

@@ -25,7 +25,7 @@ from isthmus.web.replay import RepeatedRequests
 from isthmus.web.tokens import Role, TokenFile
 
 BODY_BYTES_MAX: Final = 1 << 20
-_PATIENCE_S: Final = 10.0
+BODY_S: Final = 10.0
 """As long as somebody may take to send a body."""
 _CALLERS_MAX: Final = 1000
 _STRANGER: Final = ""
@@ -68,13 +68,15 @@ class RateLimit:
 
 class Guard:
     """Lets requests through to the app that may pass; `scope["state"]["caller"]` says whose they are: those for the API
-    by the token that they send, those for the console by their session, where nobody may be known yet (`None`).
+    by the token that they send, those for the console by their session, where nobody may be known yet (`None`). A body
+    has to come within `body_s`.
     """
 
     def __init__(
-        self, app: ASGIApp, *, tokens: TokenFile, rate: RateLimit, is_private: bool, door: ConsoleDoor
+        self, app: ASGIApp, *, tokens: TokenFile, rate: RateLimit, is_private: bool, door: ConsoleDoor, body_s: float
     ) -> None:
         self._app = app
+        self._body_s = body_s
         self._door = door
         self._tokens = tokens
         # Decided once: a file that is lost while the server runs lets nobody in.
@@ -118,9 +120,11 @@ class Guard:
             return
         if is_console:
             self._door.check_change(method, headers)
+        # Once there was a token nobody is let in without one.
+        self._needs_token = self._needs_token or self._tokens.is_there
         caller = self._visitor(path, headers) if is_console else self._caller(headers)
         scope.setdefault("state", {})["caller"] = caller
-        body = await _body(headers, receive)
+        body = await _body(headers, receive, self._body_s)
         replayed = _replaying(body, receive)
         key = headers.get("idempotency-key")
         if key is None or method != "POST" or caller is None:
@@ -151,7 +155,6 @@ class Guard:
             )
 
     def _is_anybody_let_in(self) -> bool:
-        self._needs_token = self._needs_token or self._tokens.is_there
         return not self._needs_token
 
     def _visitor(self, path: str, headers: Headers) -> Caller | None:
@@ -199,14 +202,14 @@ def _is_here(host: str) -> bool:
     return False
 
 
-async def _body(headers: Headers, receive: Receive) -> bytes:
+async def _body(headers: Headers, receive: Receive, body_s: float) -> bytes:
     """All that was sent, if it is little enough and comes soon enough."""
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > BODY_BYTES_MAX:
         raise _too_large()
     body = bytearray()
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(body_s):
             while True:
                 message = await receive()
                 body += message.get("body", b"")
@@ -216,7 +219,7 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
                     return bytes(body)
     except TimeoutError:
         raise RequestRefused(
-            f"the body did not come within {_PATIENCE_S:.0f} s", status=HTTPStatus.REQUEST_TIMEOUT
+            f"the body did not come within {body_s:.0f} s", status=HTTPStatus.REQUEST_TIMEOUT
         ) from None
 
 

@@ -87,7 +87,7 @@ def problem_response(error: IsthmusError, extra: Mapping[str, Any] | None = None
     return Response(content, status_of(error), problem_headers(error), MEDIA_TYPE)
 
 
-Answer = Callable[[Request, IsthmusError, Mapping[str, Any]], Response]
+ProblemAnswer = Callable[[Request, IsthmusError, Mapping[str, Any]], Response]
 """How a request that failed is answered, with what is to be told beside the problem."""
 
 
@@ -96,7 +96,7 @@ def as_problem(_: Request, error: IsthmusError, extra: Mapping[str, Any]) -> Res
     return problem_response(error, extra)
 
 
-def answer_problems(app: FastAPI, answer: Answer = as_problem) -> None:
+def answer_problems(app: FastAPI, answer: ProblemAnswer = as_problem) -> None:
     """Have everything that goes wrong in the app answered as a problem, or however else."""
 
     async def known(request: Request, error: Exception) -> Response:

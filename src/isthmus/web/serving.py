@@ -20,9 +20,9 @@ from isthmus.model.configuration import Configuration
 from isthmus.model.listening import ListenAddress
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
-from isthmus.web.guard import RateLimit
+from isthmus.web.guard import BODY_S, RateLimit
 from isthmus.web.tokens import TokenFile
-from isthmus.web.watching import Progress, Watch
+from isthmus.web.watching import LinksProgress, Watch
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS_MAX: Final = 512
@@ -35,7 +35,8 @@ _BURST_S: Final = 4
 class ServeSettings:
     """Where to listen, with which certificate, for whose tokens, and how many requests of each caller a second.
 
-    `file` is where the configuration is written, for what is done by a process of its own.
+    `file` is where the configuration is written, for what is done by a process of its own. A body of a request has to
+    come within `body_s`.
     """
 
     listen: str
@@ -43,6 +44,7 @@ class ServeSettings:
     certificate: Path | None = None
     key: Path | None = None
     requests_per_s: float = 50.0
+    body_s: float = BODY_S
     file: Path | None = None
 
 
@@ -60,7 +62,7 @@ def serve(configuration: Configuration, settings: ServeSettings) -> None:
 @contextlib.contextmanager
 def serving_beside(
     configuration: Configuration, settings: ServeSettings, *, is_fed: bool = False
-) -> Iterator[Callable[[Progress], None]]:
+) -> Iterator[Callable[[LinksProgress], None]]:
     """Answer requests in a thread for as long as the block runs. What it gives is called with how the links stand, by
     a run: then nobody else looks at them for events and metrics (`is_fed`).
 
@@ -99,7 +101,7 @@ def _prepared(
     rate = RateLimit(settings.requests_per_s, max(1, int(settings.requests_per_s * _BURST_S)))
     desk = FabricDesk(configuration, settings.file)
     watch = Watch(desk.links, is_fed=is_fed)
-    app = create_app(desk, tokens, rate, watch, is_private=address.is_loopback)
+    app = create_app(desk, tokens, rate, watch, is_private=address.is_loopback, body_s=settings.body_s)
     config = uvicorn.Config(
         app,
         access_log=False,

@@ -29,7 +29,7 @@ REMEMBERED_S: Final = 3600.0
 _LINKS_S: Final = 20.0
 """How often it is looked for links that were declared meanwhile."""
 _END_S: Final = 10.0
-Progress = tuple[LinkProgress, ...]
+LinksProgress = tuple[LinkProgress, ...]
 
 
 class Watch:
@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(self, links: Callable[[], Awaitable[tuple[Link, ...]]], *, is_fed: bool = False) -> None:
         self.happenings = Happenings()
-        self.newest: Progress | None = None
+        self.newest: LinksProgress | None = None
         self.newest_at_ms = 0
         self.history = History()
         self._links = links
@@ -64,20 +64,20 @@ class Watch:
                 self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
                 self._thread.start()
 
-    def first(self, timeout_s: float, remembered_s: float = 0.0) -> Progress | None:
+    def first(self, timeout_s: float, remembered_s: float = 0.0) -> LinksProgress | None:
         """How the links stand, once it is known; `None` where it is not known in time."""
         self.want(remembered_s)
         with self._has_looked:
             self._has_looked.wait_for(lambda: self.newest is not None, timeout_s)
             return self.newest
 
-    def feed(self, links: Progress) -> None:
+    def feed(self, links: LinksProgress) -> None:
         """How the links stand, as a run says it."""
         if time.monotonic() - self._fed_at >= LOOK_S:
             self._fed_at = time.monotonic()
             self.take(links)
 
-    def take(self, links: Progress) -> None:
+    def take(self, links: LinksProgress) -> None:
         """How the links stand now; what has changed since is told."""
         self._observer.take(links, time.monotonic())
         self.history.take(links, time.time())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -28,8 +28,8 @@ def fill(cluster: LocalCluster, name: str, *, value_bytes: int = 100) -> None:
     topics.produce(cluster, name, given, batch_num_messages=BATCH)
 
 
-async def batches(client: Client, span: OffsetRange, *, stall_s: float = 10.0) -> list[Batch]:
-    return [item.batch async for found in LogReader(client, stall_s=stall_s).read(span) for item in found]
+async def batches(client: Client, span: OffsetRange, **reader: Any) -> list[Batch]:
+    return [item.batch async for found in LogReader(client, **{"stall_s": 10.0} | reader).read(span) for item in found]
 
 
 def test_range_begins_and_ends_amidst_batches(east: LocalCluster, topic: Callable[[str], str]) -> None:
@@ -52,18 +52,15 @@ def test_range_begins_and_ends_amidst_batches(east: LocalCluster, topic: Callabl
     ]
 
 
-def test_large_log_takes_many_answers(
-    east: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_log_takes_many_answers(east: LocalCluster, topic: Callable[[str], str]) -> None:
     """Batches that an answer cuts off come whole with the next, also those larger than an answer may be."""
     name = topic("answers")
     topics.create(east, name)
     fill(east, name, value_bytes=2000)
-    monkeypatch.setattr("isthmus.cluster.reading.FETCH_BYTES", 30_000)
 
     async def scenario() -> list[Batch]:
         async with Client(east.cluster()) as client:
-            return await batches(client, OffsetRange(name, 0, 0, RECORDS))
+            return await batches(client, OffsetRange(name, 0, 0, RECORDS), fetch_bytes=30_000)
 
     found = asyncio.run(scenario())
 
@@ -133,19 +130,16 @@ def test_slices_lie_along_batches(east: LocalCluster, topic: Callable[[str], str
         assert len(spans) == 1
 
 
-def test_leader_that_is_killed_is_followed(
-    east3: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leader_that_is_killed_is_followed(east3: LocalCluster, topic: Callable[[str], str]) -> None:
     """When the leader goes in the middle of a read, the rest is read from the next one, nothing twice."""
     name = topic("leader")
     topics.create(east3, name, replicas=3)
     fill(east3, name)
-    monkeypatch.setattr("isthmus.cluster.reading.FETCH_BYTES", 5_000)
 
     async def scenario() -> list[Batch]:
         found: list[Batch] = []
         async with Client(east3.cluster()) as client:
-            async for part in LogReader(client).read(OffsetRange(name, 0, 0, RECORDS)):
+            async for part in LogReader(client, fetch_bytes=5_000).read(OffsetRange(name, 0, 0, RECORDS)):
                 if not found:
                     leader = (await client.metadata([name])).topics[name].partitions[0].leader
                     east3.broker(leader).kill()

@@ -226,7 +226,7 @@ def test_rules_are_shown_made_and_taken_back(
     asyncio.run(prepare(are_there=True))
     fabric = Fabric(configuration_of(link), spark=spark)
     (planned,) = fabric.plan().links
-    changes = {(c.subject, c.setting, c.before, c.after) for c in planned.changes if "isthmus" not in c.setting}
+    changes = {(c.subject, c.setting, c.before, c.after) for c in planned.loop_changes if "isthmus" not in c.setting}
     assert changes == {
         (f"topic {name}", "READ by User:alice", None, "ALLOW"),
         (f"topic {name}", "READ by User:bob", None, "ALLOW"),
@@ -336,7 +336,7 @@ def test_a_cluster_without_an_authorizer(secured: LocalCluster, east: LocalClust
     link = replace(link_of(*ends, name, name=name), access=AccessSettings(policy=AccessPolicy.FULL))
     (planned,) = Fabric(configuration_of(link)).plan().links
     assert [plan.topic for plan in planned.topics] == [TargetTopic(name)]
-    (change,) = planned.changes
+    (change,) = planned.loop_changes
     assert change.problem is not None
     assert "has no authorizer" in change.problem.message
 

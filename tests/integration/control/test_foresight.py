@@ -17,9 +17,7 @@ from pyspark.sql import SparkSession
 from isthmus.cluster import tail
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
-from isthmus.control.lanes import catchup as goal
 from isthmus.control.links.outcome import RunOutcome
-from isthmus.control.topics import foresight
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool
@@ -29,6 +27,7 @@ from isthmus.model.link import Link
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.progress import LinkProgress
 from isthmus.model.selection import TopicPattern, TopicSettings
+from isthmus.model.timings import USUAL, Timings
 from isthmus.wire.fetch import fetch_once
 from tests.integration.acls import denied
 from tests.integration.control.running import configuration_of, ends, link_of, running
@@ -42,6 +41,8 @@ pytestmark = pytest.mark.integration
 
 TopicNamer = Callable[[str], str]
 States = dict[str, list[str]]
+SOON = Timings(stuck_s=1.0)
+"""A run that is to catch up waits a second for somebody to act, not half a minute."""
 
 
 def records(count: int, word: str = "ours") -> list[Given]:
@@ -68,9 +69,9 @@ def mapped(link: Link) -> Link:
 class Pair:
     """A link whose plan is held against its run."""
 
-    def __init__(self, link: Link, spark: SparkSession) -> None:
+    def __init__(self, link: Link, spark: SparkSession, timings: Timings = USUAL) -> None:
         self.link, self._spark = link, spark
-        self._fabric = Fabric(configuration_of(link), spark=spark)
+        self._fabric = Fabric(replace(configuration_of(link), timings=timings), spark=spark)
         self.last: tuple[LinkProgress, ...] = ()
 
     def like(self, link: Link) -> Pair:
@@ -337,13 +338,6 @@ def test_patterns_that_match_nothing(
         assert len([line for line in said if line.startswith(f"{stem}: {message}")]) == 1
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is to catch up waits a second for somebody to act, not half a minute."""
-    monkeypatch.setattr(goal, "STUCK_AFTER_S", 1.0)
-
-
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("copied", [0, 5], ids=["new", "copied in part"])
 def test_reading_is_denied(
     secured: LocalCluster, west: LocalCluster, spark: SparkSession, topic: TopicNamer, copied: int
@@ -353,14 +347,13 @@ def test_reading_is_denied(
     topics.create_both(secured, west, name)
     topics.produce(secured, name, records(10))
     topics.produce(west, name, records(copied))
-    both = Pair(link_of(secured.cluster(), west.cluster(), name, name=name), spark)
+    both = Pair(link_of(secured.cluster(), west.cluster(), name, name=name), spark, SOON)
     with denied(secured, ResourceType.TOPIC, name, AclOperation.READ):
         planned, _ = both.agree()
     assert (planned["action"], planned["states"]) == ("refuse", ["NOT_AUTHORIZED"])
     assert f"Grant READ on topic {name}" in planned["refused_partitions"][0]["hint"]
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("operation", [AclOperation.WRITE, AclOperation.READ])
 def test_target_is_denied(
     east: LocalCluster, secured: LocalCluster, spark: SparkSession, topic: TopicNamer, operation: AclOperation
@@ -371,7 +364,7 @@ def test_target_is_denied(
     for partition in range(2):
         topics.produce(east, name, records(10), partition=partition)
     topics.produce(secured, name, records(10))
-    both = Pair(link_of(east.cluster(), secured.cluster(), name, name=name), spark)
+    both = Pair(link_of(east.cluster(), secured.cluster(), name, name=name), spark, SOON)
     with denied(secured, ResourceType.TOPIC, name, operation):
         planned, _ = both.agree()
     # What is equal already needs no writing, what is empty no comparison.
@@ -429,21 +422,18 @@ def test_many_partitions_take_few_fetches(
     assert sorted(asked) == [22, 22, 64, 64, 64, 64]
 
 
-def test_look_that_takes_too_long(
-    east: LocalCluster, west: LocalCluster, topic: TopicNamer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_look_that_takes_too_long(east: LocalCluster, west: LocalCluster, topic: TopicNamer) -> None:
     """What was not looked at in time is told as unexamined, and the rest of the plan is there."""
-    monkeypatch.setattr(foresight, "LOOK_S", 0.0)
     name = topic("late")
     topics.create_both(east, west, name)
     topics.produce(east, name, records(5))
-    (link,) = Fabric(configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))).plan().links
+    configuration = configuration_of(link_of(east.cluster(), west.cluster(), name, name=name))
+    (link,) = Fabric(replace(configuration, timings=Timings(look_s=0.0))).plan().links
     (planned,) = link.as_dict()["topics"]
     assert (planned["action"], planned["records_to_copy"], link.has_refusals) == ("copy", 5, False)
     assert "took longer than" in planned["unexamined_partitions"][0]["message"]
 
 
-@pytest.mark.usefixtures("soon")
 def test_mapped_target_is_denied(
     east: LocalCluster, secured: LocalCluster, spark: SparkSession, topic: TopicNamer
 ) -> None:
@@ -451,7 +441,7 @@ def test_mapped_target_is_denied(
     name = topic("unseen")
     topics.create_both(east, secured, name)
     topics.produce(secured, name, records(4, "theirs"))
-    both = Pair(mapped(link_of(east.cluster(), secured.cluster(), name, name=name)), spark)
+    both = Pair(mapped(link_of(east.cluster(), secured.cluster(), name, name=name)), spark, SOON)
     states = []
     with denied(secured, ResourceType.TOPIC, name, AclOperation.READ):
         for _ in range(2):

@@ -224,7 +224,7 @@ def test_java_translates_exactly_at_any_lag(
         f"groups: {{include: ['{name}*'], way: mapped}}, mm2: {{checkpoints: true, offset_syncs: target}}"
     )
     fabric = Fabric(configured(chain, link), spark=spark)
-    planned = [change.subject for link_plan in fabric.plan().links for change in link_plan.changes]
+    planned = [change.subject for link_plan in fabric.plan().links for change in link_plan.loop_changes]
     assert set(planned) <= {"topic a.checkpoints.internal of b", "topic mm2-offset-syncs.a.internal of b"}
     assert fabric.run(until="caught-up").exit_code == 0
     (told,) = ([change.subject for change in plan.changes] for plan in fabric.plan().links)

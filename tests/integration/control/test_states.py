@@ -244,18 +244,11 @@ def assert_same(outcome: RunOutcome, scene: Scene, **changes: Any) -> None:
     assert (status["lag_records"], link["caught_up"]) == (link["lag_records"], outcome.is_caught_up)
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Topics are looked at often."""
-    with monkeypatch.context() as patch:
-        patch.setattr("isthmus.control.links.session._HASTE", 0.05)
-        yield
-
-
-@pytest.mark.usefixtures("quick")
 def test_with_a_controller(scene: Scene, spark: SparkSession) -> None:
     """Status tells of a link that runs what its controller shows: active, paused with its lag, or away."""
     configuration = scene.fabric().configuration
+    (link,) = configuration.links
+    configuration = replace(configuration, links=(replace(link, topics_interval_s=0.3),))
 
     def topic_of(links: tuple[LinkProgress, ...], name: str) -> TopicProgress | None:
         return next((t for link in links for t in link.topics if t.topic == scene.name(name)), None)

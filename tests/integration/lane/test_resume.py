@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from isthmus.lane.identity import ends
+from isthmus.lane.outlook import Doubt
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.naming import TargetTopic
 from tests.integration.lane import oracle, topics
@@ -109,11 +109,9 @@ def test_foreign_records(mirror: Mirror, topic: TopicNamer, chance: random.Rando
 
 
 def test_foreign_records_the_source_does_not_reach_yet(
-    mirror: Mirror, topic: TopicNamer, chance: random.Random, monkeypatch: pytest.MonkeyPatch
+    mirror: Mirror, topic: TopicNamer, chance: random.Random
 ) -> None:
     """An end that could not be compared, as the source had nothing there, is compared when the source gets that far."""
-    monkeypatch.setattr(ends, "LOOKS", 10_000)
-    monkeypatch.setattr(ends, "DOUBT_S", 0.05)
     name = topic("foreign")
     topics.create_both(mirror.source, mirror.target, name)
     topics.produce(mirror.source, name, topics.some(20, chance))
@@ -122,7 +120,7 @@ def test_foreign_records_the_source_does_not_reach_yet(
     before = oracle.ends(mirror.target.admin_bootstrap_servers, name)
 
     async def scenario() -> None:
-        async with mirror.running(name) as running:
+        async with mirror.running(name, engine={"doubt": Doubt(looks=10_000, pause_s=0.05)}) as running:
             await running.until(all_are(LaneState.SOURCE_UNAVAILABLE))
             topics.produce(mirror.source, name, topics.some(10, chance))
             await running.until(all_are(LaneState.FOREIGN_WRITE), may_end=True)

@@ -14,7 +14,6 @@ from kafka.protocol.admin import DeleteTopicsRequest
 from isthmus import __version__
 from isthmus.control.links.pausing import Named, pause
 from isthmus.errors import BrokerRefused, ClusterError, Fenced
-from isthmus.ledger import log
 from isthmus.ledger.documents import (
     ControllerDocument,
     Document,
@@ -200,16 +199,13 @@ def test_a_controller_alone_is_not_fenced_by_its_own_failures(west: LocalCluster
     run(work, west)
 
 
-def test_the_tail_hears_at_once(
-    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tail_hears_at_once(west: LocalCluster, topic: Callable[[str], str]) -> None:
     """A new record ends the long poll."""
-    monkeypatch.setattr(log, "MAX_WAIT_MS", 10_000)
     link = topic("link")
 
     async def work(client: Client) -> None:
         await ensure_topic(client)
-        tail, writer = LedgerTail(client), LedgerWriter(client)
+        tail, writer = LedgerTail(client, poll_ms=10_000), LedgerWriter(client)
         await tail.read_to_end()
         await writer.append([link_document(link)])
         await tail.poll()

@@ -22,7 +22,6 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
-from isthmus.spark import maps
 from isthmus.spark.maps import LedgerMaps
 from isthmus.wire.client import Client
 from tests.integration.lane import topics
@@ -38,11 +37,8 @@ async def kept(client: Client, link: str) -> dict[int, MapDocument]:
     return {each.ordinal_begin: each for each in found.values() if isinstance(each, MapDocument) and each.link == link}
 
 
-def test_what_the_target_has_deleted_is_mapped_no_more(
-    west: LocalCluster, topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_target_has_deleted_is_mapped_no_more(west: LocalCluster, topic: Callable[[str], str]) -> None:
     """A lease lets go of segments that tell of deleted records only, and says so for those who look for lost ones."""
-    monkeypatch.setattr(maps, "SEGMENT_RANGES", 2)
     name = topic("trimmed")
     topics.create(west, name)
     topics.produce(west, name, topics.some(RECORDS, random.Random(7)))
@@ -75,7 +71,7 @@ def test_what_the_target_has_deleted_is_mapped_no_more(
             await on_topic(client, lambda: writer.append(list(map(segment, (0, 10, 20)))), replication_factor=1)
             writer.close()
             spec = SimpleNamespace(context=SimpleNamespace(link=name), controller=2, slot=0, generation=1)
-            store = LedgerMaps(client, cast(Any, spec))
+            store = LedgerMaps(client, cast(Any, spec), segment_ranges=2)
             known = (await store.load([lane]))[lane.key]
             assert not isinstance(known, Problem)
             assert (known.cursor.ordinal, known.ordinal_begin) == (RECORDS, 20)

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 import isthmus
 from isthmus.control.links.succession import WhenOccupied
-from isthmus.control.topics import loop
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.selection import TopicPattern
 from isthmus.model.state import LinkState
+from isthmus.model.timings import Timings
 from tests.integration.control.running import configuration_of, running
 from tests.integration.lane import topics
 from tests.integration.mirrormaker.flows import (
@@ -84,11 +84,10 @@ def test_internal_topic(flow: Flow, spark: SparkSession) -> None:
     assert {name for name in topics.names(flow.target.cluster) if flow.stem in name} == {flow.remote(flow.stem)}
 
 
-def test_refresh_topic_partitions(flow: Flow, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refresh_topic_partitions(flow: Flow, spark: SparkSession) -> None:
     """A topic that the target refuses to create is asked for again and again, and copied once it can be; the partitions
     that its source gets later follow.
     """
-    monkeypatch.setattr(loop, "_REFUSED_RETRY_S", 0.5)
     create(flow.source, flow.stem, partitions=1)
     produce(flow.source, flow.stem, partitions=1)
     # Kafka refuses a name that differs from another one by a dot for an underscore only.
@@ -97,7 +96,7 @@ def test_refresh_topic_partitions(flow: Flow, spark: SparkSession, monkeypatch: 
     link = flow.link()
 
     async def scenario() -> None:
-        async with running(configuration_of(link), spark) as run:
+        async with running(configuration_of(link), spark, timings=Timings(refused_s=0.5)) as run:
             await run.until(lambda: bool(run.links) and any(t.problem is not None for t in run.links[0].topics))
             assert flow.remote(flow.stem) not in topics.names(flow.target.cluster)
             await asyncio.to_thread(topics.delete, flow.target.cluster, in_the_way)

@@ -20,6 +20,7 @@ from isthmus.model.link import Limits
 from isthmus.spark.lease import LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
+from isthmus.spark.timings import USUAL_OF_LEASES, LeaseTimings
 from isthmus.wire.client import Client
 from tests.integration.lane.mirror import lanes_of
 
@@ -103,6 +104,7 @@ async def controlled(
     term_s: float = 60.0,
     producer: ProducerIdentity | None = None,
     replication_factor: int | None = None,
+    timings: LeaseTimings = USUAL_OF_LEASES,
 ) -> AsyncIterator[Controlled]:
     """Control a link for a while; what was assigned is run by leases of `term_s`.
 
@@ -118,9 +120,8 @@ async def controlled(
             producer=producer or await identity(writing),
             limits=Limits(),
         )
-        scheduler = LeaseScheduler(
-            spark.sparkContext, ledger, context, slots=TaskSlots(spark.sparkContext, slots, term_s=term_s)
-        )
+        task_slots = TaskSlots(spark.sparkContext, slots, term_s=term_s)
+        scheduler = LeaseScheduler(spark.sparkContext, ledger, context, slots=task_slots, timings=timings)
         tasks = asyncio.create_task(ledger.run()), asyncio.create_task(scheduler.run())
         try:
             yield Controlled(reading, writing, ledger, scheduler, *tasks)

@@ -18,8 +18,8 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey, LaneMark, LaneState
 from isthmus.model.naming import TargetTopic
 from isthmus.model.receipt import Ending
-from isthmus.spark import leases
 from isthmus.spark.tenure import REVOCATION_S
+from isthmus.spark.timings import LeaseTimings
 from isthmus.wire.metadata import NO_TOPIC_ID
 from tests.integration.lane import oracle, topics
 from tests.integration.spark.controlled import Controlled, controlled
@@ -153,19 +153,18 @@ def test_lanes_move_to_where_less_is_copied(
 
 
 def test_stopping_ends_leases_in_good_order(
-    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
     """All leases end in good order, so the next controller may begin at once, and knows how the lanes were left."""
-    # How long they are waited for on a machine that does other things too.
-    monkeypatch.setattr(leases, "_FAREWELL_S", 60.0)
-    # Nobody's word is waited for in vain, neither when it ends nor when the next one begins.
-    monkeypatch.setattr(leases, "REVOCATION_S", 600.0)
+    # They are waited for on a machine that does other things too, and nobody's word is waited for in vain: neither when
+    # it ends nor when the next one begins.
+    timings = LeaseTimings(farewell_s=60.0, revocation_s=600.0)
     orders, link_name = topic("orders"), topic("link")
     topics.create_both(east, west, orders, partitions=4)
 
     async def scenario() -> None:
         for is_second in (False, True):
-            async with controlled(spark, east, west, link_name, slots=3) as link:
+            async with controlled(spark, east, west, link_name, slots=3, timings=timings) as link:
                 await link.assign(orders)
                 with traffic(east, orders, partitions=range(4)):
                     # A former controller's leases are known to be over, so this does not wait for them.
@@ -182,15 +181,15 @@ def test_stopping_ends_leases_in_good_order(
 
 
 def test_a_killed_worker_is_replaced_at_once(
-    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
     """Its process is known to be dead, so nobody has to wait for its term; no record is lost or doubled."""
-    monkeypatch.setattr(leases, "REVOCATION_S", 600.0)
+    timings = LeaseTimings(revocation_s=600.0)
     orders = topic("orders")
     topics.create_both(east, west, orders, partitions=2)
 
     async def scenario() -> None:
-        async with controlled(spark, east, west, topic("link"), term_s=600.0) as link:
+        async with controlled(spark, east, west, topic("link"), term_s=600.0, timings=timings) as link:
             await link.assign(orders)
             with traffic(east, orders, partitions=range(2)):
                 for _ in range(3):
@@ -206,16 +205,16 @@ def test_a_killed_worker_is_replaced_at_once(
 
 
 def test_paused_workers_are_replaced_when_they_cannot_write_any_more(
-    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
     """They may wake up at any time, so their successor writes only when the rules of the ledger allow it."""
-    monkeypatch.setattr(leases, "_STALL_S", 8.0)
+    timings = LeaseTimings(stall_s=8.0)
     orders = topic("orders")
     topics.create_both(east, west, orders)
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        async with controlled(spark, east, west, topic("link")) as link:
+        async with controlled(spark, east, west, topic("link"), timings=timings) as link:
             await link.assign(orders)
             with traffic(east, orders, records_per_s=50):
                 await link.until_records(50)

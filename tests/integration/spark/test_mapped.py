@@ -16,7 +16,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneKey
 from isthmus.model.naming import TargetTopic
 from isthmus.model.translation import OffsetMap
-from isthmus.spark import leases
+from isthmus.spark.timings import LeaseTimings
 from tests.integration.lane import topics
 from tests.integration.lane.mapping import assert_mapped
 from tests.integration.lane.trickle import trickling
@@ -61,15 +61,15 @@ def test_leases_hand_a_mapped_lane_over(
 
 
 def test_dead_workers_lose_and_double_nothing(
-    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, east: LocalCluster, west: LocalCluster, topic: Names
 ) -> None:
     """What a worker had appended and not written down when it was killed is found in the target's log."""
-    monkeypatch.setattr(leases, "REVOCATION_S", 600.0)
+    timings = LeaseTimings(revocation_s=600.0)
     orders, chance = topic("orders"), random.Random(2)
     topics.create_both(east, west, orders)
 
     async def scenario() -> OffsetMap:
-        async with controlled(spark, east, west, topic("link"), term_s=600.0) as link:
+        async with controlled(spark, east, west, topic("link"), term_s=600.0, timings=timings) as link:
             await link.assign(orders, is_mapped=True)
             with traffic(east, orders), trickling(west, orders, chance):
                 for _ in range(3):

@@ -20,7 +20,6 @@ import trustme
 
 from isthmus.control.fabric import Fabric
 from isthmus.local import LocalCluster
-from isthmus.web import guard
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
 from tests.integration.cli.test_run import Shell
@@ -189,14 +188,17 @@ def test_over_tls_with_a_token(served: Served, tmp_path: Path) -> None:
             httpx2.get(f"http://{address}/v1/clusters", headers=headers)
 
 
-def test_bodies_are_bounded_in_size_and_in_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_are_bounded_in_size_and_in_time(served: Served, tmp_path: Path) -> None:
     """10 MB are refused without being read, and a body that does not come is not waited for."""
     assert served.ask("PUT", "/v1/links/{link}/filters", content=b"x" * 10_000_000).status_code == 413
-    monkeypatch.setattr(guard, "_PATIENCE_S", 0.1)
-    host, _, port = served.base.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as slow:
-        asked = f"PUT /v1/links/{served.link}/filters HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n"
-        slow.sendall(f"{asked}Authorization: Bearer {served.tokens[Role.ADMIN]}\r\n\r\n{{".encode())
+    host, port = "127.0.0.1", free_port()
+    settings = ServeSettings(listen=f"{host}:{port}", tokens=tmp_path / "tokens.json", body_s=0.1)
+    asked = f"PUT /v1/links/{served.link}/filters HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n"
+    with (
+        serving_beside(served.configuration, settings),
+        socket.create_connection((host, port), timeout=20) as slow,
+    ):
+        slow.sendall(f"{asked}\r\n{{".encode())
         assert slow.recv(4096).startswith(b"HTTP/1.1 408")
 
 

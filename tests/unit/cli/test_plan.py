@@ -83,8 +83,11 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem("it stays", "do nothing")
     stuck = tuple(change(topic, "1", "2", problem) for topic in ("x", "y", "z"))
     changes = (change("s", "1", "2"), change("t", None, "2"), change("u", "1", None), *stuck)
-    link = replace(link_of(decision(0)), changes=changes)
+    # What is changed of topics has its row.
+    created = replace(change("v", None, "3"), loop="topics")
+    link = replace(link_of(decision(0)), changes=(created, *changes))
     _, err = shown(capsys, link)
+    assert "topic v" not in err
     assert "l: configs: topic s: a.b becomes 2, which was 1" in err
     assert "topic t: a.b becomes 2, which was not there" in err
     assert "topic u: a.b is removed, which was 1" in err

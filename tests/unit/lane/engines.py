@@ -70,5 +70,5 @@ class Part:
     def appended(self, told: list[Any], now_ms: float) -> None:
         self.told += [(parcel.run, verdict) for parcel, verdict, _ in told]
 
-    def needs_care(self, run: LaneRun) -> None:
+    def divert(self, run: LaneRun) -> None:
         self.handed_over.append(run)

@@ -6,9 +6,6 @@ import asyncio
 import uuid
 from typing import Final
 
-import pytest
-
-from isthmus.lane import distance as module
 from isthmus.lane.distance import RESPONSE_BYTES, RESPONSE_BYTES_FAR, Distances, RoundTrip, next_bytes, worth_bytes
 from isthmus.lane.routes import Routes
 from isthmus.wire import codes
@@ -105,11 +102,10 @@ def test_a_read_goes_to_the_leader_only() -> None:
     assert found._nodes() == {NEAR}
 
 
-def test_a_broker_that_leads_nothing_any_more_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_leads_nothing_any_more_is_not_asked() -> None:
     """It may be gone for good; whoever needs it again asks anew."""
-    monkeypatch.setattr(module, "_ASK_SELDOM_S", 0.001)
     routes = heard((FAR, (FAR,)))
-    found = Distances(routes, with_replicas=False)
+    found = Distances(routes, with_replicas=False, seldom_s=0.001)
 
     async def lead_and_leave() -> None:
         asking = asyncio.create_task(found.run())

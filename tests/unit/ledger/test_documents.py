@@ -35,7 +35,7 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.known import KnownClusterDocument
-from isthmus.ledger.records import Change, Deletion, packed, unpacked
+from isthmus.ledger.records import Deletion, LedgerChange, packed, unpacked
 from isthmus.model.access import PermissionType, Rule, RulePattern
 from isthmus.model.known import KnownCluster, KnownFeature
 from isthmus.model.lane import Gap, Lane, LaneKey, LaneMark, LaneReport, LaneState
@@ -318,7 +318,7 @@ def test_a_controller_of_the_first_release_does_not_say_where_it_runs() -> None:
 @pytest.mark.parametrize("copies", [1, 200])
 def test_changes_travel_in_one_batch(copies: int) -> None:
     """Documents and deletions are packed together, compressed where that is worth it, and come out in order."""
-    changes: list[Change] = [*DOCUMENTS.values(), Deletion("pause/l")] * copies
+    changes: list[LedgerChange] = [*DOCUMENTS.values(), Deletion("pause/l")] * copies
 
     batch = packed(changes)
     ((offset_end, entries),) = list(unpacked(bytes(batch.view)))

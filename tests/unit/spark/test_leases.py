@@ -25,6 +25,7 @@ from isthmus.spark.lease import LeaseSpec, LinkContext
 from isthmus.spark.leases import LeaseScheduler
 from isthmus.spark.slots import TaskSlots
 from isthmus.spark.tenure import REVOCATION_S
+from isthmus.spark.timings import LeaseTimings
 
 CONTROLLER = 7 << 16
 STEPS = 200
@@ -101,14 +102,12 @@ Work = Callable[[LeaseScheduler, Book, Jobs], Awaitable[None]]
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    """Jobs in the place of Spark's, and no pauses."""
+    """Jobs in the place of Spark's."""
     found = Jobs()
     monkeypatch.setattr(slots, "start_job", found.start)
     monkeypatch.setattr(slots, "cancel", found.nothing)
     for name in ("check", "has_begun"):
         monkeypatch.setattr(leases, name, found.nothing)
-    monkeypatch.setattr(leases, "_RETRY_S", 0.0)
-    monkeypatch.setattr(leases, "_BACK_OFF_S", (0.0,))
     return found
 
 
@@ -116,9 +115,13 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
 async def running(
     jobs: Jobs, book: Book, *, count: int = 2, lanes: Iterable[int] = (0,), limits: Limits = CONTEXT.limits
 ) -> AsyncIterator[LeaseScheduler]:
-    """A scheduler that has started the first leases; it ends in good order."""
+    """A scheduler without pauses that has started the first leases; it ends in good order."""
     scheduler = LeaseScheduler(
-        cast(Any, None), cast(Any, book), replace(CONTEXT, limits=limits), slots=TaskSlots(cast(Any, None), count)
+        cast(Any, None),
+        cast(Any, book),
+        replace(CONTEXT, limits=limits),
+        slots=TaskSlots(cast(Any, None), count),
+        timings=LeaseTimings(retry_s=0.0, back_off_s=(0.0,)),
     )
     scheduler.assign(lane(number) for number in lanes)
     task = asyncio.create_task(scheduler.run())

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from isthmus.errors import RequestRefused
-from isthmus.web import events
 from isthmus.web.events import STREAMS_MAX, Happenings
 
 
@@ -73,12 +72,11 @@ def test_so_many_may_listen() -> None:
     asyncio.run(scenario())
 
 
-def test_who_reads_too_slowly_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_too_slowly_is_sent_away() -> None:
     """After what was in order."""
-    monkeypatch.setattr(events, "_BEHIND_MAX", 3)
 
     async def scenario() -> int:
-        happenings = Happenings()
+        happenings = Happenings(behind_max=3)
         stream = following(happenings)
         await anext(stream)
         for number in range(10):
@@ -88,13 +86,11 @@ def test_who_reads_too_slowly_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(scenario()) < 10
 
 
-def test_who_reads_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_nothing_keeps_nobody_out() -> None:
     """Once it is too far behind its place is free, though its connection still hangs."""
-    monkeypatch.setattr(events, "_BEHIND_MAX", 3)
-    monkeypatch.setattr(events, "STREAMS_MAX", 1)
 
     async def scenario() -> None:
-        happenings = Happenings()
+        happenings = Happenings(behind_max=3, streams_max=1)
         hanging = following(happenings)
         await anext(hanging)
         with pytest.raises(RequestRefused):
@@ -107,12 +103,11 @@ def test_who_reads_nothing_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(scenario())
 
 
-def test_silence_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_told_as_well() -> None:
     """So that whoever left is noticed."""
-    monkeypatch.setattr(events, "_SILENCE_S", 0.01)
 
     async def scenario() -> bytes:
-        stream = following(Happenings())
+        stream = following(Happenings(quiet_s=0.01))
         await anext(stream)
         return await anext(stream)
 

@@ -103,7 +103,8 @@ def test_both_layers_pass_everything() -> None:
         stream.setblocking(False)
         received, left = bytearray(), memoryview(sent)
         is_full = False
-        while not is_full:
+        # The buffers of all sockets on the way may hold everything.
+        while left and not is_full:
             try:
                 left = left[stream.send(left) :]
             except ssl.SSLWantWriteError:

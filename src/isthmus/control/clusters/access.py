@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isthmus.cluster.access import describe_rules
-from isthmus.cluster.brokers import Operations
+from isthmus.cluster.brokers import AllowedOperations
 from isthmus.control.clusters.rights import cluster_findings
 from isthmus.errors import ClusterError
 from isthmus.model.access import AccessPolicy
@@ -16,7 +16,7 @@ from isthmus.wire.client import Client
 _CHECK = "access rules"
 
 
-async def access_findings(link: Link, source: Client, target: Client, allowed: Operations) -> list[Finding]:
+async def access_findings(link: Link, source: Client, target: Client, allowed: AllowedOperations) -> list[Finding]:
     """What keeps rules from being carried, or that nothing does; nothing where the link carries none.
 
     `allowed` is what we may do to the target's cluster itself.

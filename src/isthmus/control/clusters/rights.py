@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from isthmus.cluster.brokers import Operation, Operations, describe_cluster, topic_operations
+from isthmus.cluster.brokers import AllowedOperations, Operation, describe_cluster, topic_operations
 from isthmus.cluster.changes import NewTopic, create_topics
 from isthmus.cluster.permissions import group_operations
 from isthmus.errors import ClusterError, NotAuthorized
@@ -24,7 +24,7 @@ _OWN_TOPICS = (About.LEDGER, About.GROUP_LOG, About.OFFSET_SYNCS, About.CHECKPOI
 
 
 def topic_findings(
-    subject: str, cluster: str, needs: Sequence[Need], operations: Mapping[str, Operations]
+    subject: str, cluster: str, needs: Sequence[Need], operations: Mapping[str, AllowedOperations]
 ) -> Iterator[Finding]:
     """One finding for each right that is missing on some topics, or one that tells all is well.
 
@@ -42,7 +42,7 @@ def topic_findings(
 
 
 def cluster_findings(
-    link: Link, side: Side, operations: Operations, *, about: About = About.CLUSTER, check: str = _CHECK
+    link: Link, side: Side, operations: AllowedOperations, *, about: About = About.CLUSTER, check: str = _CHECK
 ) -> Iterator[Finding]:
     """A finding for each right on the cluster itself that is missing: `operations` are what we may do to it."""
     alias = _alias(link, side)
@@ -92,7 +92,7 @@ async def _own_topic(link: Link, alias: str, client: Client, name: str, needs: S
     if code != codes.UNKNOWN_TOPIC_OR_PARTITION:
         allowed = await topic_operations(client, [name])
         # One that we may not see is there, or would be refused whether it is or not.
-        operations = allowed or ({name: Operations()} if code == codes.TOPIC_AUTHORIZATION_FAILED else {})
+        operations = allowed or ({name: AllowedOperations()} if code == codes.TOPIC_AUTHORIZATION_FAILED else {})
         return [f for f in topic_findings(link.name, alias, needs, operations) if f.level is not Level.OK]
     creating = [need for need in needs if need.operation == "CREATE"]
     if not creating:
@@ -116,7 +116,7 @@ async def group_rights_findings(link: Link, side: Side, client: Client, groups: 
     ]
 
 
-def _lacking(need: Need, operations: Mapping[str, Operations]) -> list[str]:
+def _lacking(need: Need, operations: Mapping[str, AllowedOperations]) -> list[str]:
     if need.operation == "CREATE":
         return []
     return sorted(name for name, allowed in operations.items() if Operation[need.operation] not in allowed)

@@ -83,8 +83,8 @@ class GroupCarrier:
         if self._loop is not None:
             await self._loop.remember()
 
-    def has_carried(self) -> bool:
-        """Whether all groups were looked at since this was first asked."""
+    def catch_up(self) -> bool:
+        """Have all groups looked at; whether they were since this was first asked."""
         if self._loop is None:
             return True
         if self._pass is None:

@@ -7,7 +7,8 @@ from typing import Final
 
 from isthmus.control.clusters.rights import group_rights_findings
 from isthmus.control.groups.links import look_at
-from isthmus.control.groups.plan import GroupPlan, notes_of
+from isthmus.control.groups.notes import notes_of
+from isthmus.control.groups.plan import GroupPlan
 from isthmus.control.groups.transaction import GroupTransaction
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ClusterError, NotAuthorized

@@ -14,7 +14,8 @@ from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.drill import GroupDrill, drill
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
+from isthmus.control.groups.notes import notes_of
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.review import Review
 from isthmus.control.groups.reviewing import review_of
 from isthmus.control.groups.sealing import group_key

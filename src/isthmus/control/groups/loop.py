@@ -12,7 +12,8 @@ from isthmus.cluster.commits.source import CommitSource
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.execution import apply_groups
 from isthmus.control.groups.memory import GroupMemory
-from isthmus.control.groups.plan import GroupPlan, GroupsPlan, notes_of
+from isthmus.control.groups.notes import notes_of
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.reviewing import review_of
 from isthmus.control.links.memory import pauses
 from isthmus.control.topics.unmatched import tell_unmatched, unmatched_groups
@@ -28,7 +29,6 @@ from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
-OUTAGE_S: Final = 2.0
 _DOCUMENTS_MAX: Final = 100
 _AGAIN_S: Final = {
     Standing.CATCHING_UP: 0.5,
@@ -113,12 +113,12 @@ class GroupLoop:
                     raise
                 except ClusterError as error:
                     self.problem = problem_of(error)
-                    await asyncio.sleep(OUTAGE_S)
+                    await asyncio.sleep(self._timings.outage_s)
                 except Exception as error:  # noqa: BLE001 - a bug in here must not stop the data
                     _log.exception("groups of link %s", self._link.name)
                     message = f"{type(error).__name__}: {error}"
                     self.problem = Problem(message, "This is a bug in Isthmus: please report it.")
-                    await asyncio.sleep(OUTAGE_S)
+                    await asyncio.sleep(self._timings.outage_s)
         finally:
             self._review.close()
             await self._commits.aclose()

@@ -9,7 +9,7 @@ from isthmus.cluster.groups import Positions
 from isthmus.control.groups.observation import Echoes, GroupsView, GroupView
 from isthmus.control.groups.plan import GroupPlan, Memory
 from isthmus.ledger.documents import Document, GroupDocument, GroupPosition
-from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.model.carrying import Written
 from isthmus.model.naming import TargetTopic
 from isthmus.wire.offsets import PartitionKey
@@ -120,11 +120,11 @@ class GroupMemory:
         if self._documents.pop(group, None) is not None:
             self._changed.add(group)
 
-    def changes(self, limit: int) -> list[Change]:
+    def changes(self, limit: int) -> list[LedgerChange]:
         """What is to be written into the ledger, at most so many documents; `taken` says that it was."""
         return [self._change(group) for group in sorted(self._changed)[:limit]]
 
-    def taken(self, changes: Iterable[Change]) -> None:
+    def taken(self, changes: Iterable[LedgerChange]) -> None:
         """These are in the ledger. What changed since stays to be written."""
         keys = {change.key: change for change in changes}
         for group in list(self._changed):
@@ -132,7 +132,7 @@ class GroupMemory:
             if keys.get(change.key) == change:
                 self._changed.discard(group)
 
-    def _change(self, group: str) -> Change:
+    def _change(self, group: str) -> LedgerChange:
         document = self._documents.get(group)
         return document or Deletion(GroupDocument(link=self._link, group=group, standing="").key)
 

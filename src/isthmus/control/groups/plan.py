@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from isthmus.cluster.groups import OFFSETS_TOPIC
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.observation import GroupsView, GroupView
 from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
-from isthmus.model.link import Link
+from isthmus.model.loop import GROUPS_TASK, Change
 from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.plain import plain
 from isthmus.model.positions import PositionEntry
 from isthmus.model.problem import Problem, problem_of
-from isthmus.model.rights import grant, on_topic, on_transactional_id
 from isthmus.model.translation import Way
 from isthmus.wire.offsets import PartitionKey
 
@@ -66,6 +64,16 @@ class PositionPlan:
     def target_key(self) -> PartitionKey:
         return self.target_topic or "", self.partition
 
+    def changes(self, subject: str) -> Iterator[Change]:
+        """What is written of it: where the group goes on at the target, and in a tree the time that is sent on."""
+        place = f"{self.target_topic or self.topic}-{self.partition}"
+        if self.commit is not None:
+            before, after = None if self.committed is None else str(self.committed.offset), str(self.commit)
+            yield Change(loop=GROUPS_TASK, subject=subject, setting=f"position in {place}", before=before, after=after)
+        if self.is_news and self.sent is not None:
+            sent = str(self.sent.timestamp_ms)
+            yield Change(loop=GROUPS_TASK, subject=subject, setting=f"time in {place}", before=None, after=sent)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {
@@ -107,7 +115,20 @@ class GroupPlan:
     @property
     def has_changes(self) -> bool:
         """Whether anything would be written at the target."""
-        return self.delete or any(position.commit is not None or position.is_news for position in self.positions)
+        return any(change.problem is None for change in self.changes)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What would be written at the target, in the words of all loops of a link, and why no more than that."""
+        subject, there = f"group {self.target_group}", self.target_group if self.delete else None
+        found = [change for position in self.positions for change in position.changes(subject)]
+        if self.problem is not None or self.delete:
+            problem = None if self.delete else self.problem
+            whole = Change(
+                loop=GROUPS_TASK, subject=subject, setting="group", before=there, after=None, problem=problem
+            )
+            found.insert(0, whole)
+        return tuple(found)
 
     @property
     def behind_records(self) -> int:
@@ -153,6 +174,11 @@ class GroupsPlan:
         """Whether anything would be written at the target."""
         return any(group.has_changes for group in self.groups)
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of all groups."""
+        return tuple(change for group in self.groups for change in group.changes)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values under stable names."""
         return {
@@ -162,22 +188,9 @@ class GroupsPlan:
             "way": self.way,
             "problem": plain(self.problem),
             "notes": plain(self.notes),
+            "changes": plain(self.changes),
             "groups": [{**group.as_dict(), "name": self.names.group(group.group)} for group in self.groups],
         }
-
-
-def notes_of(link: Link, polls_because: str, unguarded_because: str) -> tuple[Problem, ...]:
-    """What works less well for a link than it may, and what would help; an empty reason is none."""
-    notes = []
-    if polls_because:
-        right = on_topic("READ", OFFSETS_TOPIC)
-        hint = grant(right, link.source.alias, "commits are then followed within milliseconds")
-        notes.append(Problem(f"commits are asked for once a second: {polls_because}", hint))
-    if unguarded_because:
-        message = f"a commit that a consumer makes in the very moment of ours could be lost: {unguarded_because}"
-        right = on_transactional_id("WRITE", f"isthmus.{link.name}.groups")
-        notes.append(Problem(message, grant(right, link.target.alias)))
-    return tuple(notes)
 
 
 Memory = Mapping[PartitionKey, Written]

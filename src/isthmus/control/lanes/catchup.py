@@ -12,7 +12,6 @@ from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
-STUCK_AFTER_S: Final = 30.0
 _WAITING_FOR_SOMEBODY: Final = (LaneState.NOT_AUTHORIZED, LaneState.BLOCKED)
 _ROUNDS: Final = 2
 
@@ -32,11 +31,13 @@ class CatchUp:
 
     When everything the source held at the beginning is copied, its ends are read once more: what
     arrived meanwhile is to be copied too. A source that is written to all the time is caught up
-    with in this sense, and one that is not has a lag of 0.
+    with in this sense, and one that is not has a lag of 0. What waits for somebody to act for `stuck_s` is waited for
+    no longer.
     """
 
-    def __init__(self, source: Client) -> None:
+    def __init__(self, source: Client, stuck_s: float) -> None:
         self._source = source
+        self._stuck_s = stuck_s
         self._ends: dict[LaneKey, int] = {}
         self._rounds = 0
         self._waiting_since: dict[LaneKey, float] = {}
@@ -71,7 +72,7 @@ class CatchUp:
     def is_stuck(self, key: LaneKey) -> bool:
         """Whether something of a lane has waited for somebody to act for so long that nobody will now."""
         since = self._waiting_since.get(key)
-        return since is not None and time.monotonic() - since > STUCK_AFTER_S
+        return since is not None and time.monotonic() - since > self._stuck_s
 
     def _has_arrived(self, lane: Lane, report: LaneReport | None) -> bool:
         end = self._ends.get(lane.key)

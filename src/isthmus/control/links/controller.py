@@ -124,7 +124,7 @@ class Controller:
         written, keeper = following.written, TargetKeeper()
         async with Declarations(written.clusters, written.ledger) as declarations:
             while True:
-                if await self._is_to_reread(self.timings.follow_s) and following.reread is not None:
+                if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
                     written = await self._reread(following.reread) or written
                 try:
                     declared = await declarations.look()
@@ -138,11 +138,11 @@ class Controller:
 
     async def _follow_file(self, reread: Reread) -> None:
         while True:
-            is_asked = await self._is_to_reread(self.timings.follow_s if self._following.is_constant else None)
+            is_asked = await self._wait_to_reread(self.timings.follow_s if self._following.is_constant else None)
             if is_asked and (configuration := await self._reread(reread)) is not None:
                 await self._links.take(configuration)
 
-    async def _is_to_reread(self, term_s: float | None) -> bool:
+    async def _wait_to_reread(self, term_s: float | None) -> bool:
         """Wait until the file may say something else, at most so long; whether it may."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hung_up.wait(), term_s)

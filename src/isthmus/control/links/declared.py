@@ -27,7 +27,7 @@ from isthmus.ledger.documents import (
     kind_of,
 )
 from isthmus.ledger.fencing import FencedWriter
-from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import LedgerView
 from isthmus.model.cluster import Cluster
@@ -45,7 +45,7 @@ from isthmus.wire.client import Client
 PATIENCE_S: Final = 5.0
 """How long a cluster may take to tell what it knows; a run asks it again later."""
 _KINDS: Final = tuple(each.KIND for each in (DeclarationDocument, NamespaceDocument, SwitchDocument, TreeDocument))
-_Made = Callable[[], Change]
+_Made = Callable[[], LedgerChange]
 _ROLE: Final = "declaration"
 _TRIES: Final = 3
 _log = logging.getLogger(__name__)
@@ -280,7 +280,7 @@ class Declarations:
         :raises ClusterError: Its ledger cannot be read or written.
         """
         place = self._place(alias)
-        change: Change = Deletion(document.key) if delete else document
+        change: LedgerChange = Deletion(document.key) if delete else document
         await place.write(f"namespace.{document.kind}.{document.namespace}", lambda: change)
 
     def _place(self, alias: str) -> _Place:

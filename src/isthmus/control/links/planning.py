@@ -1,4 +1,4 @@
-"""The plan of one link as people ask for it: its topics as a run would find them, and what its loops would change."""
+"""The plan of a link: what a run would find at its first look, and what it would change. Nothing is changed by it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,26 @@ from isthmus.control.links.forgetting import no_longer_mirrored
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.pool import ClusterPool
+from isthmus.control.topics.changes import topic_changes
 from isthmus.control.topics.foresight import foresee
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, PlanRefused
-from isthmus.model.cluster import Cluster
+from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.problem import problem_of
 
 
 async def planned(
-    link: Link, pool: ClusterPool, claims: Claims, own: Collection[Link], clusters: Collection[Cluster]
+    link: Link, configuration: Configuration, pool: ClusterPool, claims: Claims, own: Collection[Link]
 ) -> LinkPlan:
-    """What a run of the link would do; why it would do nothing is the plan's problem. Arguments as of `foresee`."""
+    """The plan of one of the links that are planned together (`own`); why there is none is its `problem`."""
+    source, target, look_s = pool.client(link.source), pool.client(link.target), configuration.timings.look_s
     try:
-        foreseen = await foresee(link, pool, claims, own, clusters)
+        foreseen = await foresee(link, pool, claims, own, configuration.clusters, look_s=look_s)
         plan = replace(foreseen.plan, no_longer_mirrored=no_longer_mirrored(link, foreseen.documents))
-        view = LinkView(
-            link=link,
-            source=pool.client(link.source),
-            target=pool.client(link.target),
-            plan=plan,
-            documents=foreseen.documents,
-            pairs=foreseen.observed.pairs,
-        )
-        return replace(plan, changes=await foreseen_changes(view))
+        pairs = foreseen.observed.pairs
+        view = LinkView(link=link, source=source, target=target, plan=plan, documents=foreseen.documents, pairs=pairs)
+        of_topics = topic_changes(plan.topics, pairs)
+        return replace(plan, changes=(*of_topics, *await foreseen_changes(view)))
     except (ClusterError, PlanRefused) as error:
-        problem = problem_of(error)
-        return LinkPlan(link=link.name, source=link.source.alias, target=link.target.alias, problem=problem)
+        return LinkPlan(link=link.name, source=link.source.alias, target=link.target.alias, problem=problem_of(error))

@@ -25,7 +25,7 @@ from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.documents import Document, ProvenanceDocument
 from isthmus.ledger.log import LedgerWriter
-from isthmus.ledger.records import Change, Deletion, in_batches
+from isthmus.ledger.records import Deletion, LedgerChange, in_batches
 from isthmus.model.carrying import Standing
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import Declaration, attachment
@@ -341,7 +341,9 @@ class Promoter:
         self.on_step("writing down where everything came from")
         async with Client(link.target) as target:
             known = await recollect(self.name, target)
-            changes: list[Change] = [one for one in provenance(found, known) if not _is_written(one, known.documents)]
+            changes: list[LedgerChange] = [
+                one for one in provenance(found, known) if not _is_written(one, known.documents)
+            ]
             if found.verb != "detach":
                 # It is no copy any more: nobody who leads from here is taken for going in a circle.
                 changes += [

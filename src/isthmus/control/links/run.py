@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final
 
 from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
@@ -18,6 +17,7 @@ from isthmus.control.links.following import LinkChange
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import LedgerMemory, now_ms
+from isthmus.control.links.opened import OpenLink
 from isthmus.control.links.others import claims_around, selection
 from isthmus.control.links.session import Session
 from isthmus.control.links.succession import Succession, WhenOccupied
@@ -38,7 +38,6 @@ from isthmus.spark.progress import RunProgress
 from isthmus.wire.client import Client
 
 _log = logging.getLogger(__name__)
-_RETRY_S: Final = 2.0
 
 
 class LinkRun:
@@ -136,7 +135,7 @@ class LinkRun:
                 break
             self.has_claimed.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _RETRY_S)
+                await asyncio.wait_for(self._stopping.wait(), self._configuration.timings.retry_s)
 
     async def _run_once(self, workers: Workers) -> None:
         link, settings = self.link, self._configuration
@@ -145,13 +144,13 @@ class LinkRun:
             source_id, target_id = await cluster_ids(link, source, target)
             self._is_away, self._unreachable, self._problem = False, None, None
             # First beside all other links, as it may take a while; and once more when everything else is done.
-            if not await self._is_free(target):
+            if not await self._wait_until_free(target):
                 return
             await self._respect_others(source, target)
             # What others write counts again when the link is to select something else, if ever.
             for client in (source, target):
                 client.dismiss(LedgerMemory)
-            if not await self._is_free(target):
+            if not await self._wait_until_free(target):
                 return
             ledger = LinkLedger(
                 target,
@@ -175,16 +174,12 @@ class LinkRun:
                     source_mark=source.companion(Bookmark),
                 )
                 session = Session(
-                    context,
+                    OpenLink(context=context, source=source, target=target, ledger=ledger, timings=settings.timings),
                     link,
-                    source,
-                    target,
-                    ledger=ledger,
                     claims=self._claims,
                     has_claimed=self.has_claimed,
                     respect=partial(self._respect, source, target),
                     progress=self._progress,
-                    timings=self._configuration.timings,
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None
@@ -197,7 +192,7 @@ class LinkRun:
             finally:
                 ledger.close()
 
-    async def _is_free(self, target: Client) -> bool:
+    async def _wait_until_free(self, target: Client) -> bool:
         """Wait until nobody runs the link any more; whether that is so, or we are to stop."""
         free = asyncio.create_task(self._succession.wait(target, self._tell))
         halt = asyncio.create_task(self._stopping.wait())

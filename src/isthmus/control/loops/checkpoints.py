@@ -25,7 +25,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.wire.client import Client
 
 _NO_COPY: Final = frozenset({Standing.NOT_MIRRORED, Standing.MIRROR_ENDED})
-Known = dict[CheckpointKey, Checkpoint]
+KnownCheckpoints = dict[CheckpointKey, Checkpoint]
 
 
 class CheckpointLoop:
@@ -39,7 +39,7 @@ class CheckpointLoop:
     def __init__(self) -> None:
         self._topics = InternalTopics(self.name)
         self._appender = CurrentAppender()
-        self._known: Known | None = None
+        self._known: KnownCheckpoints | None = None
         self._known_in: tuple[str, uuid.UUID | None] | None = None
         self._maps: LinkMaps | None = None
         self._documents: Mapping[str, Document] | None = None
@@ -81,7 +81,7 @@ class CheckpointLoop:
         """Close the connection."""
         self._appender.close()
 
-    async def _read_back(self, target: Client, topic: str) -> Known:
+    async def _read_back(self, target: Client, topic: str) -> KnownCheckpoints:
         """What the topic tells, read when it is another one than before."""
         place = (topic, self._topics.topic_id(target, topic))
         if self._known is None or self._known_in != place:
@@ -167,9 +167,9 @@ def _checkpoint(group: str, position: PositionPlan, offset: int) -> Checkpoint:
     return Checkpoint(key, position.source.offset, downstream, position.source.metadata)
 
 
-async def _written(target: Client, topic: str) -> Known:
+async def _written(target: Client, topic: str) -> KnownCheckpoints:
     """The last checkpoint of each position; none where we may not read the topic, as MirrorMaker 2 has it."""
-    known: Known = {}
+    known: KnownCheckpoints = {}
     try:
         async for record in stored_records(target, topic):
             try:

@@ -25,7 +25,7 @@ _COMPACTED: Final = "compact"
 _MADE: Final = "1, compacted"
 _AGAIN_S: Final = 30.0
 
-Place = tuple[str, str]
+ClusterTopic = tuple[str, str]
 """The alias of a cluster, and a topic of it."""
 
 
@@ -34,8 +34,8 @@ class InternalTopics:
 
     def __init__(self, loop: str) -> None:
         self._loop = loop
-        self._sound_until: dict[Place, float] = {}
-        self._ids: dict[Place, uuid.UUID] = {}
+        self._sound_until: dict[ClusterTopic, float] = {}
+        self._ids: dict[ClusterTopic, uuid.UUID] = {}
 
     def topic_id(self, client: Client, name: str) -> uuid.UUID | None:
         """The id that a topic had when it was last looked at; `None` where there was none."""
@@ -91,7 +91,7 @@ class InternalTopics:
                 left.append(replace(change, problem=problem_of(error)))
         return tuple(left)
 
-    def _policy(self, place: Place, policy: str) -> Change | None:
+    def _policy(self, place: ClusterTopic, policy: str) -> Change | None:
         if _COMPACTED in policy.split(","):
             return None
         problem = Problem(
@@ -101,7 +101,7 @@ class InternalTopics:
         )
         return self._change(place, _POLICY, policy, _COMPACTED, problem)
 
-    def _partitions(self, place: Place, count: int) -> Change:
+    def _partitions(self, place: ClusterTopic, count: int) -> Change:
         problem = Problem(
             f"topic {place[1]} of {place[0]} has {counted(count, 'partition')}: tools read the first one, which is "
             "written",
@@ -110,7 +110,7 @@ class InternalTopics:
         return self._change(place, "partitions", str(count), _MADE, problem)
 
     def _change(
-        self, place: Place, setting: str, before: str | None, after: str, problem: Problem | None = None
+        self, place: ClusterTopic, setting: str, before: str | None, after: str, problem: Problem | None = None
     ) -> Change:
         alias, name = place
         return Change(

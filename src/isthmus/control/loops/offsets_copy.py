@@ -31,7 +31,7 @@ from isthmus.wire.records import Headers, encoded
 _INTERVAL_S: Final = 1.0
 _RECORDS_MAX: Final = 500
 _UNSET: Final = "offsets_copy_secret"
-Known = dict[CommitKey, Committed | None]
+CopiedCommits = dict[CommitKey, Committed | None]
 """What the link wrote last; `None` for what has to be written anew."""
 Sealing = Callable[[str, bytes, bytes], bytes]
 """From a group, the key of a record and its value to the value that is written."""
@@ -51,7 +51,7 @@ class OffsetsCopyLoop:
         self._appender = CurrentAppender()
         self._commits: CommitSource | None = None
         self._settings: GroupSettings | None = None
-        self._known: Known | None = None
+        self._known: CopiedCommits | None = None
         self._known_in: tuple[str, uuid.UUID | None, OffsetsCopy] | None = None
 
     def interval_s(self, link: Link) -> float | None:
@@ -117,7 +117,7 @@ class OffsetsCopyLoop:
             self._settings = settings
         return self._commits
 
-    async def _read_back(self, view: LinkView, topic: str) -> Known:
+    async def _read_back(self, view: LinkView, topic: str) -> CopiedCommits:
         """What the link has written, read when it is another topic than before, or written in another way."""
         way = view.link.groups.offsets_copy
         place = (topic, self._topics.topic_id(view.target, topic), way)

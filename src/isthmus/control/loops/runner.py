@@ -16,20 +16,31 @@ from isthmus.model.link import Link
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.pauses import Pauses
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.timings import USUAL
 
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
-OUTAGE_S: Final = 2.0
 AGAIN_S: Final = 30.0
 """What was refused, or cannot be done as things are, is tried again after so long: it takes an operator to mend it."""
-Look = Callable[[], LinkView | None]
+Viewing = Callable[[], LinkView | None]
 """What there is to see of the link now; `None` until its clusters were first looked at."""
 
 
 class LoopRunner:
-    """Keeps one loop going as long as `run` is kept running. `problem` is why it is IN_ERROR."""
+    """Keeps one loop going as long as `run` is kept running. `problem` is why it is IN_ERROR.
 
-    def __init__(self, loop: Loop, link: Link, look: Look, ledger: LinkLedger, paused: Callable[[], Pauses]) -> None:
+    A cluster that is away is asked again after `outage_s`.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        link: Link,
+        look: Viewing,
+        ledger: LinkLedger,
+        paused: Callable[[], Pauses],
+        outage_s: float = USUAL.outage_s,
+    ) -> None:
         self.problem: Problem | None = None
         self.passes = 0
         self._loop = loop
@@ -37,6 +48,7 @@ class LoopRunner:
         self._look = look
         self._ledger = ledger
         self._paused = paused
+        self._outage_s = outage_s
         self._is_away = False
         self._stirred = asyncio.Event()
 
@@ -99,7 +111,7 @@ class LoopRunner:
 
     def _pause_s(self, interval_s: float) -> float:
         if self._is_away:
-            return OUTAGE_S
+            return self._outage_s
         return interval_s if self.problem is None else min(interval_s, AGAIN_S)
 
     async def _pass(self, view: LinkView) -> None:
@@ -156,8 +168,8 @@ class LoopRunners:
         for runner in self._runners:
             runner.stir()
 
-    def has_settled(self) -> bool:
-        """Whether each has looked and changed what it could since this was first asked; the answer stays true."""
+    def catch_up(self) -> bool:
+        """Have each look and change what it can; whether all have since this was first asked. The answer stays true."""
         if self._awaited is None:
             # One pass may be under way that saw less.
             self._awaited = tuple(runner.passes + 2 for runner in self._runners)

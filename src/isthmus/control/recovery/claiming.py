@@ -15,7 +15,7 @@ from isthmus.errors import ClusterError, Fenced, PlanRefused
 from isthmus.ledger.documents import RecoveryClaimDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.link import BEAT_S, SILENCE_S
-from isthmus.ledger.records import Change, Deletion
+from isthmus.ledger.records import Deletion, LedgerChange
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.whereabouts import Liveness
@@ -35,7 +35,7 @@ class RecoveryClaim:
         self._writing = asyncio.Lock()
         self._beat = 0
 
-    async def write(self, *changes: Change) -> None:
+    async def write(self, *changes: LedgerChange) -> None:
         """Write documents, all or none; durable when this returns.
 
         :raises PlanRefused: Somebody else recovers the link now.

@@ -27,7 +27,7 @@ from isthmus.lane.rebatch import records_of
 from isthmus.ledger.documents import GapDocument, LinkDocument, MapDocument, PauseDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.maps import map_segments
-from isthmus.ledger.records import Change, in_batches
+from isthmus.ledger.records import LedgerChange, in_batches
 from isthmus.ledger.topic import on_topic
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.lane import LaneKey
@@ -56,7 +56,7 @@ _REMEMBERED: Final = Problem(
     "Give the link another name in the configuration, and call this again.",
 )
 OnProgress = Callable[[str, int], None]
-Logs = Mapping[PartitionKey, LogRange]
+LogRanges = Mapping[PartitionKey, LogRange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class _Takeover:
         )
         return [(topic, partition.partition) for partition in described.partitions]
 
-    async def _committed(self, logs: Logs) -> dict[PartitionKey, int]:
+    async def _committed(self, logs: LogRanges) -> dict[PartitionKey, int]:
         """The next offset of each partition of the source by MirrorMaker 2's positions."""
         found: dict[PartitionKey, int] = {}
         reader = LogReader(self._target)
@@ -185,8 +185,8 @@ class _Takeover:
         self,
         pairs: Mapping[TargetTopic, TopicPair],
         committed: Mapping[PartitionKey, int],
-        at_source: Logs,
-        at_target: Logs,
+        at_source: LogRanges,
+        at_target: LogRanges,
         known: LinkMemory,
     ) -> tuple[TopicTakeover, ...]:
         begun_before = map_segments(self._link.name, known.documents)
@@ -256,7 +256,7 @@ class _Takeover:
         finally:
             writer.close()
 
-    def _changes(self, topic: TopicTakeover) -> Iterator[Change]:
+    def _changes(self, topic: TopicTakeover) -> Iterator[LedgerChange]:
         if topic.outcome is Outcome.REFUSED:
             yield PauseDocument(link=self._link.name, topic=topic.topic, since_ms=now_ms())
         if topic.outcome is not Outcome.TAKEN_OVER:
@@ -313,8 +313,8 @@ def _pairs(
     name: TargetTopic,
     pair: TopicPair,
     committed: Mapping[PartitionKey, int],
-    at_source: Logs,
-    at_target: Logs,
+    at_source: LogRanges,
+    at_target: LogRanges,
 ) -> list[BothLogs]:
     """The partitions of a topic that both sides have; MirrorMaker 2 makes as many as the source has."""
     target = pair.target

@@ -38,7 +38,7 @@ from isthmus.lane.identity.judgement import (
 )
 from isthmus.lane.identity.tail import TailLook, Tails
 from isthmus.lane.mapped.outlook import mapped_outlook
-from isthmus.lane.outlook import DOUBT_S, LOOKS, Outlook
+from isthmus.lane.outlook import USUAL_DOUBT, Outlook
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.source import Bounds
@@ -49,18 +49,13 @@ from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneState
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.offsets import Cursor
+from isthmus.model.timings import USUAL
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
-LOOK_S: Final = 30.0
-"""So long the look at all partitions of a link may take; what was not seen by then is told as unexamined."""
 _AT_ONCE: Final = 512
 _RANGES_S: Final = 2.0
 _NO_LEADER: Final = Unreachable("it has no leader")
-_TOO_LATE: Final = Unreachable(
-    f"looking at the ends of all logs took longer than {LOOK_S:g} s",
-    hint="Brokers that answer late are named by isthmus cluster describe; plan again when they have recovered.",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +68,15 @@ class Foreseen:
 
 
 async def foresee(
-    link: Link, pool: ClusterPool, claims: Claims, own: Collection[Link], clusters: Collection[Cluster] = ()
+    link: Link,
+    pool: ClusterPool,
+    claims: Claims,
+    own: Collection[Link],
+    clusters: Collection[Cluster] = (),
+    *,
+    look_s: float = USUAL.look_s,
 ) -> Foreseen:
-    """Observe a link, plan it, and look at the ends of the logs it would go on with. Nothing is changed.
+    """Observe a link, plan it, and look for `look_s` at the ends of the logs it would go on with. Nothing is changed.
 
     `own` are the links that are planned together; what the links of others write is claimed before, there and at all
     `clusters` from which topics may come.
@@ -97,7 +98,7 @@ async def foresee(
     paused = pauses(link.name, documents)
     lanes = [lane for topic in plan.topics for lane in topic.lanes if not paused.covers(lane.target_topic)]
     cursors = lane_cursors(link.name, documents)
-    observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes))
+    observed = with_seen(observed, await _scout(observed, documents, cursors, source, target).look(lanes, look_s))
     new = [lane for lane in lanes if lane.is_mapped and lane.key not in cursors]
     observed = with_places(observed, cursors, await _begins(observed, source, new))
     plan = plan_link(observed, claims, recorded)
@@ -161,24 +162,24 @@ class _Scout:
         self._left, self._is_in_order = left, is_in_order
         self._cursors = cursors
 
-    async def look(self, lanes: Sequence[Lane]) -> dict[LaneKey, Seen]:
-        """What is seen of each lane; of those whose brokers do not answer, why not."""
+    async def look(self, lanes: Sequence[Lane], look_s: float) -> dict[LaneKey, Seen]:
+        """What is seen of each lane; of those whose brokers do not answer within `look_s`, why not."""
         at_source, at_target = self._routes
         at_source.watch({lane.source_topic for lane in lanes})
         at_target.watch({lane.target_topic for lane in lanes})
         seen: dict[LaneKey, Seen] = {}
         waiting = lanes
-        deadline = time.monotonic() + LOOK_S
-        for attempt in range(LOOKS):
+        deadline = time.monotonic() + look_s
+        for attempt in range(USUAL_DOUBT.looks):
             if attempt:
-                await asyncio.sleep(DOUBT_S)
-            seen.update(await self._look(waiting, deadline))
+                await asyncio.sleep(USUAL_DOUBT.pause_s)
+            seen.update(await self._look(waiting, deadline, _too_late(look_s)))
             waiting = [lane for lane in waiting if seen[lane.key].outlook.state is LaneState.DIVERGED]
             if not waiting:
                 break
         return seen
 
-    async def _look(self, lanes: Sequence[Lane], deadline: float) -> dict[LaneKey, Seen]:
+    async def _look(self, lanes: Sequence[Lane], deadline: float, too_late: Unreachable) -> dict[LaneKey, Seen]:
         seen: dict[LaneKey, Seen] = {}
         for begin in range(0, len(lanes), _AT_ONCE):
             some = lanes[begin : begin + _AT_ONCE]
@@ -186,7 +187,7 @@ class _Scout:
                 async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
                     seen.update(await self._look_at(some))
             except TimeoutError:
-                unseen = _unexamined(_TOO_LATE, LaneState.TARGET_UNAVAILABLE)
+                unseen = _unexamined(too_late, LaneState.TARGET_UNAVAILABLE)
                 seen.update(dict.fromkeys((lane.key for lane in some), unseen))
         return seen
 
@@ -244,6 +245,13 @@ def _target(lane: Lane) -> PartitionKey:
 
 def _source(lane: Lane) -> PartitionKey:
     return lane.source_topic, lane.partition
+
+
+def _too_late(look_s: float) -> Unreachable:
+    return Unreachable(
+        f"looking at the ends of all logs took longer than {look_s:g} s",
+        hint="Brokers that answer late are named by isthmus cluster describe; plan again when they have recovered.",
+    )
 
 
 def _unexamined(error: ClusterError, state: LaneState) -> Seen:

@@ -23,12 +23,12 @@ from isthmus.model.link import Link
 from isthmus.model.naming import NamedTopics, TargetTopic
 from isthmus.model.problem import problem_of
 from isthmus.model.selection import TopicPattern
+from isthmus.model.timings import USUAL
 from isthmus.model.topic import Rebuilt, TopicIds
 from isthmus.wire import codes
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import Metadata, TopicMetadata
 
-_REFUSED_RETRY_S: Final = 30.0
 _UNFINISHED_RETRY_S: Final = 5.0
 
 Remember = Callable[[Mapping[TargetTopic, TopicIds]], Awaitable[None]]
@@ -85,6 +85,7 @@ class TopicLoop:
         recorded: Mapping[TargetTopic, TopicIds],
         remember: Remember,
         has_claimed: asyncio.Event,
+        refused_s: float = USUAL.refused_s,
     ) -> None:
         self._link = link
         self._source, self._target = source, target
@@ -92,6 +93,7 @@ class TopicLoop:
         self._recorded = dict(recorded)
         self._remember = remember
         self._has_claimed = has_claimed
+        self._refused_s = refused_s
         self._begun: set[TargetTopic] = set()
         self._creates = True
         self._names = NamedTopics()
@@ -185,14 +187,14 @@ class TopicLoop:
             before = self._shapes.get(name, _NOWHERE)
             if shape == before:
                 self._suspected.pop(name, None)
-            if name not in self._topics or (shape != before and self._is_certain(name, shape)):
+            if name not in self._topics or (shape != before and self._confirmed(name, shape)):
                 self._shapes[name] = shape
                 due.append(name)
-            elif now - self._looked_at.get(name, now) > _retry_s(self._topics[name]):
+            elif now - self._looked_at.get(name, now) > _retry_s(self._topics[name], self._refused_s):
                 due.append(name)
         return due
 
-    def _is_certain(self, name: TargetTopic, shape: _Shape) -> bool:
+    def _confirmed(self, name: TargetTopic, shape: _Shape) -> bool:
         """A broker that has just started may not know a topic yet: what went is believed twice."""
         if not shape.lacks_side_of(self._shapes.get(name, _NOWHERE)):
             return True
@@ -264,10 +266,10 @@ def _is_made_of(topic: TopicPlan, seen: _Side | None) -> bool:
     }
 
 
-def _retry_s(topic: TopicPlan) -> float:
+def _retry_s(topic: TopicPlan, refused_s: float) -> float:
     """How long a topic is left alone that shows no change."""
     if topic.reasons or any(p.refusal is not None for p in topic.partitions):
-        return _REFUSED_RETRY_S
+        return refused_s
     is_finished = len(topic.lanes) == topic.partition_count and not topic.is_filling
     return math.inf if is_finished else _UNFINISHED_RETRY_S
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from isthmus.cluster.brokers import Operation, Operations
+from isthmus.cluster.brokers import AllowedOperations, Operation
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.control.topics.preflight import PartitionDecision
@@ -65,7 +65,10 @@ def _by_topic(told: Mapping[LaneKey, ValueT]) -> dict[TargetTopic, dict[int, Val
 
 
 def with_rights(
-    observed: ObservedLink, plan: LinkPlan, at_source: Mapping[str, Operations], at_target: Mapping[str, Operations]
+    observed: ObservedLink,
+    plan: LinkPlan,
+    at_source: Mapping[str, AllowedOperations],
+    at_target: Mapping[str, AllowedOperations],
 ) -> ObservedLink:
     """The observation with what a run will not be allowed: to read, or to write where something is to be written. A
     mapped partition that holds records of ours is read at the target, too: that is how its place is found.

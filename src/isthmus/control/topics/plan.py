@@ -12,7 +12,7 @@ from isthmus.control.links.filtering import Filters
 from isthmus.control.topics.preflight import PartitionDecision, TopicMode
 from isthmus.model.aborted import Treatment
 from isthmus.model.lane import Lane, LaneState
-from isthmus.model.loop import Change
+from isthmus.model.loop import DATA_TASK, TOPICS_TASK, Change
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_dict
@@ -143,8 +143,8 @@ class LinkPlan:
 
     `aborted` is what becomes of records of aborted transactions, `None` where that was not found out.
     `unmatched` are the patterns of the configuration that match nothing at the source: a warning, no failure.
-    `changes` are what its loops would change at the target beside the data. `filters` are what an operator has it
-    select in place of what the file says.
+    `changes` are what would be changed at the target beside the data: of topics first, then by its loops. What each
+    topic knows beyond that is in `topics`. `filters` are what an operator has it select in place of what the file says.
     `no_longer_mirrored` are topics that the ledger remembers and the link does not select any more.
     """
 
@@ -169,8 +169,13 @@ class LinkPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Whether its loops would change anything: what cannot be changed, or is to stay as it is, does not count."""
+        """Whether anything would be changed: what cannot be, or is to stay as it is, does not count."""
         return any(change.problem is None for change in self.changes)
+
+    @property
+    def loop_changes(self) -> tuple[Change, ...]:
+        """The changes that are not told with the topics already."""
+        return tuple(change for change in self.changes if change.loop not in (DATA_TASK, TOPICS_TASK))
 
     @property
     def is_whole(self) -> bool:

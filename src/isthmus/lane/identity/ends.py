@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from isthmus.lane.identity.judgement import diverged, first_check, gap_before, is_left_at, stopped_by
 from isthmus.lane.identity.tail import Tails, sight_of
-from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S
+from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun, Prefix
@@ -20,10 +20,13 @@ from isthmus.model.transactions import marker_epoch
 class Ends:
     """Finds the places of lanes that keep their offsets: `looked`, then `check`, then `decided`."""
 
-    def __init__(self, source: Routes, target: Routes, producer: ProducerIdentity, *, settle_s: float) -> None:
+    def __init__(
+        self, source: Routes, target: Routes, producer: ProducerIdentity, *, settle_s: float, doubt: Doubt = USUAL_DOUBT
+    ) -> None:
         self._source, self._target = source, target
         self._tails = Tails(source, target, producer)
         self._settle_s = settle_s
+        self._doubt = doubt
         self._looked_at: dict[LaneRun, float] = {}
         self._doubts: dict[LaneRun, int] = {}
 
@@ -36,14 +39,14 @@ class Ends:
         place = run.writer.looked(seen, settled=settled)
         if place is Placement.READY:
             self._looked_at.pop(run, None)
-            self._doubt(run, before, was_abandoned=was_abandoned)
+            self._believe(run, before, was_abandoned=was_abandoned)
             return None
         if place is Placement.SETTLE:
             self._looked_at[run] = now
             return self._settle_s
         return RETRY_S / 2
 
-    def _doubt(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
+    def _believe(self, run: LaneRun, before: int, *, was_abandoned: bool) -> None:
         """What has to be done before the end of the target's log is believed, where `before` was expected."""
         position, left = run.writer.position, run.left
         run.tail_epoch = -1
@@ -73,9 +76,9 @@ class Ends:
             # There was nothing to compare the end with: if the source gets that far, there is.
             run.doubt_tail()
             self._doubts[run] = self._doubts.get(run, 0) + 1
-            if self._doubts[run] < LOOKS:
+            if self._doubts[run] < self._doubt.looks:
                 run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {run.source_end}, before {position}")
-                return DOUBT_S
+                return self._doubt.pause_s
             problem = diverged(sight)
             run.fail(LaneState.DIVERGED, problem.message, problem.hint)
             return None

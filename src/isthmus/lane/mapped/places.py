@@ -23,7 +23,7 @@ from isthmus.lane.mapped.outlook import deleted, lost, missed
 from isthmus.lane.mapped.recount import Arrived, Held, Recount, compared_anew, counted_anew, ordinal_of, ours
 from isthmus.lane.mapped.rewinding import last_held
 from isthmus.lane.mapped.transit import Transit
-from isthmus.lane.outlook import DOUBT_S, LOOKS, RETRY_S, state_of
+from isthmus.lane.outlook import RETRY_S, USUAL_DOUBT, Doubt, state_of
 from isthmus.lane.pieces import Piece
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.lane.rebatch import Record, records_of
@@ -91,7 +91,14 @@ class Places:
     """Finds the places of mapped lanes."""
 
     def __init__(
-        self, source: Routes, target: Routes, producer: ProducerIdentity, store: MapStore | None, *, settle_s: float
+        self,
+        source: Routes,
+        target: Routes,
+        producer: ProducerIdentity,
+        store: MapStore | None,
+        *,
+        settle_s: float,
+        doubt: Doubt = USUAL_DOUBT,
     ) -> None:
         self._source, self._target = source, target
         self._source_log = LogReader(source.client)
@@ -100,6 +107,7 @@ class Places:
         self._producer_id = producer.producer_id
         self._store = store
         self._settle_s = settle_s
+        self._doubt = doubt
         self._searches: dict[LaneRun, _Search] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
 
@@ -174,7 +182,7 @@ class Places:
             run.fail(state_of(error, side), str(error), error.hint)
         except ValueError as error:
             run.fail(LaneState.BLOCKED, f"what lies behind the lane's place cannot be decoded: {error}")
-        return DOUBT_S
+        return self._doubt.pause_s
 
     async def _find(self, look: Look, transit: Transit) -> float | None:
         run, seen, limit = look
@@ -218,9 +226,9 @@ class Places:
     def _beyond(self, run: LaneRun, search: _Search, limit: Bounds, cursor: Cursor) -> float | None:
         """The source ends before what was copied: a new leader may not know better yet."""
         search.doubts += 1
-        if search.doubts < LOOKS:
+        if search.doubts < self._doubt.looks:
             run.fail(LaneState.SOURCE_UNAVAILABLE, f"the source ends at {limit.stable_end}, before what was copied")
-            return DOUBT_S
+            return self._doubt.pause_s
         self._searches.pop(run, None)
         problem = lost(run.lane, cursor, limit)
         run.fail(LaneState.DIVERGED, problem.message, problem.hint)

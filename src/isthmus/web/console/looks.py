@@ -11,7 +11,7 @@ from isthmus.web.console.atlas import Atlas, draw
 from isthmus.web.console.rows import TopicRow, topic_rows
 from isthmus.web.desk import FabricDesk
 from isthmus.web.history import History
-from isthmus.web.watching import REMEMBERED_S, Progress, Watch
+from isthmus.web.watching import REMEMBERED_S, LinksProgress, Watch
 
 _FIRST_S: Final = 3.0
 _PROBLEMS_MAX: Final = 20
@@ -30,7 +30,7 @@ class Looks:
     def __init__(self, desk: FabricDesk, watch: Watch) -> None:
         self.desk = desk
         self._watch = watch
-        self._of: Progress | None = None
+        self._of: LinksProgress | None = None
         self._rows: dict[str, tuple[TopicRow, ...]] = {}
 
     @property
@@ -43,7 +43,7 @@ class Looks:
         """When links were last looked at, 0 for never."""
         return self._watch.newest_at_ms
 
-    def links(self) -> Progress:
+    def links(self) -> LinksProgress:
         """All links, none as long as nobody has looked; who asks first waits for a moment."""
         return self._watch.first(_FIRST_S, REMEMBERED_S) or ()
 
@@ -71,7 +71,7 @@ class Looks:
             found = self._rows[link.link] = topic_rows(link, self.history.rates(link.link))
         return found
 
-    def atlas(self, links: Progress) -> Atlas:
+    def atlas(self, links: LinksProgress) -> Atlas:
         """The map of all clusters."""
         clusters = [each.alias for each in self.desk.configuration.clusters]
         ends = [end for link in links for end in (link.source, link.target)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isthmus.control.groups.committing import GroupCommit
 from isthmus.control.groups.memory import GroupMemory
 from isthmus.control.groups.observation import GroupsView, GroupView
-from isthmus.control.groups.plan import GroupPlan, Memory, commit_of, gone, plan_groups, troubled
+from isthmus.control.groups.plan import GroupPlan, GroupsPlan, Memory, commit_of, gone, plan_groups, troubled
 from isthmus.control.groups.translation import Translation
 from isthmus.errors import NotAuthorized
 from isthmus.ledger.documents import GroupDocument, decoded, encoded
@@ -19,6 +19,7 @@ from isthmus.model.carrying import Standing, Written
 from isthmus.model.group import Committed, GroupDescription, GroupState, GroupType
 from isthmus.model.groupsettings import GroupSettings
 from isthmus.model.log import LogRange
+from isthmus.model.positions import PositionEntry
 
 KEY = ("orders", 0)
 _EITHER = (False, True)
@@ -65,6 +66,29 @@ def test_a_plan_says_what_to_write_and_on_what_it_is_based() -> None:
     plan = planned(view({KEY: 7, ("orders", 1): 9}, {KEY: 5, ("orders", 1): 9}))
     assert plan.standing is Standing.DUE
     assert commit_of(plan) == GroupCommit(positions={KEY: Committed(7, metadata="noted")}, based_on={KEY: Committed(5)})
+
+
+def test_a_group_is_changed_in_the_words_of_all_loops() -> None:
+    """Where it is moved from and to, that it is deleted, or why it is left alone; one that is in step says nothing."""
+
+    def changes(plan: GroupPlan) -> list[tuple[str, str, str, str | None, str | None, bool]]:
+        return [(c.loop, c.subject, c.setting, c.before, c.after, c.problem is not None) for c in plan.changes]
+
+    due = planned(view({KEY: 7, ("orders", 1): 9, ("orders", 2): 4}, {KEY: 5, ("orders", 1): 9}))
+    assert changes(due) == [
+        ("groups", "group billing", "position in orders-0", "5", "7", False),
+        ("groups", "group billing", "position in orders-2", None, "4", False),
+    ]
+    entry = PositionEntry(timestamp_ms=12)
+    sent = replace(due, positions=(replace(due.positions[0], commit=None, sent=entry, is_news=True),))
+    assert changes(sent) == [("groups", "group billing", "time in orders-0", None, "12", False)]
+    deleted = gone("g", "g", delete=True, certain=True)
+    assert changes(deleted) == [("groups", "group g", "group", "g", None, False)]
+    left = planned(view({KEY: 7}, {KEY: 5}, state=GroupState.STABLE))
+    assert changes(left) == [("groups", "group billing", "group", None, None, True)]
+    assert changes(planned(view({KEY: 7}, {KEY: 7}))) == []
+    every = GroupsPlan(link="l", source="e", target="w", way="identity", groups=(due, deleted))
+    assert len(every.as_dict()["changes"]) == 3
 
 
 def test_how_far_a_group_is_behind_is_the_sum_of_its_positions() -> None:

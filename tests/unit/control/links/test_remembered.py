@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from isthmus.control.links import memory as module
 from isthmus.control.links.memory import LedgerMemory, recollect, remembered
 from isthmus.ledger.documents import PauseDocument
 from isthmus.ledger.known import KnownClusterDocument
-from isthmus.ledger.records import Change, Deletion, packed
+from isthmus.ledger.records import Deletion, LedgerChange, packed
 from isthmus.model.known import KnownCluster
 from tests.unit.ledger.brokers import LEDGER_ID, Answering, asking, fetched, listed
 from tests.unit.wire.stored import patched
@@ -33,7 +32,7 @@ KNOWN: Final = KnownClusterDocument(
 )
 
 
-def written(offset: int, *changes: Change) -> list[Any]:
+def written(offset: int, *changes: LedgerChange) -> list[Any]:
     """The answers to a look that finds this at the end of the log."""
     end = offset + len(changes)
     return [listed(end), fetched(patched(bytes(packed(changes).view), offset), high_watermark=end)]
@@ -102,18 +101,18 @@ def test_a_look_that_was_called_off_loses_nothing() -> None:
     asking([*cut_off, *written(0, PAUSED, KNOWN)], follow)
 
 
-def test_what_nobody_asks_for_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_asks_for_does_not_pile_up() -> None:
     """Of links that are only followed no more is kept than they amount to, and little beside it."""
-    monkeypatch.setattr(module, "_UNTAKEN_MIN", 3)
+    many = [ELSEWHERE] * 999
 
     async def follow(client: Answering) -> None:
         await remembered(client)
         known = await remembered(client)
-        assert sum(map(len, known._untaken.values())) == 3
+        assert sum(map(len, known._untaken.values())) == 1000
         assert (await remembered(client))._untaken == {}
         assert known.documents().keys() == {PAUSED.key, ELSEWHERE.key}
 
-    asking([*written(0, PAUSED), *written(1, PAUSED, ELSEWHERE), *written(3, PAUSED)], follow)
+    asking([*written(0, PAUSED), *written(1, *many), *written(1000, PAUSED)], follow)
 
 
 def test_a_memory_ends_with_its_client() -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from isthmus import config
-from isthmus.control.links import run as running
 from isthmus.control.links.claims import Claims
 from isthmus.control.links.following import change_of
 from isthmus.control.links.run import LinkRun
@@ -16,6 +15,7 @@ from isthmus.control.links.workers import Workers
 from isthmus.errors import PlanRefused
 from isthmus.model.link import Link
 from isthmus.model.switching import GoingOver
+from isthmus.model.timings import Timings
 
 CONFIGURATION = config.parse(
     "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'}}\n"
@@ -27,11 +27,10 @@ def test_an_error_of_settings_that_have_changed_meanwhile_ends_nothing(monkeypat
     """A distributor that begins as it was, while it has been asked to go over, is refused by its source, and begins
     again as it is to be. The same error of settings that still hold ends it.
     """
-    monkeypatch.setattr(running, "_RETRY_S", 0.0)
     link = CONFIGURATION.link("t.a.2")
     assert link.distributor is not None
     asked = replace(link, distributor=replace(link.distributor, going=GoingOver(to="c", serial=1)))
-    run = LinkRun(link, CONFIGURATION, Claims(), [])
+    run = LinkRun(link, replace(CONFIGURATION, timings=Timings(retry_s=0.0)), Claims(), [])
     begun: list[Link] = []
 
     async def begin(_: Workers) -> None:

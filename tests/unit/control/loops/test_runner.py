@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 
 from isthmus.control.loops import all as every
-from isthmus.control.loops import runner
 from isthmus.control.loops.all import foreseen_changes
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner
@@ -105,16 +104,14 @@ def test_a_loop_is_what_its_last_pass_was(left: Sequence[Change], error: Excepti
     [((), None, False), ((STUCK,), None, False), ((), REFUSED, False), ((), AWAY, True)],
     ids=["done", "stuck", "refused", "away"],
 )
-def test_when_it_looks_again(
-    monkeypatch: pytest.MonkeyPatch, left: Sequence[Change], error: ClusterError | None, *, is_tried_again: bool
-) -> None:
+def test_when_it_looks_again(left: Sequence[Change], error: ClusterError | None, *, is_tried_again: bool) -> None:
     """Soon where a cluster was away; what an operator has to mend is not asked about every two seconds."""
-    monkeypatch.setattr(runner, "OUTAGE_S", 0.001)
+
+    def runner(loop: FakeLoop) -> LoopRunner:
+        return LoopRunner(loop, LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: NO_PAUSES, 0.001)
 
     async def scenario() -> int:
-        fake = FakeLoop(left, error)
-        loop = LoopRunner(fake, LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: NO_PAUSES)
-        other = LoopRunner(FakeLoop(error=AWAY), LINK, lambda: VIEW, cast(LinkLedger, FakeLedger()), lambda: NO_PAUSES)
+        loop, other = runner(FakeLoop(left, error)), runner(FakeLoop(error=AWAY))
         tasks = [asyncio.create_task(each.run()) for each in (loop, other)]
         # As long as the other one takes for many passes.
         await until(lambda: other.passes >= 10)

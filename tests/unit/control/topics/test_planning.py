@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.control.links.claims import Claims
+from isthmus.control.topics.changes import topic_changes
 from isthmus.control.topics.observation import ObservedLink
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.planning import EXPIRATION_MS_MAX, at_start, plan_link
@@ -243,3 +244,28 @@ def test_what_is_created_is_accepted(
     again = planned(replace(pair, target=created, target_ranges=empty))
     assert (again.action, again.reasons) == (Action.COPY, ())
     assert len(again.lanes) == len(starts)
+
+
+def test_topics_are_changed_in_the_words_of_all_loops() -> None:
+    """What is created, enlarged or settled, and what cannot be copied, each as one change; a copy alone is none."""
+    wide = topic({"retention.ms": "7"}, partitions=3)
+
+    def changes(
+        plan: TopicPlan, target: TopicDescription | None
+    ) -> list[tuple[str, str, str | None, str | None, bool]]:
+        pairs = {ORDERS: TopicPair(name=ORDERS, source=wide, target=target)}
+        found = topic_changes([plan], pairs)
+        assert {change.subject for change in found} <= {"topic orders"}
+        return [(c.loop, c.setting, c.before, c.after, c.problem is not None) for c in found]
+
+    created = changes(planned(TopicPair(name=ORDERS, source=wide, target=None)), None)
+    assert created[0] == ("topics", "partitions", None, "3", False)
+    assert ("topics", "retention.ms", None, "7", False) in created
+    narrow = topic(partitions=1)
+    enlarged = planned(TopicPair(name=ORDERS, source=wide, target=narrow))
+    assert changes(enlarged, narrow) == [("topics", "partitions", "1", "3", False)]
+    settled = replace(enlarged, action=Action.COPY, settles={"retention.ms": None})
+    assert changes(settled, narrow) == [("topics", "retention.ms", "3600000", None, False)]
+    assert changes(replace(settled, settles={}), narrow) == []
+    refused = replace(settled, action=Action.REFUSE, settles={}, reasons=(Problem("no", "do"),))
+    assert changes(refused, narrow) == [("topics", "topic", None, None, True)]

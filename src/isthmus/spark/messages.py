@@ -15,7 +15,7 @@ _LAST_WORDS_S: Final = 2.0
 
 
 @contextlib.contextmanager
-def relayed() -> Iterator[BinaryIO]:
+def passing_on() -> Iterator[BinaryIO]:
     """A file to start a process with: what the process writes is passed on for as long as it lives.
 
     If the block fails all that was said until then is on stderr when this raises.

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from isthmus.spark.relay import relayed
+from isthmus.spark.messages import passing_on
 
 SAYING = """\
 import sys
@@ -19,7 +19,7 @@ sys.stdout.write("Error: Could not create the Java Virtual Machine")
 
 def test_all_but_the_noise_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     """Whatever the process wrote before it failed is there when the failure is raised, and nothing is on stdout."""
-    with pytest.raises(subprocess.CalledProcessError), relayed() as output:
+    with pytest.raises(subprocess.CalledProcessError), passing_on() as output:
         subprocess.run([sys.executable, "-c", f"{SAYING}sys.exit(1)"], stdout=output, stderr=output, check=True)
 
     out, err = capfd.readouterr()

@@ -1,0 +1,22 @@
+"""What works less well for the groups of a link than it may, and what would help."""
+
+from __future__ import annotations
+
+from isthmus.cluster.groups import OFFSETS_TOPIC
+from isthmus.model.link import Link
+from isthmus.model.problem import Problem
+from isthmus.model.rights import grant, on_topic, on_transactional_id
+
+
+def notes_of(link: Link, polls_because: str, unguarded_because: str) -> tuple[Problem, ...]:
+    """What works less well for a link than it may, and what would help; an empty reason is none."""
+    notes = []
+    if polls_because:
+        right = on_topic("READ", OFFSETS_TOPIC)
+        hint = grant(right, link.source.alias, "commits are then followed within milliseconds")
+        notes.append(Problem(f"commits are asked for once a second: {polls_because}", hint))
+    if unguarded_because:
+        message = f"a commit that a consumer makes in the very moment of ours could be lost: {unguarded_because}"
+        right = on_transactional_id("WRITE", f"isthmus.{link.name}.groups")
+        notes.append(Problem(message, grant(right, link.target.alias)))
+    return tuple(notes)

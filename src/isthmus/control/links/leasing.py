@@ -1,0 +1,133 @@
+"""The lanes of a link that runs: given to leases, held against both logs, and what was last heard of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.lanes.audit import Audit, LaneWord
+from isthmus.control.lanes.idle import IdleLanes
+from isthmus.control.lanes.maps import lane_cursors
+from isthmus.control.links.opened import OpenLink
+from isthmus.control.links.workers import Workers
+from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
+from isthmus.model.link import Limits
+from isthmus.model.problem import Problem
+from isthmus.spark.leases import LeaseScheduler
+from isthmus.spark.progress import RunProgress
+
+
+class LeasedLanes:
+    """The lanes that are `wanted` and that nobody has paused, run by leases. `progress` counts what they copy."""
+
+    def __init__(self, link: OpenLink, wanted: Callable[[], Sequence[Lane]], progress: RunProgress) -> None:
+        self._link = link
+        self._wanted = wanted
+        self._progress = progress
+        self._limits = link.context.limits
+        self._scheduler: LeaseScheduler | None = None
+        self._known: dict[LaneKey, LaneReport] = {}
+        self._idle = IdleLanes(link.source, link.target)
+        self._audit = Audit(link.context.target)
+        self._audited_at = time.monotonic()
+
+    async def run(self, workers: Workers) -> None:
+        """Run leases until cancelled, which ends them in good order.
+
+        :raises Fenced: Another controller has taken the link over.
+        :raises HostError: Spark cannot be started, or has ended.
+        """
+        spark, slots = await workers.ready()
+        context = replace(self._link.context, limits=self._limits)
+        self._scheduler = LeaseScheduler(spark, self._link.ledger, context, slots=slots, progress=self._progress)
+        self.assign()
+        await self._scheduler.run()
+
+    def assign(self) -> None:
+        """Have leases run what is to run by now."""
+        if self._scheduler is not None:
+            self._scheduler.assign(self.runnable())
+
+    def limit(self, limits: Limits) -> None:
+        """What the link may take from its next leases on."""
+        self._limits = limits
+        if self._scheduler is not None:
+            self._scheduler.limit(limits)
+
+    def runnable(self) -> list[Lane]:
+        """The lanes that are to run now."""
+        paused = self._link.paused
+        former = {ids.former for ids in self._link.rebuilt.values()}
+        lanes = (
+            lane
+            for lane in self._wanted()
+            if not paused.covers(lane.target_topic) and lane.target_topic_id not in former
+        )
+        return [self._audit.doubted(lane) for lane in lanes]
+
+    # What is known of them
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why a lease ended that should not have."""
+        return None if self._scheduler is None else self._scheduler.problem
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a lease has been heard, unless there is nothing for one to do. Spark takes seconds to start."""
+        return bool(self._known) or not self.runnable()
+
+    def reports(self) -> dict[LaneKey, LaneReport]:
+        """What was last reported of every lane, those that may not run now included."""
+        reports = dict(self._heard())
+        for key, find in self._audit.found.items():
+            report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
+            reports[key] = replace(report, state=LaneState.FOREIGN_WRITE, problem=find.problem)
+        for key, end in self._idle.ends.items():
+            report = reports.get(key, LaneReport(key=key, state=LaneState.STARTING))
+            reports[key] = replace(report, source_end=max(report.source_end, end))
+        return reports
+
+    def _heard(self) -> Mapping[LaneKey, LaneReport]:
+        """What the lanes said themselves."""
+        if self._scheduler is not None:
+            self._known.update((report.key, report) for report in self._scheduler.reports())
+        return self._known
+
+    @property
+    def idle(self) -> frozenset[LaneKey]:
+        """The lanes that do not run now: where their source ends is looked at here."""
+        return frozenset(self._idle.ends)
+
+    async def measure_idle(self) -> bool:
+        """Look where the source ends in lanes that do not run now; whether the target has all of it.
+
+        :raises ClusterError: A cluster does not answer.
+        """
+        runnable, reports = {lane.key for lane in self.runnable()}, self.reports()
+        idle = [
+            lane
+            for lane in self._wanted()
+            if lane.key not in runnable or (lane.key in reports and reports[lane.key].state.is_terminal)
+        ]
+        is_complete = await self._idle.look(idle, lane_cursors(self._link.name, self._link.ledger.documents))
+        return is_complete and not (self._audit.found and idle)
+
+    async def audit_when_due(self) -> None:
+        """Hold both logs of each lane against each other, every now and then.
+
+        :raises ClusterError: The target does not answer.
+        """
+        self._audit.review(self._wanted(), self._told())
+        if time.monotonic() - self._audited_at > self._link.timings.audit_s:
+            self._audited_at = time.monotonic()
+            lanes = self.runnable()
+            ranges = await log_ranges(self._link.target, [(lane.target_topic, lane.partition) for lane in lanes])
+            # The logs first: what is told by now, and what is said from now on, is later.
+            self._audit.look(lanes, ranges.values, self._told(), self._link.ledger.beat)
+
+    def _told(self) -> dict[LaneKey, LaneWord]:
+        beats = self._progress.beats
+        return {key: LaneWord(report, beats.get(key, -1)) for key, report in self._heard().items()}

@@ -1,0 +1,50 @@
+"""The settings of a link that runs: those in force, and those that come at the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from isthmus.control.links.filtering import filters_of
+from isthmus.ledger.link import LinkLedger
+from isthmus.model.link import Link
+
+Respect = Callable[[Link], Awaitable[None]]
+
+
+class LinkSettings:
+    """The link as its settings are in force (`link`): as it is written, with the filters that an operator gave it.
+
+    Before others come into force `respect` finds out what links of others write of what it then wants.
+    """
+
+    def __init__(self, link: Link, ledger: LinkLedger, respect: Respect) -> None:
+        self.link = self._written = link
+        self._ledger = ledger
+        self._respect = respect
+        # What an operator has it select comes into force at the first look, when it is known what others write of it.
+        self._wanted: Link | None = None
+        self.reread()
+
+    def follow(self, link: Link) -> None:
+        """Other settings are written."""
+        self._written = link
+        self.reread()
+
+    def reread(self) -> None:
+        """Have a look at what an operator has it select."""
+        self._wanted = filters_of(self._written.name, self._ledger.documents).of(self._written)
+
+    async def renew(self) -> Link | None:
+        """The settings that are in force from now on, `None` if nothing changes. To be asked between two looks, so that
+        none is half of each.
+
+        :raises ClusterError: What others write cannot be read now; it is tried again.
+        """
+        link = self._wanted
+        if link is None or link == self.link:
+            self._wanted = None
+            return None
+        await self._respect(link)
+        # Others may have come meanwhile.
+        self.link, self._wanted = link, None if self._wanted is link else self._wanted
+        return link

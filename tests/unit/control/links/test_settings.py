@@ -1,0 +1,74 @@
+"""The settings of a link that runs: which are in force, and from when on others are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from isthmus.control.links.settings import LinkSettings
+from isthmus.errors import Unreachable
+from isthmus.ledger.documents import FiltersDocument
+from isthmus.model.cluster import Cluster
+from isthmus.model.link import Link
+from isthmus.model.selection import TopicPattern, TopicSettings
+
+EAST, WEST = (Cluster(alias=alias, bootstrap_servers=("127.0.0.1:1",)) for alias in ("east", "west"))
+FIRST, SECOND, THIRD = (
+    Link(name="l", source=EAST, target=WEST, topics=TopicSettings(include=(TopicPattern.parse(name),)))
+    for name in ("a", "b", "c")
+)
+
+
+def settings(respect: Callable[[Link], Awaitable[None]], *documents: FiltersDocument) -> LinkSettings:
+    """Those of the first link, with what the ledger says."""
+    ledger = SimpleNamespace(documents={each.key: each for each in documents})
+    return LinkSettings(FIRST, cast(Any, ledger), respect)
+
+
+def test_others_come_into_force_once_what_links_of_others_write_is_known() -> None:
+    """What is written meanwhile comes with the next look, and what cannot be found out now is tried again."""
+    asked: list[Link] = []
+
+    async def scenario() -> None:
+        async def respect(link: Link) -> None:
+            asked.append(link)
+            if len(asked) == 1:
+                raise Unreachable("gone")
+            if link == SECOND:
+                found.follow(THIRD)
+
+        found = settings(respect)
+        assert await found.renew() is None
+        found.follow(SECOND)
+        with pytest.raises(Unreachable):
+            await found.renew()
+        assert found.link == FIRST
+        assert [await found.renew(), await found.renew(), await found.renew()] == [SECOND, THIRD, None]
+        assert found.link == THIRD
+
+    asyncio.run(scenario())
+    assert asked == [SECOND, SECOND, THIRD]
+
+
+def test_an_operator_s_filters_count_over_what_is_written() -> None:
+    """From the first look on, and over settings that are written later."""
+
+    async def respect(_: Link) -> None: ...
+
+    async def scenario() -> None:
+        found = settings(respect, FiltersDocument(link="l", topics_include=("x",), since_ms=1))
+        assert found.link == FIRST
+        filtered = await found.renew()
+        assert filtered is not None
+        assert [str(each) for each in filtered.topics.include] == ["x"]
+        found.follow(replace(SECOND, topics_interval_s=7.0))
+        again = await found.renew()
+        assert again is not None
+        assert (again.topics.include, again.topics_interval_s) == (filtered.topics.include, 7.0)
+
+    asyncio.run(scenario())
