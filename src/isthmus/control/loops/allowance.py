@@ -84,7 +84,7 @@ class AllowanceLoop:
         writer = FencedWriter(view.source, link, role=SWITCH_ROLE)
         try:
             await writer.take_over()
-            documents = (await on_topic(view.source, partial(remembered, view.source))).of(link).documents
+            documents = (await remembered(view.source)).of(link).documents
             choice = documents.get(f"{SwitchDocument.KIND}/{link}")
             alias = view.link.target.alias
             if isinstance(choice, SwitchDocument) and (choice.choice.is_forced or choice.choice.leaf != alias):
@@ -102,7 +102,7 @@ class AllowanceLoop:
         mark = Bookmark()
         (await remembered(view.source)).mark(mark)
         document = AllowanceDocument(link=view.link.name, target=view.link.target.alias, lanes=lanes)
-        await writer.append([document])
+        await on_topic(view.source, partial(writer.append, [document]))
         kept = view.source.companion(Bookmark)
         kept.position, kept.topic_id = mark.position, mark.topic_id
 
