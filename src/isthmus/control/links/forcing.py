@@ -14,12 +14,10 @@ from typing import Final
 
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.memory import remembered
-from isthmus.control.links.switching import Choose, wished, write_choice
+from isthmus.control.links.switching import Choose, read_allowances, wished, write_choice
 from isthmus.errors import BrokerRefused, ClusterError
-from isthmus.ledger.documents import AllowanceDocument
 from isthmus.model.configuration import Configuration
-from isthmus.model.switching import Allowance, TargetChoice
+from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor
 from isthmus.spark.tenure import REVOCATION_S
 from isthmus.wire import codes
@@ -132,12 +130,3 @@ async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None
     ends = {key: log.stable_end for key, log in found.values.items()}
     await write_choice(source, each.name, partial(_changed, choice, choice.left(allowed, ends)))
     _log.warning("%s: copies to %s now", each.name, choice.wanted)
-
-
-async def read_allowances(source: Client, link: str, target: str) -> tuple[Allowance, ...] | None:
-    """How far a distributor may have gone with its target, `None` where it never said.
-
-    :raises ClusterError: The ledger at the source cannot be read.
-    """
-    found = (await remembered(source)).of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
-    return found.lanes if isinstance(found, AllowanceDocument) and found.target == target else None

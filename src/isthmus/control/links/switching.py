@@ -10,7 +10,7 @@ from typing import Any, Final
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import Fenced, PlanRefused
-from isthmus.ledger.documents import SwitchDocument
+from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
@@ -18,7 +18,7 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
-from isthmus.model.switching import Doubt, TargetChoice, behind
+from isthmus.model.switching import Allowance, Doubt, TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -100,6 +100,15 @@ async def read_choice(source: Client, link: str) -> SwitchDocument | None:
     """
     found = (await remembered(source)).of(link).documents.get(f"{SwitchDocument.KIND}/{link}")
     return found if isinstance(found, SwitchDocument) else None
+
+
+async def read_allowances(source: Client, link: str, target: str) -> tuple[Allowance, ...] | None:
+    """How far a distributor may have gone with its target, `None` where it never said.
+
+    :raises ClusterError: The ledger at the source cannot be read.
+    """
+    found = (await remembered(source)).of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
+    return found.lanes if isinstance(found, AllowanceDocument) and found.target == target else None
 
 
 async def write_choice(

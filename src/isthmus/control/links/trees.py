@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.filtering import filters_of
-from isthmus.control.links.forcing import read_allowances
 from isthmus.control.links.memory import recollect
-from isthmus.control.links.switching import DistributorTarget, ask_for, read_choice
+from isthmus.control.links.switching import DistributorTarget, ask_for, read_allowances, read_choice
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, PlanRefused, Unreachable
 from isthmus.model.cluster import Cluster

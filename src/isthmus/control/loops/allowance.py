@@ -15,10 +15,10 @@ from typing import Final
 
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import remembered
-from isthmus.control.links.switching import SWITCH_ROLE
+from isthmus.control.links.switching import SWITCH_ROLE, read_allowances, read_choice
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import Fenced
-from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TopicDocument
+from isthmus.ledger.documents import AllowanceDocument, TopicDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.topic import on_topic
 from isthmus.ledger.view import Bookmark
@@ -78,24 +78,25 @@ class AllowanceLoop:
 
     async def _take_over(self, view: LinkView) -> None:
         """Be the one who states it, unless the source says that another leaf is to be the target."""
-        if self._writer is not None:
+        if self._writer is not None or not await self._is_chosen(view):
             return
-        link = view.link.name
-        writer = FencedWriter(view.source, link, role=SWITCH_ROLE)
+        link = view.link
+        writer = FencedWriter(view.source, link.name, role=SWITCH_ROLE)
         try:
             await writer.take_over()
-            documents = (await remembered(view.source)).of(link).documents
-            choice = documents.get(f"{SwitchDocument.KIND}/{link}")
-            alias = view.link.target.alias
-            if isinstance(choice, SwitchDocument) and (choice.choice.is_forced or choice.choice.leaf != alias):
-                return
-            known = documents.get(f"{AllowanceDocument.KIND}/{link}")
-            self._stated = known.lanes if isinstance(known, AllowanceDocument) and known.target == alias else ()
-            self._stated_at = -_AGAIN_S
-            self._writer = writer
+            # Whoever chooses another leaf from now on fences this writer.
+            if await self._is_chosen(view):
+                self._stated = await read_allowances(view.source, link.name, link.target.alias) or ()
+                self._stated_at = -_AGAIN_S
+                self._writer = writer
         finally:
             if self._writer is not writer:
                 writer.close()
+
+    async def _is_chosen(self, view: LinkView) -> bool:
+        """Whether the source has this target be the one, and nobody forces another one."""
+        found = await read_choice(view.source, view.link.name)
+        return found is None or (not found.choice.is_forced and found.choice.leaf == view.link.target.alias)
 
     async def _state(self, writer: FencedWriter, view: LinkView, lanes: tuple[Allowance, ...]) -> None:
         # Leases that begin later read from here on: no choice of another leaf lies before it that they would not obey.
