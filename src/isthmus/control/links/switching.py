@@ -121,21 +121,24 @@ async def write_choice(
     :raises ClusterError: The ledger at the source cannot be read or written.
     :raises Fenced: Others write all the time.
     """
+    tried: SwitchDocument | None = None
     for left in reversed(range(_TRIES)):
         writer = FencedWriter(source, link, role=SWITCH_ROLE)
         try:
             await writer.take_over()
             known = await on_topic(source, partial(read_choice, source, link), replication_factor=replication_factor)
             choice = choose(None if known is None else known.choice)
-            if choice is None:
+            if choice is not None:
+                tried = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
+            elif known is None or known != tried:
                 return known
-            document = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
-            await on_topic(source, partial(writer.append, [document]), replication_factor=replication_factor)
+            # What was fenced before it was committed is read by everybody, and has to stay.
+            await on_topic(source, partial(writer.append, [tried]), replication_factor=replication_factor)
         except Fenced:
             if not left:
                 raise
         else:
-            return document
+            return tried
         finally:
             writer.close()
     raise AssertionError

@@ -28,6 +28,8 @@ from isthmus.model.switching import NO_OFFSET, Allowance, LaneBegin, allowances
 
 _INTERVAL_S: Final = 1.0
 _RATE_S: Final = 3.0
+_REST_S: Final = 3.0
+"""Whoever fenced this one may not have written yet what it wants."""
 _AGAIN_S: Final = 30.0
 """How old what is stated may be: leases read the source's ledger from there on."""
 _Places = dict[tuple[str, int], int]
@@ -41,7 +43,7 @@ class AllowanceLoop:
     def __init__(self) -> None:
         self._writer: FencedWriter | None = None
         self._stated: tuple[Allowance, ...] = ()
-        self._stated_at = 0.0
+        self._stated_at = self._rests_until = 0.0
         self._seen: deque[tuple[float, _Places]] = deque()
 
     def interval_s(self, link: Link) -> float | None:
@@ -60,13 +62,15 @@ class AllowanceLoop:
         now, places = time.monotonic(), tuple(_places(view))
         rates = self._rates(now, {(each.topic, each.partition): each.offset for each in places})
         try:
-            await self._take_over(view)
+            if now >= self._rests_until:
+                await self._take_over(view)
             lanes, is_due = allowances(self._stated, places, rates)
             if self._writer is not None and (is_due or now - self._stated_at > _AGAIN_S):
                 await self._state(self._writer, view, lanes)
                 self._stated, self._stated_at = lanes, now
         except Fenced:
-            # Another leaf was asked for, or somebody else runs the distributor by now: the next look tells.
+            # Another leaf was asked for, or somebody else runs the distributor by now: a later look tells.
+            self._rests_until = now + _REST_S
             await self.aclose()
         return ()
 
