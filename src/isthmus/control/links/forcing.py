@@ -15,7 +15,7 @@ from typing import Final
 from isthmus.cluster.offsets import log_ranges
 from isthmus.control.links.declared import Declared
 from isthmus.control.links.switching import Choose, read_allowances, wished, write_choice
-from isthmus.errors import BrokerRefused, ClusterError
+from isthmus.errors import BrokerRefused, IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.switching import TargetChoice
 from isthmus.model.tree import Distributor
@@ -60,7 +60,7 @@ class TargetKeeper:
                     source = client(each.cluster)
                     try:
                         await self._do(source, each, known, now, after_s if is_run(each.name) else None)
-                    except ClusterError as error:
+                    except IsthmusError as error:
                         _log.warning("%s: %s", each.name, error)
 
     def _note(self, now: float, what: tuple[str, ...], *, holds: bool) -> None:
