@@ -239,6 +239,8 @@ def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
         for each in found
     ]
     render(rows, output, columns=_TARGET_COLUMNS)
+    for problem in dict.fromkeys(each.problem for each in found if each.problem is not None):
+        console.print(Text(printable(f"{problem.message}\n  {problem.hint}")))
 
 
 def _draw(tree: Tree) -> None:

@@ -18,6 +18,8 @@ from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem
 from isthmus.model.switching import Allowance, Doubt, TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
@@ -32,7 +34,8 @@ Choose = Callable[[TargetChoice | None], TargetChoice | None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributorTarget:
     """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without anybody's choice. `doubts` are
-    of leaves that it left by force; one that it `finishes` gets what it lacks before all goes on.
+    of leaves that it left by force; one that it `finishes` gets what it lacks before all goes on. `problem` is why that
+    is not known.
     """
 
     distributor: Distributor
@@ -44,6 +47,12 @@ class DistributorTarget:
     doubts: tuple[Doubt, ...] = ()
     finishes: str = ""
     since_ms: int = -1
+    problem: Problem | None = None
+
+    @classmethod
+    def unknown(cls, distributor: Distributor, problem: Problem) -> DistributorTarget:
+        """Of one whose source does not tell: `target` and `wanted` are empty."""
+        return cls(distributor=distributor, target="", wanted="", by_itself=distributor.target, problem=problem)
 
     @classmethod
     def of(cls, distributor: Distributor, known: SwitchDocument | None) -> DistributorTarget:
@@ -76,8 +85,8 @@ class DistributorTarget:
             "cluster": self.distributor.cluster,
             "level": self.distributor.level,
             "subtree": list(self.distributor.leaves),
-            "target": self.target,
-            "wanted": self.wanted,
+            "target": self.target or None,
+            "wanted": self.wanted or None,
             "by_itself": self.by_itself,
             "former": list(self.former),
             "forced": self.is_forced,
@@ -90,6 +99,7 @@ class DistributorTarget:
                 for each in self.doubts
             ],
             "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
+            "problem": plain(self.problem),
         }
 
 

@@ -13,6 +13,7 @@ from isthmus.errors import ConfigError, PlanRefused, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.tree import Distributor, TreeSettings
 from isthmus.wire.client import Client
 
@@ -25,19 +26,25 @@ class Trees:
         self._pool = pool
 
     async def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
-        """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves.
+        """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves. What is
+        chosen on clusters that do not answer is not known.
 
         :raises ConfigError: There is no such tree.
-        :raises ClusterError: A cluster of it does not answer.
+        :raises ClusterError: A cluster of it answers, and its ledger cannot be read.
         """
-        return tuple(
-            [
-                DistributorTarget.of(each, await read_choice(self._pool.client(self._cluster(each)), each.name))
-                for settings in trees_named(self._configuration.trees, tree)
-                for each in settings.tree.by_itself.distributors
-                if len(each.leaves) > 1
-            ]
-        )
+        found: list[DistributorTarget] = []
+        away: dict[str, Problem] = {}
+        for settings in trees_named(self._configuration.trees, tree):
+            for each in (one for one in settings.tree.by_itself.distributors if len(one.leaves) > 1):
+                if each.cluster not in away:
+                    try:
+                        known = await read_choice(self._pool.client(self._cluster(each)), each.name)
+                        found.append(DistributorTarget.of(each, known))
+                        continue
+                    except Unreachable as error:
+                        away[each.cluster] = problem_of(error)
+                found.append(DistributorTarget.unknown(each, away[each.cluster]))
+        return tuple(found)
 
     async def switch(
         self,
