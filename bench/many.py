@@ -47,7 +47,7 @@ def main() -> int:
         names = {f"link{number:02d}": ways[number % 2] for number in range(given.links)}
         topics = {name: _topics(name, given.partitions // given.links) for name in names}
         for name, (source, _) in names.items():
-            _fill(source, topics[name])
+            fill(source, topics[name])
         file = Path(folder, "isthmus.yaml")
         file.write_text(_configuration(east, west, names))
         begun = time.monotonic()
@@ -84,7 +84,8 @@ def _topics(link: str, partitions: int) -> dict[str, int]:
     return {f"{link}.{number:03d}": min(_PER_TOPIC, partitions) for number in range(count)}
 
 
-def _fill(cluster: LocalCluster, topics: dict[str, int]) -> None:
+def fill(cluster: LocalCluster, topics: dict[str, int]) -> None:
+    """Create topics of so many partitions, with a record in each."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     new = [NewTopic(name, partitions, 1) for name, partitions in topics.items()]
     for begin in range(0, len(new), _AT_ONCE):
@@ -116,12 +117,13 @@ def _is_copied(
     while left and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.5)
         for name, (_, target) in list(left.items()):
-            if asyncio.run(_ends(target, topics[name])) == sum(topics[name].values()):
+            if asyncio.run(ends_of(target, topics[name])) == sum(topics[name].values()):
                 del left[name]
     return not left
 
 
-async def _ends(cluster: LocalCluster, topics: dict[str, int]) -> int:
+async def ends_of(cluster: LocalCluster, topics: dict[str, int]) -> int:
+    """How many records all partitions of topics got."""
     async with Client(cluster.cluster()) as client:
         keys = [(name, partition) for name, partitions in topics.items() for partition in range(partitions)]
         return sum(log.end for log in (await log_ranges(client, keys)).values.values())

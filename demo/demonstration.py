@@ -22,7 +22,7 @@ from isthmus.cli.output import OutputFormat
 from isthmus.cli.run import show_outcome
 from isthmus.cli.verify import Watcher
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.errors import HostError
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports

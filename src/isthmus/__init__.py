@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isthmus.control.async_fabric import AsyncFabric
     from isthmus.control.fabric import Fabric
     from isthmus.control.fabric import open_fabric as open  # noqa: A004 - isthmus.open reads like pathlib's
-    from isthmus.control.links.outcome import RunOutcome
+    from isthmus.control.running.outcome import RunOutcome
     from isthmus.control.topics.plan import Plan
     from isthmus.errors import IsthmusError
     from isthmus.model.progress import LinkProgress
@@ -42,7 +42,7 @@ _HOMES: Final = {
     "IsthmusError": ("isthmus.errors", "IsthmusError"),
     "LinkProgress": ("isthmus.model.progress", "LinkProgress"),
     "Plan": ("isthmus.control.topics.plan", "Plan"),
-    "RunOutcome": ("isthmus.control.links.outcome", "RunOutcome"),
+    "RunOutcome": ("isthmus.control.running.outcome", "RunOutcome"),
     "open": ("isthmus.control.fabric", "open_fabric"),
     "spark": ("isthmus.spark", ""),
 }

@@ -8,7 +8,8 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from isthmus.config.schema import NamesSection, NamingSection, TopicNamingSection
+from isthmus.config.schema import NamesSection
+from isthmus.config.topics import NamingSection, TopicNamingSection
 from isthmus.errors import ConfigError
 from isthmus.model.naming import (
     GROUP_FIELD,

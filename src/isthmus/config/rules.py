@@ -14,9 +14,10 @@ from isthmus.config.clientproperties import property_problem
 from isthmus.config.document import ConfigDocument, Path, dotted
 from isthmus.config.naming import group_naming_of, names_of, naming_of
 from isthmus.config.problems import Mistake, nearest
-from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection, TopicsSection
+from isthmus.config.schema import FabricSection, LinkSection, Section, SecuritySection
 from isthmus.config.schemarules import schema_rules
 from isthmus.config.start import start_of
+from isthmus.config.topics import TopicsSection
 from isthmus.config.treerules import tree_rules
 from isthmus.errors import ConfigError
 from isthmus.model.link import Link
@@ -73,6 +74,7 @@ def section_problems(path: Path, link: LinkSection) -> Iterator[Mistake]:
     """Contradictions within one link, wherever it is written."""
     yield from _reserved((*path, "topics", "include"), link.topics.include)
     yield from _start((*path, "topics", "start"), link.topics)
+    yield from _remote((*path, "topics", "remote"), link.topics)
 
 
 def _aliases(path: Path, link: LinkSection) -> Iterator[Mistake]:
@@ -122,6 +124,23 @@ def _start(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
             path,
             f"is {topics.start}, and the same offsets begin where the source begins",
             "Set topics.offsets: mapped (or auto) to begin elsewhere: docs/offsets.md.",
+        )
+
+
+def _remote(path: Path, topics: TopicsSection) -> Iterator[Mistake]:
+    if topics.remote == "copy":
+        return
+    if topics.offsets == "same":
+        yield Mistake(
+            path,
+            f"is {topics.remote}, and the same offsets begin where the source begins",
+            "Set topics.offsets: mapped (or auto, which maps topics with a remote tier) to leave what is in the tier.",
+        )
+    if topics.start != "earliest":
+        yield Mistake(
+            path,
+            f"is {topics.remote}, and topics.start says where to begin too: {topics.start}",
+            "Leave one of the two out.",
         )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     BeforeValidator,
     Field,
     SecretStr,
-    model_validator,
 )
 
 from isthmus.config.beside import AccessSection, ConfigsSection, LogSection, MetricsSection
@@ -17,9 +16,7 @@ from isthmus.config.fields import (
     Address,
     GroupPatternText,
     Master,
-    Moment,
     Name,
-    Pattern,
     Size,
     Text,
     Url,
@@ -31,6 +28,7 @@ from isthmus.config.network import Addresses, ProxySection, ZooKeeperSection
 from isthmus.config.schemas import SchemaRegistrySection, SchemasSection
 from isthmus.config.section import Section as Section
 from isthmus.config.tls import TlsSection
+from isthmus.config.topics import NamingSection, TopicsSection
 from isthmus.config.trees import TreeSection
 from isthmus.model.cluster import CLIENT_ID, SaslMechanism, SecurityProtocol
 from isthmus.model.configuration import LedgerSettings, SparkSettings
@@ -42,7 +40,6 @@ _GROUPS: Final = GroupSettings()
 _LIMITS: Final = Limits()
 _SPARK: Final = SparkSettings()
 _LEDGER: Final = LedgerSettings()
-_NAMINGS: Final[dict[str, dict[str, object]]] = {"identity": {}, "mm2": {"mm2": {}}}
 
 
 class OAuthSection(Section):
@@ -145,87 +142,6 @@ class ClusterSection(Section):
         description=(
             "What the keys of this cluster's groups are derived from, for links from it with `groups.offsets_copy: "
             "encrypted`: 32 characters or more, by chance, as `openssl rand -hex 32` makes them (docs/groups.md)."
-        ),
-    )
-
-
-class TemplateNamingSection(Section):
-    """Names taken apart and put together again."""
-
-    source: Text = Field(description="How names at the source are made, such as `{tenant}-{instance}-{env}-{topic}`.")
-    target: Text = Field(description="How they are made at the target; placeholders may be left out.")
-
-
-class NamingSection(Section):
-    """Other names at the target, prefix for prefix or by templates. By default names stay as they are: `identity`."""
-
-    source_prefix: str = Field("", description="What names at the source begin with; others are not carried.")
-    target_prefix: str = Field("", description="What they begin with at the target instead.")
-    template: TemplateNamingSection | None = Field(None, description="Names made by templates.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_word(cls, given: object) -> object:
-        words: dict[str, dict[str, object]] = {word: section for word, section in _NAMINGS.items() if word in cls.words}
-        if not isinstance(given, str):
-            return given
-        if given not in words:
-            raise ValueError(f"must be {' or '.join(words)}, or a section")
-        return words[given]
-
-    words: ClassVar[tuple[str, ...]] = ("identity",)
-
-
-class MirrorMakerNamingSection(Section):
-    """`east.orders`, as MirrorMaker 2's DefaultReplicationPolicy names topic `orders` of cluster `east`."""
-
-    separator: Text = Field(".", description="What stands between alias and name (replication.policy.separator).")
-
-
-class TopicNamingSection(NamingSection):
-    """Other names for topics at the target: prefix for prefix, or one of the other ways. `identity` and `mm2` alone are
-    short for all their defaults.
-    """
-
-    words: ClassVar[tuple[str, ...]] = ("identity", "mm2")
-
-    mm2: MirrorMakerNamingSection | None = Field(None, description="Names as MirrorMaker 2 makes them.")
-    python: Text | None = Field(
-        None,
-        description=(
-            "A class of your own, as `module:Class`, that is made without arguments and has `to_target` and "
-            "`to_source`: a name in, a name or None out."
-        ),
-    )
-
-
-class TopicsSection(Section):
-    """The topics of a link. Names starting with `__` are never mirrored."""
-
-    include: tuple[Pattern, ...] = Field(
-        (),
-        description=(
-            "What to mirror: a name, a prefix with a trailing *, or a regular expression between "
-            "slashes that has to match the whole name. Nothing matches by default."
-        ),
-    )
-    exclude: tuple[Pattern, ...] = Field((), description="What to leave out, written in the same way. Exclusion wins.")
-    naming: TopicNamingSection = Field(
-        TopicNamingSection(),
-        description="The names at the target: `identity`, `mm2`, or a section as below (docs/naming.md).",
-    )
-    offsets: Literal["same", "mapped", "auto"] = Field(
-        "same",
-        description=(
-            "The offsets at the target: same are those of the source, and what cannot have them is refused; mapped are "
-            "those that come next there, beside whatever is there; auto is same where that is possible, else mapped "
-            "(docs/offsets.md)."
-        ),
-    )
-    start: Moment = Field(
-        "earliest",
-        description=(
-            "Where mapped topics begin: earliest, latest, or a point in time such as `2026-01-01T08:30` or `2h` ago."
         ),
     )
 

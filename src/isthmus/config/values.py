@@ -48,7 +48,7 @@ from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link, Transactions
 from isthmus.model.logsettings import LogSettings
 from isthmus.model.mirrormaker import MirrorMakerSettings, MirrorMakerTopics, SyncsPlace
-from isthmus.model.offsets import OffsetPolicy
+from isthmus.model.offsets import OffsetPolicy, RemotePolicy
 from isthmus.model.offsetscopy import OffsetsCopy
 from isthmus.model.reference import FileReference
 from isthmus.model.selection import TopicPattern, TopicSettings
@@ -251,6 +251,7 @@ def link_of(section: LinkSection, source: Cluster, target: Cluster, folder: Path
             naming=naming_of(section.topics.naming, source.alias, target.alias, folder, aliases),
             offsets=OffsetPolicy(section.topics.offsets),
             start=start_of(section.topics.start),
+            remote=RemotePolicy(section.topics.remote),
         ),
         groups=_groups(section.groups),
         configs=_configs(section.configs),

@@ -10,7 +10,6 @@ from isthmus.control.groups.sealing import KEY_BYTES
 from isthmus.control.links.declared import DeclaredLink
 from isthmus.control.links.filtering import Filters, patterns
 from isthmus.control.links.memory import now_ms
-from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.status import StatusReader
@@ -19,6 +18,7 @@ from isthmus.control.links.trees import trees_named
 from isthmus.control.links.waiting import Waiting
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.recovery.replaying import QuarantineFilter
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.schemas.distribution import OnRegistryChange, SchemasPlan
 from isthmus.control.takeover.execution import TakeoverSettings
 from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeover, TopicTakeover

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from isthmus import config
 from isthmus.control.application import SparkApplication
 from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.reassigning import AsyncReassigning
@@ -16,12 +15,10 @@ from isthmus.control.comparing import comparison
 from isthmus.control.doctor import examine
 from isthmus.control.groups.links import AsyncGroups
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.declared import with_declared
+from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import Filters, in_force, read_filters, write_filters
-from isthmus.control.links.following import Following, Reread
 from isthmus.control.links.forgetting import Forgotten, forget, forget_link
-from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.planning import planned
 from isthmus.control.links.provenance import Provenance, provenance_of
 from isthmus.control.links.reshaping import TreeChanges
@@ -29,20 +26,26 @@ from isthmus.control.links.status import StatusReader
 from isthmus.control.links.telling import telling
 from isthmus.control.links.trees import Trees, trees_named
 from isthmus.control.names import LinkNames, live_names
+from isthmus.control.opening import opened
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.starting import run_links
 from isthmus.control.schemas.distribution import AsyncSchemas
 from isthmus.control.topics.plan import Plan
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, IsthmusError
 from isthmus.model.configuration import Configuration, MetricsSettings
 from isthmus.model.findings import Finding
 from isthmus.model.link import Link
+from isthmus.model.namespace import NamespaceMap
 from isthmus.model.progress import LinkProgress
+from isthmus.model.promotion import Promotion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from isthmus.control.links.controller import OnProgress, Until
+    from isthmus.control.running.controller import OnProgress, Until
     from isthmus.spark.verification import OnVerified, Verdict
 
 SAMPLE_S: Final = 1.0
@@ -134,6 +137,27 @@ class AsyncFabric:
     def link(self, name: str) -> AsyncLinkOperations:
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         return AsyncLinkOperations(self.configuration, name)
+
+    async def promote(
+        self,
+        names: Collection[str],
+        maps: Collection[NamespaceMap] = (),
+        *,
+        quiet_s: float = 5.0,
+        timeout_s: float = 60.0,
+        max_lag: int = 0,
+        on_step: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] = lambda _, __: None,
+        dry_run: bool = False,
+    ) -> dict[str, Promotion | IsthmusError]:
+        """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
+        promoters = [
+            self.link(name).promoter(
+                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
+            )
+            for name in names
+        ]
+        return await promote_together(promoters, dry_run=dry_run)
 
     @property
     def declarations(self) -> AsyncDeclaredLinks:
@@ -261,7 +285,17 @@ class AsyncFabric:
             return link in (None, one.name) and (not chosen or one.target.alias in chosen)
 
         with telling(metrics or self.configuration.metrics, on_progress) as tell:
-            return await self._run(links, until, tell, following, takes, take_over=take_over, standby=standby)
+            return await run_links(
+                self.configuration,
+                self._application,
+                links,
+                until=until,
+                on_progress=tell,
+                following=following,
+                takes=takes,
+                take_over=take_over,
+                standby=standby,
+            )
 
     def _into(self, clusters: Collection[str], links: tuple[Link, ...]) -> tuple[Link, ...]:
         """Those of the links that go into these clusters, all of them where none is named."""
@@ -339,44 +373,3 @@ class AsyncFabric:
             allow_lag=allow_lag,
             on_progress=on_progress,
         )
-
-    async def _run(
-        self,
-        links: tuple[Link, ...],
-        until: Until | None,
-        on_progress: OnProgress | None,
-        following: Following,
-        takes: Callable[[Link], bool],
-        *,
-        take_over: bool,
-        standby: bool,
-    ) -> RunOutcome:
-        self._application.find()
-        from isthmus.control.links.controller import Controller
-        from isthmus.control.links.succession import WhenOccupied
-        from isthmus.control.links.workers import Workers
-
-        when_occupied = WhenOccupied.of(take_over=take_over, standby=standby)
-        names = [link.name for link in links]
-        workers = Workers(self.configuration.spark, links=names, spark=self._application.running)
-        controller = Controller(
-            self.configuration,
-            links,
-            workers,
-            until=until,
-            on_progress=on_progress,
-            when_occupied=when_occupied,
-            following=following,
-            takes=takes,
-        )
-        try:
-            return await controller.run()
-        finally:
-            self._application.keep(workers.spark)
-
-
-async def opened(configuration: str | Path | Configuration | None, *, declared: bool) -> Configuration:
-    """The configuration, read if it is not given; see `AsyncFabric.open`."""
-    if not isinstance(configuration, Configuration):
-        configuration = config.load(None if configuration is None else Path(configuration))
-    return await with_declared(configuration) if declared else configuration

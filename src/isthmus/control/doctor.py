@@ -21,7 +21,7 @@ from isthmus.cluster.clock import ClockReading, controller_clock
 from isthmus.cluster.transaction import Transaction
 from isthmus.control.clusters import findings as standing
 from isthmus.control.clusters import rights
-from isthmus.control.clusters.access import access_findings
+from isthmus.control.clusters.access import access_findings, principal_findings
 from isthmus.control.clusters.certificates import certificate_findings
 from isthmus.control.clusters.network import network_findings
 from isthmus.control.clusters.placement import placement_finding, round_trip_ms
@@ -190,6 +190,7 @@ async def _link(
         if link.target.login:
             cluster = await describe_cluster(target)
         access = await access_findings(link, source, target, cluster.operations)
+        access += await principal_findings(link, source, target, cluster.operations)
         beside = [
             *await rights.own_topic_findings(link, _SOURCE, source),
             *await rights.own_topic_findings(link, _TARGET, target),

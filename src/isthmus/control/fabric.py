@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from isthmus.control.application import SparkApplication
-from isthmus.control.async_fabric import AsyncFabric, opened
+from isthmus.control.async_fabric import AsyncFabric
 from isthmus.control.blocking import Shell, blocking, in_loop, shelled
 from isthmus.control.clusters.administration import AsyncAdministration
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.clusters.reassigning import AsyncReassigning
 from isthmus.control.groups.links import AsyncGroups
-from isthmus.control.links.cutover import promote_together
 from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.reshaping import TreeChanges
 from isthmus.control.links.trees import Trees
+from isthmus.control.opening import opened
 from isthmus.control.operations import AsyncLinkOperations
 from isthmus.control.pool import ClusterPool
 from isthmus.control.recovery.links import LinkRecoverer
 from isthmus.control.schemas.distribution import AsyncSchemas
-from isthmus.errors import IsthmusError
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.link import Link
-from isthmus.model.namespace import NamespaceMap
-from isthmus.model.promotion import Promotion
 from isthmus.model.registry import Registry
 
 if TYPE_CHECKING:
@@ -229,27 +226,6 @@ class Fabric(Shell[AsyncFabric]):
         """The link of that name, to be paused, waited for, promoted and recovered. Its verbs fail if there is none."""
         return LinkOperations(self.configuration, name)
 
-    def promote(
-        self,
-        names: Collection[str],
-        maps: Collection[NamespaceMap] = (),
-        *,
-        quiet_s: float = 5.0,
-        timeout_s: float = 60.0,
-        max_lag: int = 0,
-        on_step: Callable[[str], None] = lambda _: None,
-        on_progress: Callable[[int, int], None] = lambda _, __: None,
-        dry_run: bool = False,
-    ) -> dict[str, Promotion | IsthmusError]:
-        """Promote several links as one, or these namespaces of them: what became of each; see `promote_together`."""
-        promoters = [
-            AsyncLinkOperations(self.configuration, name).promoter(
-                maps, quiet_s=quiet_s, timeout_s=timeout_s, max_lag=max_lag, on_step=on_step, on_progress=on_progress
-            )
-            for name in names
-        ]
-        return in_loop(promote_together(promoters, dry_run=dry_run))
-
     @property
     def declarations(self) -> DeclaredLinks:
         """The links that are declared on the clusters, to be created, changed and deleted."""
@@ -276,6 +252,7 @@ class Fabric(Shell[AsyncFabric]):
         return TreeChanging(lambda pool: self._core(pool).tree_changes)
 
     plan = blocking(AsyncFabric.plan)
+    promote = blocking(AsyncFabric.promote)
     doctor = blocking(AsyncFabric.doctor)
     names = blocking(AsyncFabric.names)
     provenance = blocking(AsyncFabric.provenance)

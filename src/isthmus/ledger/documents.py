@@ -54,6 +54,7 @@ from isthmus.ledger.encoding import plain, revived
 from isthmus.ledger.known import KnownClusterDocument
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.provenance import ProvenanceDocument as ProvenanceDocument
+from isthmus.ledger.quotas import QuotaDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
@@ -279,6 +280,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         LoopDocument,
         VerificationDocument,
         AccessDocument,
+        QuotaDocument,
         DeclarationDocument,
         NamespaceDocument,
         KnownClusterDocument,

@@ -105,6 +105,11 @@ _ALL: Final = (
     ),
     Check("rights", "An access rule that the link needs is missing.", "`isthmus acls generate` prints all of them."),
     Check("access rules", "Access rules cannot be looked at or made.", "Grant what is named: access.md."),
+    Check(
+        "passwords",
+        "Users of attached principals log in by a password at the source, and have none at the target.",
+        "Brokers show no passwords: set them at the target.",
+    ),
     Check("producer id", "The target gives out no producer id.", "Grant IDEMPOTENT_WRITE, or WRITE on the topics."),
     Check("ledger", "The ledger's transactional id cannot be used.", "Grant WRITE on it: `isthmus acls generate`."),
     Check("groups", "Consumer groups cannot be carried as configured.", "See its hint: groups.md."),

@@ -25,6 +25,7 @@ _KINDS: Final = {
     About.NAMESPACES: Resource.TRANSACTIONAL_ID,
     About.CLUSTER: Resource.CLUSTER,
     About.ACCESS: Resource.CLUSTER,
+    About.QUOTAS: Resource.CLUSTER,
 }
 _SPECIAL: Final = frozenset(".^$*+?{}[]|()")
 _QUANTIFIERS: Final = frozenset("*?{")
@@ -128,6 +129,7 @@ def _places(link: Link, side: Side, about: About) -> tuple[list[RulePlace], list
                 About.POSITIONS: POSITIONS_TOPIC,
                 About.CLUSTER: CLUSTER_NAME,
                 About.ACCESS: CLUSTER_NAME,
+                About.QUOTAS: CLUSTER_NAME,
             }[about]
             return [RulePlace(name, RulePattern.LITERAL)], []
 

@@ -115,7 +115,8 @@ class Lane:
     lease that is over may have left a request on its way, of which the lease of the lane's present slot knows nothing.
 
     A lane that `is_mapped` appends where the target's log ends, beside others that may write there, and begins at
-    `start`: `EARLIEST`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the source's offsets.
+    `start`: `EARLIEST`, `EARLIEST_LOCAL`, `LATEST` or a timestamp in ms (`model.offsets`). All others keep the
+    source's offsets.
 
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
     one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before

@@ -38,6 +38,7 @@ class About(enum.StrEnum):
     TRANSACTIONS = "transactional ids"
     CLUSTER = "the cluster"
     ACCESS = "the cluster's access rules"
+    QUOTAS = "client quotas"
     NAMESPACES = "what is declared of namespaces"
 
 
@@ -67,6 +68,10 @@ def _changing_configs(link: Link) -> bool:
 
 def _rules(link: Link) -> bool:
     return link.access.policy is not AccessPolicy.OFF
+
+
+def _quotas(link: Link) -> bool:
+    return _rules(link) and bool(link.access.principals)
 
 
 def _declared(link: Link) -> bool:
@@ -222,6 +227,9 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_T, About.POSITIONS, "READ", _ERROR, "commit what was sent", _distributing_groups),
     Need(_S, About.ACCESS, "DESCRIBE", _ERROR, "list its access rules", _rules),
     Need(_T, About.ACCESS, "ALTER", _ERROR, "create access rules", _rules),
+    Need(_S, About.QUOTAS, "DESCRIBE_CONFIGS", _WARN, "list the quotas of attached principals", _quotas),
+    Need(_T, About.QUOTAS, "DESCRIBE_CONFIGS", _WARN, "see which quotas attached principals have", _quotas),
+    Need(_T, About.QUOTAS, "ALTER_CONFIGS", _WARN, "set the quotas of attached principals", _quotas),
     *_written(
         _S,
         About.OFFSET_SYNCS,

@@ -9,11 +9,22 @@ from typing import Final
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Where copying begins, as ListOffsets has it; any other number is a timestamp in ms."""
+EARLIEST_LOCAL: Final = -4
+"""Where the log begins on the brokers' own disks; what lies before is in a remote tier alone (KIP-405)."""
 
 
 def written_start(start: int) -> str:
     """Where copying begins, as people write it."""
     return {EARLIEST: "earliest", LATEST: "latest"}.get(start, str(start))
+
+
+class RemotePolicy(enum.StrEnum):
+    """What becomes of records that a remote tier of the source holds alone."""
+
+    COPY = "copy"
+    """They are copied like any others."""
+    LEAVE = "leave"
+    """They stay where they are: copying begins where the source's log begins on its brokers' own disks."""
 
 
 class OffsetPolicy(enum.StrEnum):

@@ -32,7 +32,7 @@ from isthmus.model.naming import (
     is_reserved,
     named,
 )
-from isthmus.model.offsets import EARLIEST, OffsetPolicy
+from isthmus.model.offsets import EARLIEST, OffsetPolicy, RemotePolicy
 from isthmus.model.patterns import NamePattern
 
 
@@ -61,7 +61,8 @@ class TopicPattern(NamePattern):
 class TopicSettings:
     """The topics of the source that a link mirrors, those included and not excluded, and their names at the target.
 
-    `offsets` are those that records get there, and `start` is where mapped topics begin: see `model.offsets`.
+    `offsets` are those that records get there, and `start` is where mapped topics begin: see `model.offsets`. `remote`
+    is what becomes of records that are in a remote tier alone.
     `mirror_maker` is what tools of MirrorMaker 2 expect beside, `None` where the link writes nothing for them.
     """
 
@@ -70,6 +71,7 @@ class TopicSettings:
     naming: Naming = IDENTITY
     offsets: OffsetPolicy = OffsetPolicy.SAME
     start: int = EARLIEST
+    remote: RemotePolicy = RemotePolicy.COPY
     mirror_maker: MirrorMakerTopics | None = None
 
     def matches(self, name: SourceTopic) -> bool:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from isthmus.control.links.controller import Until
-    from isthmus.control.links.outcome import RunOutcome
+    from isthmus.control.running.controller import Until
+    from isthmus.control.running.outcome import RunOutcome
     from isthmus.model.configuration import Configuration
 
 

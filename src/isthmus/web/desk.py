@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from isthmus.control.answers import AsyncAdministration, DeclaredLink
-from isthmus.control.async_fabric import AsyncFabric, opened
+from isthmus.control.async_fabric import AsyncFabric
+from isthmus.control.opening import opened
 from isthmus.errors import ConfigError, RequestRefused
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link

@@ -12,11 +12,11 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from isthmus.cluster.offsets import log_ranges
-from isthmus.control.links.controller import Controller
-from isthmus.control.links.following import Following
-from isthmus.control.links.outcome import RunOutcome
-from isthmus.control.links.succession import WhenOccupied
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.controller import Controller
+from isthmus.control.running.following import Following
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.succession import WhenOccupied
+from isthmus.control.running.workers import Workers
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, SparkSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.document import Document
 from isthmus.ledger.records import Deletion
 from isthmus.local import LocalCluster
+from isthmus.local.jvm import jvm_for
 from isthmus.local.tools import kafka_tool
 from isthmus.model.access import AccessPolicy, AccessSettings, PermissionType, PrincipalPattern, Rule, RulePattern
 from isthmus.model.cluster import Cluster
@@ -155,11 +157,27 @@ async def beside(source: Cluster, target: Cluster, topic: str, policy: AccessPol
         yield Side(link, at_source, at_target, topic)
 
 
+def quotas(cluster: LocalCluster, *changes: str) -> dict[str, str]:
+    """Change quotas of a user by Kafka's own tool; without changes those of all users, a line each."""
+    about = ("--bootstrap-server", cluster.admin_bootstrap_servers, "--entity-type", "users")
+    jvm = jvm_for("zk-3.9.1")
+    command = jvm.command("kafka.admin.ConfigCommand", *about, *(changes or ("--describe",)), heap_mb=128)
+    shown = subprocess.run(command, env=jvm.environment, capture_output=True, text=True, check=True).stdout
+    return {line.split("'")[1]: line for line in shown.splitlines() if "'" in line}
+
+
+def foreseen_quotas(clusters: Configuration) -> dict[tuple[str, str], tuple[str | None, bool]]:
+    """What a plan says of quotas that differ: what they are to be, and whether they are to be so."""
+    (planned,) = open_fabric(clusters, declared=True).plan().links
+    ours = (change for change in planned.changes if change.loop == "quotas")
+    return {(each.subject, each.setting): (each.after, each.problem is None) for each in ours}
+
+
 def test_principals_that_are_attached_follow(
     secured: LocalCluster, guarded: LocalCluster, topic: Namer, spark: SparkSession
 ) -> None:
-    """The access rules of a namespace of principals come to the target under its names, by a declared link and by no
-    other setting; those of nobody else do, and after a detachment they stay.
+    """The access rules and quotas of a namespace of principals come to the target under its names, by a declared link
+    and by no other setting; those of nobody else do, and after a detachment they stay.
     """
     stem = topic("principals")
     name = f"{stem}-orders"
@@ -184,13 +202,40 @@ def test_principals_that_are_attached_follow(
         return kafka_tool("org.apache.kafka.tools.AclCommand", *arguments).stdout
 
     asyncio.run(prepare())
+    ann, ben, there = f"{stem}-ann", f"{stem}-ben", f"user east-{stem}-ann"
+    quotas(secured, "--entity-name", ben, "--alter", "--add-config", "SCRAM-SHA-256=[password=secret-of-ben]")
+    told = asyncio.run(examine(open_fabric(clusters, declared=True).configuration))
+    (password,) = (each.message for each in told if each.check == "passwords")
+    assert password.endswith(f"with a password of SCRAM cannot log in at guarded: east-{ben}")
+    for cluster, user, given in (
+        (secured, ann, "producer_byte_rate=1048576,request_percentage=12.5"),
+        (secured, ben, "consumer_byte_rate=2000"),
+        (guarded, f"east-{ben}", "consumer_byte_rate=3000"),
+    ):
+        quotas(cluster, "--entity-name", user, "--alter", "--add-config", given)
+    assert foreseen_quotas(clusters) == {
+        (there, "producer_byte_rate"): ("1048576", True),
+        (there, "request_percentage"): ("12.5", True),
+        (f"user east-{ben}", "consumer_byte_rate"): ("2000", False),
+    }
     assert open_fabric(clusters, spark=spark, declared=True).run(until="caught-up").exit_code == 0
     shown = listed()
     assert f"(principal=User:east-{stem}-ann, host=*, operation=READ, permissionType=ALLOW)" in shown
     assert "User:bob" not in shown
+    every = quotas(guarded)
+    assert "producer_byte_rate=1048576.0" in every[f"east-{ann}"]
+    assert "request_percentage=12.5" in every[f"east-{ann}"]
+    quotas(secured, "--entity-name", ann, "--alter", "--delete-config", "request_percentage")
+    assert open_fabric(clusters, spark=spark, declared=True).run(until="caught-up").exit_code == 0
+    assert foreseen_quotas(clusters) == {(f"user east-{ben}", "consumer_byte_rate"): ("2000", False)}
     asyncio.run(Promoter(configuration=clusters, name=stem, maps=(maps[1],)).detach())
     assert open_fabric(clusters, spark=spark, declared=True).run(until="caught-up").exit_code == 0
     assert f"User:east-{stem}-ann" in listed()
+    # What went at the source went at the target, and what an operator has set there stays.
+    every = quotas(guarded)
+    assert "producer_byte_rate=1048576.0" in every[f"east-{ann}"]
+    assert "request_percentage" not in every[f"east-{ann}"]
+    assert "consumer_byte_rate=3000.0" in every[f"east-{ben}"]
     declarations.delete(stem)
     namespaces = Fabric(clusters).cluster(guarded.name).namespaces
     assert namespaces.describe(maps[1].target).is_reserved

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.following import Following
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.properties import PropertyChange
+from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.local import LocalCluster
 from isthmus.model.configsettings import ConfigSettings, KeptConfigs, PropertyPattern

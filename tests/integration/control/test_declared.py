@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from isthmus.config.manifest import read_manifest
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.declaring import AsyncDeclaredLinks
-from isthmus.control.links.following import Following
 from isthmus.control.links.memory import recollect
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.semantics import SemanticsLoop
+from isthmus.control.running.following import Following
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, ConfigError, IsthmusError, PlanRefused
 from isthmus.ledger.documents import DeclarationDocument

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
 from isthmus.control.links.filtering import Filters, write_filters
-from isthmus.control.links.following import Following
+from isthmus.control.running.following import Following
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import LeaseDocument
 from isthmus.ledger.link import read_documents

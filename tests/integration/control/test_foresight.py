@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from isthmus.cluster import tail
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.local import LocalCluster
 from isthmus.local.tools import kafka_tool

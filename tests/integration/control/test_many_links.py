@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.following import Following
+from isthmus.control.running.following import Following
 from isthmus.errors import ConfigError
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration, SparkSettings

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from isthmus import config
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.following import Following
 from isthmus.control.loops.appending import stored_records
+from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.loop import LoopState

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from isthmus.control.doctor import examine
 from isthmus.control.fabric import Fabric
-from isthmus.control.links.following import Following
+from isthmus.control.running.following import Following
 from isthmus.errors import AuthenticationFailed, ClusterError, Unreachable
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports

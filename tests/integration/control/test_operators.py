@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, Namespaces, open_fabric
-from isthmus.control.links.following import Following
+from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.namespace import Namespace, NamespaceMap

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, Producer
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric, open_fabric
-from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
+from isthmus.control.running.following import Following
 from isthmus.local import LocalCluster
 from isthmus.local.ports import free_ports
 from isthmus.model.configuration import Configuration

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.fabric import Fabric, open_fabric
 from isthmus.control.links.cutover import promote_together
-from isthmus.control.links.following import Following
 from isthmus.control.links.promotion import Promoter
 from isthmus.control.links.provenance import provenance_of
+from isthmus.control.running.following import Following
 from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents

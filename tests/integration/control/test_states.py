@@ -21,8 +21,8 @@ from isthmus.cli.output import OutputFormat
 from isthmus.cli.run import show_outcome
 from isthmus.control.fabric import Fabric
 from isthmus.control.links import pausing
-from isthmus.control.links.outcome import RunOutcome
 from isthmus.control.links.status import StatusReader
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.errors import ConfigError, GateNotMet
 from isthmus.local import LocalCluster
 from isthmus.model.lane import LaneState

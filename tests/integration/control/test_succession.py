@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.links.succession import WhenOccupied
+from isthmus.control.running.succession import WhenOccupied
 from isthmus.errors import Fenced, Occupied
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import LinkLedger, read_documents

@@ -7,6 +7,7 @@ import random
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from isthmus.control.fabric import Fabric
+from isthmus.control.topics.preflight import TopicMode
 from isthmus.local import LocalCluster
 from isthmus.local.jars import class_path
 from isthmus.local.java import find_java
 from isthmus.local.locks import load_lock, parse_lock
 from isthmus.local.tools import kafka_tool
+from isthmus.model.naming import PrefixNaming
+from isthmus.model.offsets import OffsetPolicy, RemotePolicy
 from tests.integration.control.running import configuration_of, link_of
-from tests.integration.lane import topics
+from tests.integration.lane import oracle, topics
 
 pytestmark = pytest.mark.integration
 
@@ -93,5 +97,34 @@ def test_what_a_tier_holds_is_copied_like_any_records(
     assert fabric.run(until="caught-up").exit_code == 0
     verdict = fabric.verify()[name]
     assert (verdict.equal, verdict.records) == (True, 1600)
+    (done,) = fabric.plan().links[0].topics
+    assert [each for each in done.notes if "remote tier" in each.message] == []
+    what_a_tier_holds_is_left_there(tiered, west, name, spark)
+
+
+def what_a_tier_holds_is_left_there(tiered: LocalCluster, west: LocalCluster, name: str, spark: SparkSession) -> None:
+    """With `topics.remote: leave` the copy begins at the local log start, and what comes later follows; a plan says
+    before where that is, and how much is left.
+    """
+    link = link_of(tiered.cluster(), west.cluster(), name, name=f"{name}-left")
+    naming = PrefixNaming(target_prefix="left.")
+    settings = replace(link.topics, offsets=OffsetPolicy.AUTO, remote=RemotePolicy.LEAVE, naming=naming)
+    fabric = Fabric(configuration_of(replace(link, topics=settings)), spark=spark)
+    (planned,) = fabric.plan().links[0].topics
+    start = planned.local_starts[0]
+    assert planned.mode is TopicMode.MAPPED
+    assert planned.partitions[0].lag_records == 1600 - start
+    (note,) = [each for each in planned.notes if "are left there" in each.message]
+    assert note.message.startswith(f"{start:,} offsets in the remote tier")
+    assert fabric.run(until="caught-up").exit_code == 0
+    topics.produce(tiered, name, topics.some(50, random.Random(9), value_bytes=2000))
+    assert fabric.run(until="caught-up").exit_code == 0
+    verdict = fabric.verify()[f"{name}-left"]
+    assert verdict.equal
+    (wanted,) = oracle.records(tiered.admin_bootstrap_servers, name)
+    (copied,) = oracle.records(west.admin_bootstrap_servers, f"left.{name}")
+    begun = 1650 - len(copied)
+    assert start <= begun < 1600
+    assert [(each.key, each.value) for each in copied] == [(each.key, each.value) for each in wanted[begun:]]
     (done,) = fabric.plan().links[0].topics
     assert [each for each in done.notes if "remote tier" in each.message] == []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.workers import Workers
 from isthmus.local import LocalCluster
 from isthmus.model.configuration import SparkSettings
 from isthmus.model.receipt import Ending

@@ -8,7 +8,7 @@ import pytest
 
 from isthmus import config
 from isthmus.config.declared import declared_link
-from isthmus.control.links.following import change_of
+from isthmus.control.running.following import change_of
 from isthmus.errors import ConfigError
 from isthmus.model.cluster import ClientProperties, Cluster, Proxy, Secret, Tls, ZooKeeper
 from isthmus.model.configuration import Configuration

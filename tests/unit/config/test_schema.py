@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from isthmus.config import fields, keys, schema
 from isthmus.config.document import Path
 from isthmus.config.tls import TlsSection
+from isthmus.config.topics import TopicsSection
 
 SIZE: TypeAdapter[int] = TypeAdapter(fields.Size)
 
@@ -79,7 +80,7 @@ def test_size_is_proportional(count: int, unit: str) -> None:
         (("clusters", "east"), schema.ClusterSection),
         (("clusters", "east", "security", "tls"), TlsSection),
         (("links", 0), schema.LinkSection),
-        (("links", 3, "topics"), schema.TopicsSection),
+        (("links", 3, "topics"), TopicsSection),
         (("links", 0, "topics", "include"), None),
         (("spark", "conf"), None),
         (("nope", "nope"), None),

@@ -85,6 +85,19 @@ def test_a_declared_link() -> None:
         assert {each for _, name, each in found if name == "__isthmus.ledger"} == {"CREATE", "READ", "WRITE"}
 
 
+def test_quotas_of_attached_principals() -> None:
+    """To list and set them is for links with principals alone, and a wish."""
+    principals = (NamespaceMap.parse("User:local-:User:remote-", "principal"),)
+    link = replace(LINK, access=AccessSettings(policy=AccessPolicy.READ_ONLY, principals=principals))
+    without = replace(LINK, access=AccessSettings(policy=AccessPolicy.READ_ONLY))
+    name = (Resource.CLUSTER, "kafka-cluster")
+    source, target = (rules(link, side) - rules(without, side) for side in Side)
+    assert source == {(*name, "DESCRIBE_CONFIGS")}
+    # It comes with DESCRIBE_CONFIGS, which needs no rule of its own any more.
+    assert target == {(*name, "ALTER_CONFIGS")}
+    assert rules(link, Side.TARGET, only_required=True) == rules(without, Side.TARGET, only_required=True)
+
+
 def test_only_what_it_cannot_do_without() -> None:
     """Wishes are left out, and what they would have implied is back."""
     found = rules(LINK, Side.TARGET, only_required=True)

@@ -1,16 +1,19 @@
-"""Whether the access rules of a link can be carried."""
+"""Whether the access rules and the quotas of a link can be carried."""
 
 from __future__ import annotations
 
 from isthmus.cluster.access import describe_rules
-from isthmus.cluster.brokers import AllowedOperations
+from isthmus.cluster.brokers import AllowedOperations, describe_cluster
+from isthmus.cluster.passwords import users_with_passwords
 from isthmus.control.clusters.rights import cluster_findings
 from isthmus.errors import ClusterError
 from isthmus.model.access import AccessPolicy
 from isthmus.model.findings import Finding, Level
 from isthmus.model.link import Link
-from isthmus.model.needs import About, Side
-from isthmus.model.rights import Resource
+from isthmus.model.needs import About, Side, needs_of
+from isthmus.model.quotas import attached_user
+from isthmus.model.rights import Resource, listed
+from isthmus.model.wording import counted
 from isthmus.wire.client import Client
 
 _CHECK = "access rules"
@@ -36,3 +39,43 @@ async def access_findings(link: Link, source: Client, target: Client, allowed: A
         return found
     message = f"rules can be carried from {link.source.alias} to {link.target.alias} ({link.access.policy})"
     return [Finding(level=Level.OK, subject=link.name, check=_CHECK, message=message)]
+
+
+async def principal_findings(link: Link, source: Client, target: Client, allowed: AllowedOperations) -> list[Finding]:
+    """What of attached principals does not follow: quotas, where rights are missing, and passwords that the target
+    lacks. Nothing where a link has none.
+
+    `allowed` is what we may do to the target's cluster itself.
+
+    :raises ClusterError: The source did not answer.
+    """
+    if not needs_of(link, Side.SOURCE, About.QUOTAS):
+        return []
+    at_source = (await describe_cluster(source)).operations
+    return [
+        *cluster_findings(link, Side.SOURCE, at_source, about=About.QUOTAS),
+        *cluster_findings(link, Side.TARGET, allowed, about=About.QUOTAS),
+        *await _without_password(link, source, target),
+    ]
+
+
+async def _without_password(link: Link, source: Client, target: Client) -> list[Finding]:
+    """The users that log in by a password at the source, and cannot at the target; none where brokers do not tell."""
+    try:
+        here, there = [await users_with_passwords(client) for client in (source, target)]
+    except ClusterError:
+        return []
+    names = {attached_user(link.access, user) for user in here}
+    missing = sorted(name for name in names if name is not None and name not in there)
+    if not missing:
+        return []
+    return [
+        Finding(
+            level=Level.WARN,
+            subject=link.name,
+            check="passwords",
+            message=f"{counted(len(missing), 'attached user')} of {link.source.alias} with a password of SCRAM cannot "
+            f"log in at {link.target.alias}: {listed(missing)}",
+            hint="Brokers show no passwords: set them there (kafka-configs --alter --add-config SCRAM-SHA-512=...).",
+        )
+    ]

@@ -1,1 +1,1 @@
-"""Links: started, run, watched and ended; what controllers of one link know of each other."""
+"""Links: what is declared and remembered of them, how they stand, and what operators do with them."""

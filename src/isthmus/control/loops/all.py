@@ -14,6 +14,7 @@ from isthmus.control.loops.heartbeats import HeartbeatLoop
 from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.control.loops.offset_syncs import OffsetSyncLoop
 from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
+from isthmus.control.loops.quotas import QuotasLoop
 from isthmus.control.loops.reconciling import ReconcilingLoop
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.loops.schemas import SchemasLoop
@@ -26,6 +27,7 @@ from isthmus.model.problem import problem_of
 LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     ConfigsLoop,
     AccessLoop,
+    QuotasLoop,
     HeartbeatLoop,
     CheckpointLoop,
     OffsetSyncLoop,

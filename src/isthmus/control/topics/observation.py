@@ -16,6 +16,7 @@ from isthmus.cluster.topics import describe_topics
 from isthmus.control.clusters.safeguards import Safeguards, safeguards, transactional_topics
 from isthmus.control.topics.names import FoundTopics, find_topics
 from isthmus.control.topics.preflight import TopicPair, uncounted
+from isthmus.control.topics.tiers import is_tiered
 from isthmus.control.topics.unmatched import missing, topic_names, unmatched_groups, unmatched_topics
 from isthmus.errors import ClusterError, NotAuthorized
 from isthmus.model.aborted import Abilities, Treatment, treatment
@@ -31,7 +32,6 @@ from isthmus.wire.metadata import Metadata
 
 _COUNTED_AT_ONCE: Final = 2
 _RANGES_S: Final = 5.0
-_TIERED: Final = "remote.storage.enable"
 ValueT = TypeVar("ValueT")
 
 
@@ -104,7 +104,7 @@ async def observe(link: Link, source: Client, target: Client, *, names: NamedTop
 
 async def _local_starts(source: Client, pairs: Mapping[TargetTopic, TopicPair]) -> dict[TargetTopic, Mapping[int, int]]:
     """Those of the topics that a remote tier holds a part of."""
-    tiered = {name: pair.source for name, pair in pairs.items() if pair.source.value(_TIERED) == "true"}
+    tiered = {name: pair.source for name, pair in pairs.items() if is_tiered(pair.source)}
     found = await local_starts(source, _partitions(tiered.values())) if tiered else {}
     return {
         name: {partition: start for (own, partition), start in found.items() if own == topic.name}

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from isthmus.control.topics.preflight import TopicDecision, TopicPair, is_compacted
+from isthmus.control.topics.tiers import start_at
 from isthmus.model.lane import LaneState
-from isthmus.model.offsets import EARLIEST, OffsetPolicy
+from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, OffsetPolicy
 from isthmus.model.problem import Problem
 from isthmus.model.selection import TopicSettings
 from isthmus.model.topic import TopicIds
@@ -65,6 +66,9 @@ def _against_same(settings: TopicSettings, pair: TopicPair, same: Callable[[], T
     """Why a topic that is about to begin cannot have the source's offsets."""
     if settings.start != EARLIEST:
         return Problem("offsets are mapped, as the topic does not begin where the source begins (topics.start)", _HINT)
+    if start_at(settings, pair.source) == EARLIEST_LOCAL:
+        reason = "offsets are mapped, as the topic begins behind what a remote tier holds of it (topics.remote: leave)"
+        return Problem(reason, "topics.remote: copy copies what is in the tier too; see docs/offsets.md.")
     if _was_written(pair):
         held = sum(log.end - log.start for log in pair.target_ranges.values())
         written = f"offsets are mapped, as the target topic was written to before (it holds {counted(held, 'offset')})"

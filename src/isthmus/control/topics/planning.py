@@ -23,11 +23,12 @@ from isthmus.control.topics.preflight import (
     preflight,
     preflight_mapped,
 )
-from isthmus.control.topics.tiers import tier_notes
+from isthmus.control.topics.tiers import left_notes, start_at, tier_notes
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
 from isthmus.model.switching import begin_of
@@ -123,7 +124,10 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
     problem = _other_topic(pair, recorded, link.target)
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
-    decision = preflight_mapped(pair, start=link.topics.start) if choice.is_mapped else same()
+    start = start_at(link.topics, pair.source)
+    if start == EARLIEST_LOCAL:
+        pair = replace(pair, begins=observed.local_starts.get(name, {}))
+    decision = preflight_mapped(pair, start=start) if choice.is_mapped else same()
     if choice.reason is not None:
         decision = replace(decision, notes=(choice.reason, *decision.notes))
     return _decided(observed, pair, decision)
@@ -169,7 +173,10 @@ def _differ(recorded: uuid.UUID, found: uuid.UUID) -> bool:
 def _decided(observed: ObservedLink, pair: TopicPair, decision: TopicDecision) -> TopicPlan:
     source, target = pair.source, pair.target
     local_starts = observed.local_starts.get(pair.name, {})
-    created, notes, settles = None, (*decision.notes, *tier_notes(decision.partitions, local_starts)), {}
+    tiers = tier_notes(decision.partitions, local_starts)
+    if decision.is_mapped and start_at(observed.link.topics, source) == EARLIEST_LOCAL:
+        tiers = left_notes(pair.source_ranges, local_starts, begun=pair.cursors)
+    created, notes, settles = None, (*decision.notes, *tiers), {}
     action = Action.ADD_PARTITIONS if decision.partitions_missing else Action.COPY
     if target is None:
         action = Action.CREATE
@@ -229,7 +236,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 aborted=aborted,
                 continues_after_gap=link.on_data_gap == "continue",
                 is_mapped=decision.is_mapped,
-                start=link.topics.start,
+                start=start_at(link.topics, pair.source),
                 **_distributed(link, pair, p.partition),
             )
 

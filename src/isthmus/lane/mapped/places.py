@@ -33,11 +33,11 @@ from isthmus.lane.source import Bounds
 from isthmus.lane.writer import ProducerState
 from isthmus.model.copyflags import is_done_with
 from isthmus.model.lane import Lane, LaneKey, LaneState
-from isthmus.model.offsets import EARLIEST, LATEST, Cursor
+from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor
 from isthmus.model.problem import Problem
 from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import SEQUENCE_MASK, Batch
-from isthmus.wire.offsets import READ_UNCOMMITTED, PartitionKey, list_offsets
+from isthmus.wire.offsets import EARLIEST_LOCAL_FROM, READ_UNCOMMITTED, PartitionKey, list_offsets
 
 _AT_ONCE: Final = 16
 _LEAP_S: Final = 10.0
@@ -152,7 +152,10 @@ class Places:
             for look in looks
             if look.run.lane.start not in (EARLIEST, LATEST) and look.run.lane.begin_offset < 0
         }
-        told = await self._source.ask(at, partial(list_offsets, timestamp=at)) if at else {}
+        asking = partial(list_offsets, timestamp=at)
+        if EARLIEST_LOCAL in at.values():
+            asking = partial(asking, min_version=EARLIEST_LOCAL_FROM)
+        told = await self._source.ask(at, asking) if at else {}
         origins: dict[LaneRun, Cursor] = {}
         for run, target, source in looks:
             offset = {EARLIEST: source.start, LATEST: source.stable_end}.get(run.lane.start)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from isthmus.control.lanes.progress import LanesView, topics_of
-from isthmus.control.links.outcome import RunOutcome
+from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.topics.plan import Action, LinkPlan, TopicPlan
 from isthmus.control.topics.preflight import PartitionDecision
 from isthmus.errors import Fenced, GateNotMet, IsthmusError, Unreachable

@@ -6,7 +6,7 @@ import uuid
 
 from isthmus import config
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.following import change_of
+from isthmus.control.running.following import change_of
 from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic

@@ -6,9 +6,9 @@ import pytest
 
 from isthmus import config
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.following import change_of
 from isthmus.control.links.switching import DistributorTarget, wished
 from isthmus.control.loops.handover import HandoverLoop
+from isthmus.control.running.following import change_of
 from isthmus.errors import ConfigError
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link

@@ -16,7 +16,7 @@ from isthmus.lane.outlook import Outlook
 from isthmus.model.lane import LaneState
 from isthmus.model.log import LogRange
 from isthmus.model.naming import SourceTopic
-from isthmus.model.offsets import EARLIEST, LATEST, Cursor, OffsetPolicy
+from isthmus.model.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, Cursor, OffsetPolicy, RemotePolicy
 from isthmus.model.problem import Problem
 from isthmus.model.topic import TopicIds
 from isthmus.wire.metadata import NO_TOPIC_ID
@@ -39,16 +39,27 @@ def pair(*, target: dict[str, str] | None = None, end: int = 0, partitions: int 
 
 
 def planned(
-    found: TopicPair, offsets: OffsetPolicy, *, recorded: bool | None = None, start: int = EARLIEST, **link: Any
+    found: TopicPair,
+    offsets: OffsetPolicy,
+    *,
+    recorded: bool | None = None,
+    start: int = EARLIEST,
+    remote: RemotePolicy = RemotePolicy.COPY,
+    local_start: int | None = None,
+    **link: Any,
 ) -> TopicPlan:
-    """The plan of the topic; `recorded` says that it was begun, and whether with mapped offsets."""
+    """The plan of the topic; `recorded` says that it was begun, and whether with mapped offsets. `local_start` is where
+    its log begins on the brokers' own disks, if it has a remote tier.
+    """
     known = {}
     if recorded is not None:
         target_id = uuid.uuid4() if found.target is None else found.target.topic_id
         ids = TopicIds(source_topic=SOURCE_ORDERS, source=found.source.topic_id, target=target_id, is_mapped=recorded)
         known[ORDERS] = ids
-    settings = replace(LINK.topics, offsets=offsets, start=start)
+    settings = replace(LINK.topics, offsets=offsets, start=start, remote=remote)
     seen = replace(observed(found), link=replace(LINK, topics=settings, **link))
+    if local_start is not None:
+        seen = replace(seen, local_starts={ORDERS: {0: local_start}})
     (plan,) = plan_link(seen, Claims(), known).topics
     return plan
 
@@ -80,6 +91,29 @@ def test_auto_keeps_the_offsets_where_it_can(found: TopicPair, start: int, is_ma
     plan = planned(found, AUTO, start=start)
     assert plan.mode is (TopicMode.MAPPED if is_mapped else TopicMode.IDENTITY)
     assert any("offsets are mapped" in note.message for note in plan.notes) is is_mapped
+
+
+@pytest.mark.parametrize("offsets", [AUTO, MAPPED])
+def test_what_a_remote_tier_holds_can_be_left_there(offsets: OffsetPolicy) -> None:
+    """Then a topic with a tier begins at its local log start with mapped offsets, and says what it leaves; others do
+    not know the difference, nor do topics that were begun.
+    """
+    tiered = pair(target={})
+    tiered = replace(tiered, source=topic({"remote.storage.enable": "true"}))
+    plan = planned(tiered, offsets, remote=RemotePolicy.LEAVE, local_start=12)
+    assert [(lane.is_mapped, lane.start) for lane in plan.lanes] == [(True, EARLIEST_LOCAL)]
+    assert [note.message for note in plan.notes if "are left there" in note.message] == [
+        "7 offsets in the remote tier of the source alone are left there: copying begins at the local log start "
+        "(topics.remote: leave)"
+    ]
+    begun = replace(tiered, cursors={0: Cursor(12, 0, 0)})
+    plan = planned(begun, offsets, remote=RemotePolicy.LEAVE, local_start=15, recorded=True)
+    assert not any("are left there" in note.message for note in plan.notes)
+    (lane,) = planned(pair(target={}), offsets, remote=RemotePolicy.LEAVE).lanes
+    assert (lane.is_mapped, lane.start) == (offsets is MAPPED, EARLIEST)
+    plan = planned(tiered, AUTO, remote=RemotePolicy.LEAVE, local_start=12, recorded=False)
+    assert [lane.is_mapped for lane in plan.lanes] == [False]
+    assert [note.message[:18] for note in plan.notes if "remote tier" in note.message] == ["7 offsets to copy "]
 
 
 @pytest.mark.parametrize("is_mapped", [True, False])

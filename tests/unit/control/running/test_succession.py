@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from isthmus.control.links.succession import Turn, Vigil, WhenOccupied
+from isthmus.control.running.succession import Turn, Vigil, WhenOccupied
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import ControllerDocument
 from isthmus.ledger.link import SILENCE_S

@@ -6,9 +6,9 @@ from typing import Final
 
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival, CatchUp
-from isthmus.control.links.leasing import LeasedLanes
-from isthmus.control.links.opened import OpenLink
 from isthmus.control.loops.runner import LoopRunners
+from isthmus.control.running.leasing import LeasedLanes
+from isthmus.control.running.opened import OpenLink
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.model.lane import LaneKey

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.control.links.following import change_of
+from isthmus.control.running.following import change_of
 from isthmus.model.access import AccessPolicy, AccessSettings
 from isthmus.model.cluster import Cluster
 from isthmus.model.configsettings import ConfigSettings

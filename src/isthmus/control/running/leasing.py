@@ -10,8 +10,8 @@ from isthmus.cluster.offsets import log_ranges
 from isthmus.control.lanes.audit import Audit, LaneWord
 from isthmus.control.lanes.idle import IdleLanes
 from isthmus.control.lanes.maps import lane_cursors
-from isthmus.control.links.opened import OpenLink
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.opened import OpenLink
+from isthmus.control.running.workers import Workers
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
 from isthmus.model.link import Limits
 from isthmus.model.problem import Problem

@@ -13,17 +13,17 @@ from isthmus.control.clusters.safeguards import safeguards
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.lanes.progress import LanesView, topics_of
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.following import LinkChange
 from isthmus.control.links.host import whereabouts
 from isthmus.control.links.identity import cluster_ids, producer_identity
 from isthmus.control.links.memory import LedgerMemory, now_ms
-from isthmus.control.links.opened import OpenLink
 from isthmus.control.links.others import claims_around, selection
-from isthmus.control.links.session import Session
-from isthmus.control.links.succession import Succession, WhenOccupied
 from isthmus.control.links.switching import check_choice
-from isthmus.control.links.workers import Workers
 from isthmus.control.pool import ClusterPool
+from isthmus.control.running.following import LinkChange
+from isthmus.control.running.opened import OpenLink
+from isthmus.control.running.session import Session
+from isthmus.control.running.succession import Succession, WhenOccupied
+from isthmus.control.running.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.view import Bookmark

@@ -12,7 +12,7 @@ from isthmus.model.link import Link
 
 Reread = Callable[[], Configuration]
 """The configuration as it is written now; raises ConfigError where it cannot be used."""
-_TOPICS: Final = ("include", "exclude", "start", "mirror_maker")
+_TOPICS: Final = ("include", "exclude", "start", "remote", "mirror_maker")
 _GROUPS: Final = ("include", "exclude", "margin_s", "delete_at_target")
 _OWN: Final = (
     "configs",

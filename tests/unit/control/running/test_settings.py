@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from isthmus.control.links.settings import LinkSettings
+from isthmus.control.running.settings import LinkSettings
 from isthmus.errors import Unreachable
 from isthmus.ledger.documents import FiltersDocument
 from isthmus.model.cluster import Cluster

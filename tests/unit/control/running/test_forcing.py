@@ -10,9 +10,9 @@ import pytest
 
 from isthmus import config
 from isthmus.control.links.declared import Declared
-from isthmus.control.links.following import change_of
-from isthmus.control.links.forcing import BACK_S, GONE_S, TargetKeeper
 from isthmus.control.links.switching import DistributorTarget, wished
+from isthmus.control.running.following import change_of
+from isthmus.control.running.forcing import BACK_S, GONE_S, TargetKeeper
 from isthmus.errors import ConfigError
 from isthmus.model.naming import SourceTopic
 from isthmus.model.problem import Problem

@@ -8,18 +8,18 @@ from typing import Final
 
 from isthmus.control.groups.carrier import GroupCarrier
 from isthmus.control.lanes.catchup import Arrival
-from isthmus.control.links.arriving import Approach
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.leasing import LeasedLanes
 from isthmus.control.links.memory import recorded_topics
-from isthmus.control.links.opened import OpenLink
-from isthmus.control.links.record import LinkRecord
-from isthmus.control.links.settings import LinkSettings, Respect
-from isthmus.control.links.workers import Workers
 from isthmus.control.loops.all import LOOPS
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.runner import LoopRunner, LoopRunners
 from isthmus.control.loops.standing import data_standing, groups_standing, topics_standing
+from isthmus.control.running.arriving import Approach
+from isthmus.control.running.leasing import LeasedLanes
+from isthmus.control.running.opened import OpenLink
+from isthmus.control.running.record import LinkRecord
+from isthmus.control.running.settings import LinkSettings, Respect
+from isthmus.control.running.workers import Workers
 from isthmus.control.topics.loop import TopicLoop
 from isthmus.control.topics.plan import LinkPlan
 from isthmus.errors import ClusterError, IsthmusError

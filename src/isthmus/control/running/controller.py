@@ -14,12 +14,12 @@ from typing import Any, Final, Literal
 from isthmus.control.clusters.known import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declared import Declarations
-from isthmus.control.links.following import Following, Reread
-from isthmus.control.links.forcing import TargetKeeper
-from isthmus.control.links.outcome import RunOutcome
-from isthmus.control.links.succession import WhenOccupied
-from isthmus.control.links.supervisor import Supervisor, Takes
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.forcing import TargetKeeper
+from isthmus.control.running.outcome import RunOutcome
+from isthmus.control.running.succession import WhenOccupied
+from isthmus.control.running.supervisor import Supervisor, Takes
+from isthmus.control.running.workers import Workers
 from isthmus.errors import IsthmusError
 from isthmus.model.configuration import Configuration
 from isthmus.model.latency import merge

@@ -9,9 +9,9 @@ import pytest
 
 from isthmus import config
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.following import change_of
-from isthmus.control.links.run import LinkRun
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.following import change_of
+from isthmus.control.running.run import LinkRun
+from isthmus.control.running.workers import Workers
 from isthmus.errors import PlanRefused
 from isthmus.model.link import Link
 from isthmus.model.switching import GoingOver

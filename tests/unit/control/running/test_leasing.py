@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from isthmus.control.links.leasing import LeasedLanes
-from isthmus.control.links.opened import OpenLink
+from isthmus.control.running.leasing import LeasedLanes
+from isthmus.control.running.opened import OpenLink
 from isthmus.lane.producer import ProducerIdentity
 from isthmus.model.cluster import Cluster
 from isthmus.model.link import Limits

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from isthmus.control.links.claims import Claims
-from isthmus.control.links.following import change_of
-from isthmus.control.links.run import LinkRun
-from isthmus.control.links.succession import WhenOccupied
-from isthmus.control.links.workers import Workers
+from isthmus.control.running.following import change_of
+from isthmus.control.running.run import LinkRun
+from isthmus.control.running.succession import WhenOccupied
+from isthmus.control.running.workers import Workers
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 

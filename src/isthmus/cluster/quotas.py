@@ -1,0 +1,94 @@
+"""Client quotas of users: DescribeClientQuotas and AlterClientQuotas (APIs 48 and 49, KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+
+from isthmus.cluster.outcomes import Outcomes
+from isthmus.errors import ClusterError
+from isthmus.model.quotas import DEFAULT_CLIENT, QuotaKey
+from isthmus.model.rights import on_cluster
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+_TIMEOUT_S: Final = 30.0
+_USER: Final = "user"
+_CLIENT: Final = "client-id"
+_ANY: Final = 2
+
+
+async def user_quotas(client: Client) -> dict[QuotaKey, float]:
+    """All quotas of users by name and of their clients; rates in bytes a second, times in percent. Needs
+    DESCRIBE_CONFIGS on the cluster.
+
+    :raises NotAuthorized: The right is missing.
+    :raises Unreachable: No broker answered.
+    """
+    component = DescribeClientQuotasRequest.ComponentData(entity_type=_USER, match_type=_ANY, match=None)
+    answer = await client.any(DescribeClientQuotasRequest(components=[component], strict=False), timeout_s=_TIMEOUT_S)
+    codes.raise_for_code(
+        answer.error_code,
+        "listing client quotas",
+        on_cluster("DESCRIBE_CONFIGS"),
+        cluster=client.cluster.alias,
+        detail=answer.error_message,
+    )
+    found: dict[QuotaKey, float] = {}
+    for entry in answer.entries or ():
+        names = {part.entity_type: part.entity_name for part in entry.entity}
+        user = names.pop(_USER, None)
+        if user is None or names.keys() - {_CLIENT}:
+            # Of whoever has none of their own, or of addresses: nobody's in particular.
+            continue
+        client_id = (names[_CLIENT] or DEFAULT_CLIENT) if _CLIENT in names else None
+        found |= {QuotaKey(user, client_id, each.key): float(each.value) for each in entry.values}
+    return found
+
+
+async def alter_quotas(client: Client, wanted: Mapping[QuotaKey, float | None]) -> Outcomes[QuotaKey, None]:
+    """Set quotas, and take back those that are to be none. Needs ALTER_CONFIGS on the cluster.
+
+    :raises Unreachable: No broker answered: what became of them is unknown.
+    """
+    by_owner: dict[tuple[str, str | None], list[QuotaKey]] = {}
+    for key in wanted:
+        by_owner.setdefault((key.user, key.client_id), []).append(key)
+    request = AlterClientQuotasRequest(
+        entries=[_entry(owner, {key.limit: wanted[key] for key in keys}) for owner, keys in by_owner.items()],
+        validate_only=False,
+    )
+    answer = await client.controller(request, timeout_s=_TIMEOUT_S)
+    values: dict[QuotaKey, None] = {}
+    errors: dict[QuotaKey, ClusterError] = {}
+    for entry in answer.entries:
+        names = {part.entity_type: part.entity_name for part in entry.entity}
+        owner = (names[_USER], (names[_CLIENT] or DEFAULT_CLIENT) if _CLIENT in names else None)
+        for key in by_owner[owner]:
+            if not entry.error_code:
+                values[key] = None
+                continue
+            errors[key] = codes.error_for(
+                entry.error_code,
+                f"changing a client quota of {key.subject}",
+                on_cluster("ALTER_CONFIGS"),
+                cluster=client.cluster.alias,
+                detail=entry.error_message,
+            )
+    return Outcomes(values, errors)
+
+
+def _entry(owner: tuple[str, str | None], limits: Mapping[str, float | None]) -> Any:
+    entry_class: Any = AlterClientQuotasRequest.EntryData
+    user, client_id = owner
+    entity = [entry_class.EntityData(entity_type=_USER, entity_name=user)]
+    if client_id is not None:
+        name = None if client_id == DEFAULT_CLIENT else client_id
+        entity.append(entry_class.EntityData(entity_type=_CLIENT, entity_name=name))
+    ops = [
+        entry_class.OpData(key=limit, value=0.0 if value is None else value, remove=value is None)
+        for limit, value in limits.items()
+    ]
+    return entry_class(entity=entity, ops=ops)

@@ -1,0 +1,123 @@
+"""Client quotas of attached principals are set at the target as the source has them (docs/access.md).
+
+As with access rules the ledger is told before a quota is changed and afterwards, and nothing that somebody else has set
+is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from isthmus.cluster.quotas import alter_quotas, user_quotas
+from isthmus.control.loops.loop import LinkView
+from isthmus.ledger.quotas import QuotaDocument
+from isthmus.ledger.records import Deletion
+from isthmus.model.access import AccessPolicy
+from isthmus.model.link import Link
+from isthmus.model.loop import Change
+from isthmus.model.problem import Problem, problem_of
+from isthmus.model.quotas import MadeQuota, QuotaKey, QuotaStep, quota_steps
+
+QUOTAS_LOOP: Final = "quotas"
+_AT_ONCE: Final = 200
+_OTHERS: Final = Problem(
+    "somebody else has set it at the target: it stays",
+    "Take it back there (kafka-configs --alter --delete-config) to have it follow the source.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange(Change):
+    """A quota that is to be another at the target, or to be taken back."""
+
+    step: QuotaStep
+
+
+class QuotasLoop:
+    """Sets the quotas that attached principals have at the source, and takes back those that it set."""
+
+    name = QUOTAS_LOOP
+
+    def __init__(self) -> None:
+        self._forgotten: tuple[QuotaKey, ...] = ()
+
+    def interval_s(self, link: Link) -> float | None:
+        """How often quotas are looked at, in seconds: as often as access rules."""
+        wants = link.access.principals and link.access.policy is not AccessPolicy.OFF
+        return link.access.interval_s if wants else None
+
+    async def look(self, view: LinkView) -> Sequence[Change]:
+        """What differs.
+
+        :raises ClusterError: A cluster cannot be asked.
+        """
+        source, target = await asyncio.gather(user_quotas(view.source), user_quotas(view.target))
+        found = quota_steps(view.link.access, source, target, _made(view))
+        self._forgotten = found.forgotten
+        return [_change(step) for step in found.steps]
+
+    async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
+        """Make the changes; those that were refused.
+
+        :raises ClusterError: The target does not answer.
+        """
+        forgotten, self._forgotten = self._forgotten, ()
+        if forgotten:
+            await view.remember(*[Deletion(_document(view, key, MadeQuota(value=None)).key) for key in forgotten])
+        due = [each for each in changes if isinstance(each, QuotaChange) and each.problem is None]
+        left: list[Change] = []
+        for begin in range(0, len(due), _AT_ONCE):
+            left += await self._alter(view, {each.step.key: each for each in due[begin : begin + _AT_ONCE]})
+        return left
+
+    async def _alter(self, view: LinkView, changes: dict[QuotaKey, QuotaChange]) -> list[QuotaChange]:
+        """Say what is about to happen, do it, and say what came of it; what was refused."""
+        known = _made(view)
+        steps = {key: change.step for key, change in changes.items()}
+        await view.remember(
+            *[
+                _document(view, key, MadeQuota(value=step.after, before=step.before, is_certain=False))
+                for key, step in steps.items()
+            ]
+        )
+        outcomes = await alter_quotas(view.target, {key: step.after for key, step in steps.items()})
+        settled: list[QuotaDocument | Deletion] = []
+        for key, step in steps.items():
+            # What was refused is as it was, and so is what is known of it.
+            after = known.get(key) if key in outcomes.errors else MadeQuota(value=step.after)
+            document = _document(view, key, after or MadeQuota(value=None))
+            settled.append(Deletion(document.key) if after is None or after.value is None else document)
+        await view.remember(*settled)
+        return [replace(changes[key], problem=problem_of(error)) for key, error in outcomes.errors.items()]
+
+
+def _made(view: LinkView) -> dict[QuotaKey, MadeQuota]:
+    return {
+        document.quota: document.made
+        for document in view.documents.values()
+        if isinstance(document, QuotaDocument) and document.link == view.link.name
+    }
+
+
+def _document(view: LinkView, key: QuotaKey, made: MadeQuota) -> QuotaDocument:
+    return QuotaDocument.of(view.link.name, key, made)
+
+
+def _change(step: QuotaStep) -> QuotaChange:
+    return QuotaChange(
+        loop=QUOTAS_LOOP,
+        subject=step.key.subject,
+        setting=step.key.limit,
+        before=_written(step.before),
+        after=_written(step.after),
+        problem=_OTHERS if step.is_others else None,
+        step=step,
+    )
+
+
+def _written(value: float | None) -> str | None:
+    """A quota as Kafka's tools write it, without the point of a whole number."""
+    return None if value is None else f"{value:.10g}" if value < 1e9 else f"{value:.0f}"

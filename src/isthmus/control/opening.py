@@ -1,0 +1,16 @@
+"""A configuration as it is opened: read from its file, with the links that are declared on its clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from isthmus import config
+from isthmus.control.links.declared import with_declared
+from isthmus.model.configuration import Configuration
+
+
+async def opened(configuration: str | Path | Configuration | None, *, declared: bool) -> Configuration:
+    """The configuration, read if it is not given; see `AsyncFabric.open`."""
+    if not isinstance(configuration, Configuration):
+        configuration = config.load(None if configuration is None else Path(configuration))
+    return await with_declared(configuration) if declared else configuration

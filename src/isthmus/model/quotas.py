@@ -1,0 +1,104 @@
+"""Client quotas of users (KIP-13, KIP-546), and which of them are to be set or taken back at a link's target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from isthmus.model.access import AccessSettings
+
+DEFAULT_CLIENT: Final = "<default>"
+"""The client id of a quota that is for each client of a user that has none of its own, as Kafka's tools write it."""
+_USER: Final = "User:"
+
+
+class QuotaKey(NamedTuple):
+    """What a quota limits (`producer_byte_rate`) for whom: a user, or with `client_id` one of its clients."""
+
+    user: str
+    client_id: str | None
+    limit: str
+
+    @property
+    def subject(self) -> str:
+        """For whom it is, in words."""
+        return f"user {self.user}" if self.client_id is None else f"user {self.user}, client {self.client_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeQuota:
+    """A quota that a link has set to `value`, or taken back. Until that `is_certain` it may be as `before` still."""
+
+    value: float | None
+    before: float | None = None
+    is_certain: bool = True
+
+    def is_ours(self, there: float | None) -> bool:
+        """Whether what the target has is the link's own doing."""
+        return there == self.value or (not self.is_certain and there == self.before)
+
+
+class QuotaStep(NamedTuple):
+    """A quota of the target that is to become `after`. What `is_others` somebody else has set: it stays."""
+
+    key: QuotaKey
+    before: float | None
+    after: float | None
+    is_others: bool = False
+
+
+class QuotaSteps(NamedTuple):
+    """What is to be done at the target, and what need not be remembered any more."""
+
+    steps: tuple[QuotaStep, ...] = ()
+    forgotten: tuple[QuotaKey, ...] = ()
+
+
+def quota_steps(
+    settings: AccessSettings,
+    source: Mapping[QuotaKey, float],
+    target: Mapping[QuotaKey, float],
+    made: Mapping[QuotaKey, MadeQuota],
+) -> QuotaSteps:
+    """What makes the quotas of attached principals those of the source; nothing that somebody else has set is changed.
+
+    Those of principals that are attached no more stay, as their rules do.
+    """
+    wanted = {there: value for key, value in source.items() if (there := _at_target(settings, key)) is not None}
+    steps = [
+        QuotaStep(key, target.get(key), value, is_others=not _may_change(key, target, made))
+        for key, value in sorted(wanted.items(), key=_order)
+        if target.get(key) != value
+    ]
+    forgotten = []
+    for key, memory in sorted(made.items(), key=_order):
+        if key in wanted or not settings.may_be_ours(f"{_USER}{key.user}"):
+            continue
+        held = target.get(key)
+        if held is not None and memory.is_ours(held):
+            steps.append(QuotaStep(key, held, None))
+        else:
+            forgotten.append(key)
+    return QuotaSteps(tuple(steps), tuple(forgotten))
+
+
+def attached_user(settings: AccessSettings, user: str) -> str | None:
+    """Who a user of the source is at the target, `None` for one that is not attached."""
+    principal = settings.at_target(f"{_USER}{user}") if settings.principals else None
+    return None if principal is None else principal.removeprefix(_USER)
+
+
+def _at_target(settings: AccessSettings, key: QuotaKey) -> QuotaKey | None:
+    user = attached_user(settings, key.user)
+    return None if user is None else key._replace(user=user)
+
+
+def _may_change(key: QuotaKey, target: Mapping[QuotaKey, float], made: Mapping[QuotaKey, MadeQuota]) -> bool:
+    there = target.get(key)
+    return there is None or (key in made and made[key].is_ours(there))
+
+
+def _order(each: tuple[QuotaKey, object]) -> tuple[str, str, str]:
+    key = each[0]
+    return key.user, key.client_id or "", key.limit

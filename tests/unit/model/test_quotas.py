@@ -1,0 +1,59 @@
+"""Which quotas of attached principals are set at the target, and which are taken back."""
+
+from __future__ import annotations
+
+from isthmus.model.access import AccessPolicy, AccessSettings, PrincipalPattern
+from isthmus.model.namespace import NamespaceMap
+from isthmus.model.quotas import DEFAULT_CLIENT, MadeQuota, QuotaKey, QuotaStep, quota_steps
+
+ATTACHED = AccessSettings(
+    policy=AccessPolicy.READ_ONLY,
+    exclude_principals=(PrincipalPattern.parse("User:local-admin"),),
+    principals=(NamespaceMap.parse("User:local-:User:remote-", "principal"),),
+)
+RATE = "producer_byte_rate"
+HERE, THERE = QuotaKey("local-ann", None, RATE), QuotaKey("remote-ann", None, RATE)
+
+
+def test_quotas_of_attached_principals_follow() -> None:
+    """Under their names at the target, for their clients too; those of others and of everybody do not."""
+    of_clients = [QuotaKey("local-ann", client, "request_percentage") for client in ("app", DEFAULT_CLIENT)]
+    others = [QuotaKey("bob", None, RATE), QuotaKey("local-admin", None, RATE)]
+    found = quota_steps(ATTACHED, dict.fromkeys([HERE, *of_clients, *others], 5.0), {}, {})
+    assert {step.key for step in found.steps} == {
+        THERE,
+        *(key._replace(user="remote-ann") for key in of_clients),
+    }
+    assert all((step.before, step.after, step.is_others) == (None, 5.0, False) for step in found.steps)
+    assert quota_steps(AccessSettings(policy=AccessPolicy.FULL), {HERE: 5.0}, {}, {}).steps == ()
+
+
+def test_what_others_have_set_stays() -> None:
+    """Before the link or after it; what is the source's by chance is nobody's to tell of."""
+    assert quota_steps(ATTACHED, {HERE: 5.0}, {THERE: 7.0}, {}).steps == (QuotaStep(THERE, 7.0, 5.0, is_others=True),)
+    assert quota_steps(ATTACHED, {HERE: 5.0}, {THERE: 5.0}, {}).steps == ()
+    made = {THERE: MadeQuota(value=5.0)}
+    assert quota_steps(ATTACHED, {HERE: 6.0}, {THERE: 9.0}, made).steps[0].is_others
+    assert quota_steps(ATTACHED, {}, {THERE: 9.0}, made) == ((), (THERE,))
+
+
+def test_what_the_link_set_changes_and_goes() -> None:
+    """As the source's does; after a detachment it stays."""
+    made = {THERE: MadeQuota(value=5.0)}
+    assert quota_steps(ATTACHED, {HERE: 6.0}, {THERE: 5.0}, made).steps == (QuotaStep(THERE, 5.0, 6.0),)
+    assert quota_steps(ATTACHED, {}, {THERE: 5.0}, made).steps == (QuotaStep(THERE, 5.0, None),)
+    assert quota_steps(ATTACHED, {}, {}, made) == ((), (THERE,))
+    other = AccessSettings(
+        policy=AccessPolicy.READ_ONLY, principals=(NamespaceMap.parse("User:x-:User:y-", "principal"),)
+    )
+    assert quota_steps(other, {HERE: 6.0}, {THERE: 5.0}, made) == ((), ())
+
+
+def test_what_was_interrupted_is_ours_before_and_after() -> None:
+    """Whichever of both the target has, it becomes what the source has by now."""
+    made = {THERE: MadeQuota(value=6.0, before=5.0, is_certain=False)}
+    for there in (5.0, 6.0):
+        assert quota_steps(ATTACHED, {HERE: 8.0}, {THERE: there}, made).steps == (QuotaStep(THERE, there, 8.0),)
+    assert quota_steps(ATTACHED, {HERE: 8.0}, {THERE: 7.0}, made).steps[0].is_others
+    taken_back = {THERE: MadeQuota(value=None, before=5.0, is_certain=False)}
+    assert quota_steps(ATTACHED, {}, {THERE: 5.0}, taken_back).steps == (QuotaStep(THERE, 5.0, None),)
