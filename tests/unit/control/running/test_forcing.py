@@ -105,6 +105,13 @@ def test_a_wish_may_be_forced_later() -> None:
     assert wished(EACH, "c", forced) == forced.asked("c")
 
 
+def test_what_a_cluster_does_not_tell_is_not_made_up() -> None:
+    """Of a distributor whose cluster is away nobody knows where it copies to."""
+    shown = DistributorTarget.unknown(EACH, Problem("a does not answer", "")).as_dict()
+    assert (shown["target"], shown["wanted"], shown["by_itself"]) == (None, None, "c")
+    assert shown["problem"]["message"] == "a does not answer"
+
+
 def test_a_cluster_that_did_not_answer_once_is_not_gone() -> None:
     """Time counts from when it was first not heard, and anew after it was."""
     keeper = Keeper(0.0)
