@@ -150,6 +150,7 @@ def tree_links(
                     going=_going(settings.tree, each, choice, by_alias),
                     ends=None if finishing is None else finishing.ends,
                     doubts=() if choice is None else choice.doubts,
+                    former=() if choice is None else choice.former,
                 ),
             )
 

@@ -232,8 +232,7 @@ def test_distributors_go_over_to_other_leaves_under_load(
 
 def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
     """A leaf is killed while everybody produces: one distributor leaves it by an operator's word, and its records go on
-    through the other leaf, while all processes that run the tree are killed too. When the leaf is back it is reconciled
-    by itself, and every message is once on every cluster.
+    through the other leaf. When the leaf is back it is reconciled by itself, and every message is once on every cluster.
     """
     name = topic("gone")
     for cluster in four.values():
@@ -246,17 +245,14 @@ def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], st
     def of_east(alias: str) -> int:
         return sum(len(numbers) for (_, origin), numbers in read(four[alias], name).items() if origin == "east")
 
-    runs = [load.run()]
+    running = load.run()
     try:
-        load.wait_until_everywhere(400)
+        load.wait_for(lambda: all(len(read(cluster, name)) == PARTITIONS * len(four) for cluster in four.values()))
         load.end("north")
         four["north"].broker(1).kill()
         load.switch("east", "south", "--force", "--dry-run")
         load.switch("east", "south", "--force")
         load.wait_for(lambda: load.targets()["east"] == "south")
-        os.killpg(runs[-1].pid, signal.SIGKILL)
-        runs[-1].wait(TERM_S)
-        runs.append(load.run())
         before = of_east("south")
         load.wait_for(lambda: of_east("south") >= before + 200)
         assert load.doubted().keys() == {"north"}
@@ -271,8 +267,8 @@ def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], st
     finally:
         four["north"].broker(1).start()
         load.end()
-        runs[-1].send_signal(signal.SIGINT)
-        runs[-1].wait(TERM_S)
+        running.send_signal(signal.SIGINT)
+        running.wait(TERM_S)
     for cluster in four.values():
         # The order of a producer is not kept in what was in doubt.
         found = {key: sorted(numbers) for key, numbers in read(cluster, name).items()}
