@@ -47,9 +47,8 @@ class DistributorRole:
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
     Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
     leaf got it before; while the distributor goes over to another one `going` says to which. A leaf that it left by
-    force gets what it lacks up to `ends`, `None` for any other. `doubts` are of leaves that may lack something, `former`
-    are all that it left.
-    `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` says where
+    force gets what it lacks up to `ends`, `None` for any other. `doubts` are of leaves that may lack something, and
+    `former` are all that it left. `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` says where
     the copy flags of positions are kept at the target.
     """
 

@@ -232,7 +232,7 @@ def test_distributors_go_over_to_other_leaves_under_load(
 
 def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
     """A leaf is killed while everybody produces: one distributor leaves it by an operator's word, and its records go on
-    through the other leaf. When the leaf is back it is reconciled by itself, and every message is once on every cluster.
+    through the other leaf. When that is back it is reconciled by itself, and every message is once on every cluster.
     """
     name = topic("gone")
     for cluster in four.values():
