@@ -48,8 +48,8 @@ class DistributorRole:
     Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
     leaf got it before; while the distributor goes over to another one `going` says to which. A leaf that it left by
     force gets what it lacks up to `ends`, `None` for any other. `doubts` are of leaves that may lack something, and
-    `former` are all that it left. `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` says where
-    the copy flags of positions are kept at the target.
+    `former` are all that it left. `inbound` are the names and the levels of the distributors that may copy to the
+    source; `offset_flags` says where the copy flags of positions are kept at the target.
     """
 
     tree: str
