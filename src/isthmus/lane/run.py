@@ -83,8 +83,10 @@ class LaneRun:
     one before, by its mark `left`: if the source has something else there, it is the source that has changed.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
 
-    From the source's offset `read_end` on nothing is read. A mapped lane has a `transit`, as soon as it is known how
-    far it is: `pending` and the writer go by ordinals then.
+    `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
+    read.
+
+    A mapped lane has a `transit`, as soon as it is known how far it is: `pending` and the writer go by ordinals then.
     """
 
     lane: Lane
@@ -114,6 +116,7 @@ class LaneRun:
     holes: int = 0
     prefix: Prefix | None = None
     transit: Transit | None = None
+    schema_id: int = -1
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)
@@ -271,6 +274,7 @@ class LaneRun:
             source_end=self.source_end,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
+            schema_id=self.schema_id,
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
             problem=self.problem,
             gaps=tuple(self.gaps),

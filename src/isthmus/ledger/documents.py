@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    schemas/east-west             which ids of schemas the registry of the target holds
     verification/east-west        what the last comparison of both sides found
     access/east-west/9f86d081     an access rule that the link made at the target
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
@@ -58,6 +59,7 @@ from isthmus.ledger.quotas import QuotaDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
+from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
 from isthmus.ledger.standing import LoopDocument as LoopDocument
 from isthmus.ledger.standing import VerificationDocument as VerificationDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
@@ -278,6 +280,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        SchemaIdsDocument,
         VerificationDocument,
         AccessDocument,
         QuotaDocument,

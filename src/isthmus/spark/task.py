@@ -15,7 +15,14 @@ from pyspark import TaskContext
 
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
-from isthmus.ledger.documents import ProgressDocument, ReceiptDocument, TaskDocument, decoded, link_of
+from isthmus.ledger.documents import (
+    ProgressDocument,
+    ReceiptDocument,
+    SchemaIdsDocument,
+    TaskDocument,
+    decoded,
+    link_of,
+)
 from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
 from isthmus.model.lane import LaneKey, LaneMark, LaneReport
 from isthmus.model.problem import Problem, problem_of
@@ -117,8 +124,9 @@ class LeaseTask:
                 writable=False,
                 expiration_ms=context.expiration_ms,
                 maps=self._maps,
+                schemas=self._spec.schemas,
             )
-            self._source_word = SourceWord(context.link, context.target.alias, self._engine.allow)
+            self._source_word = SourceWord(context.link, context.target.alias, self._engine.readers.allow)
             mark = context.source_mark
             self._source_tail = LedgerTail(source, position=mark.position, topic_id=mark.topic_id)
             self._lanes = dict(self._tenure.lanes)
@@ -244,7 +252,9 @@ class LeaseTask:
         # Others' progress is most of what passes by here: it is not worth being read.
         if not key.startswith(ProgressDocument.KIND):
             document = decoded(key, value)
-            if document is not None:
+            if isinstance(document, SchemaIdsDocument):
+                self._engine.learn(document.ids)
+            elif document is not None:
                 self._tenure.hear(document, lasting_s())
 
     async def _announce(self) -> None:

@@ -79,6 +79,13 @@ class PlaceBody(Body):
         return self
 
 
+class NeighbourBody(Body):
+    """Beside which cluster of a tree another place is."""
+
+    beside: Text
+    level: Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)] | None = None
+
+
 def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(given)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -27,6 +27,7 @@ from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
+from tests.integration.control.tree_positions import committed, has_followed, to_be_at
 from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, produce, read
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
@@ -94,9 +95,11 @@ def check(clusters: Clusters, name: str, written: Mapping[str, int]) -> None:
     ids=["balanced", "unbalanced"],
 )
 def test_every_message_comes_to_every_cluster_once(
-    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any, tmp_path: Path
 ) -> None:
-    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes."""
+    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes. What
+    distributors say they have copied, and what was written there, make up what each cluster has.
+    """
     name = topic("distributed")
     used = {alias: each for alias, each in four.items() if alias in json.dumps(tree)}
     for number, (alias, cluster) in enumerate(used.items()):
@@ -118,6 +121,14 @@ def test_every_message_comes_to_every_cluster_once(
 
     asyncio.run(scenario())
     check(used, name, written)
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(json.dumps(file_of(used, tree, name)))
+    command = [*ISTHMUS, "tree", "show", "--counts", "-o", "json", "-c", str(file)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    came = dict(written)
+    for each in json.loads(shown.stdout)[0]["distributors"]:
+        came[each["target"]] += each["copied_records"] // PARTITIONS
+    assert came == dict.fromkeys(used, sum(written.values()))
     if tree[0][1] != "west":
         # Comparing one tree is enough.
         return
@@ -279,38 +290,50 @@ def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
     four: Clusters, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """It gets all that there is, and all others get what is produced on it, while everybody produces; when it leaves
-    nothing of it is missing anywhere.
+    nothing of it is missing anywhere. At another place it gets everything anew, and others get what it produces.
     """
     name = topic("grown")
     for cluster in four.values():
         topics.create(cluster, name, partitions=PARTITIONS)
     file = tmp_path / "isthmus.yaml"
-    tree = [["east", "west"], "north"]
+    tree = {"level": 4, "clusters": [["east", "west"], "north"]}
     file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
-    load = Load(four, name, file)
+    load = Load(four, name, file, level=4)
     running = load.run()
     try:
         load.wait_until_everywhere(200)
         assert "no level is free" in load.done("tree", "add", name, "south", "--beside", "east").stderr
         planned = load.call("tree", "add", name, "south", "--beside", "north", "--dry-run")
-        assert [each["name"].removeprefix(name) for each in planned["begun"]] == [".north.1", ".south.1", ".south.2"]
+        assert [each["name"].removeprefix(name) for each in planned["begun"]] == [".north.3", ".south.3", ".south.4"]
         load.call("tree", "add", name, "south", "--beside", "north")
         load.wait_until_everywhere(sum(load.written.values()))
         # Whoever copies to it goes over to another leaf first, and it waits for what was produced on it.
         load.switch("east", "south")
         load.wait_for(lambda: load.targets()["east"] == "south")
         refused = load.done("tree", "remove", name, "south")
-        assert (refused.returncode, f"{name}.east.2 to north" in refused.stderr) == (5, True)
+        assert (refused.returncode, f"{name}.east.4 to north" in refused.stderr) == (5, True)
         load.end("south")
         load.wait_for(lambda: load.done("tree", "remove", name, "south").returncode == 0)
         load.wait_for(lambda: len(load.call("status")) == 5)
+        # Its own topic is still there: all of it would come everywhere once more.
+        move = ("tree", "move", name, "south", "--beside", "north")
+        refused = load.done(*move)
+        assert (refused.returncode, f"has its topics still: {name}" in refused.stderr) == (5, True)
+        before = {alias: sum(map(len, read(four[alias], name).values())) for alias in ("east", "west", "north")}
+        admin = AdminClient({"bootstrap.servers": four["south"].bootstrap_servers})
+        admin.delete_topics([name])[name].result(TERM_S)
+        load.wait_for(lambda: load.done(*move).returncode == 0)
+        load.wait_until_everywhere(max(before.values()))
         load.end()
-        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS, without="south")
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+        produce(four["south"], "south", name, range(load.written["south"], load.written["south"] + 20), "lz4")
+        load.written["south"] += 20
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
     finally:
         load.end()
         running.send_signal(signal.SIGINT)
         running.wait(TERM_S)
-    check({alias: each for alias, each in four.items() if alias != "south"}, name, load.written)
+    check(four, name, load.written)
 
 
 def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
@@ -393,37 +416,6 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
     assert seen("west") == {key: [mine, ("f", b"\x01")] for key in copied} | {b"level 2": [mine, ("f", b"\x03")]}
     assert seen("north") == {key: [mine, ("f", b"\x02")] for key in copied}
     assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}
-
-
-def committed(cluster: LocalCluster, group: str, name: str) -> dict[int, tuple[int, str]]:
-    """Where a group stands by partition, and what stands beside it, as librdkafka is told."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(PARTITIONS)])
-    (future,) = admin.list_consumer_group_offsets([asked]).values()
-    found = future.result(TERM_S).topic_partitions
-    return {p.partition: (p.offset, p.metadata or "") for p in found if p.error is None and p.offset >= 0}
-
-
-def to_be_at(source: LocalCluster, target: LocalCluster, group: str, name: str, margin_ms: int) -> dict[int, int]:
-    """The first message at the target that is not older than the one at the source's position, less the margin."""
-    looking = Consumer({"bootstrap.servers": target.bootstrap_servers, "group.id": f"{group}-looking"})
-    try:
-        wanted = {}
-        logs = oracle.records(source.bootstrap_servers, name, partitions=PARTITIONS)
-        for partition, (offset, _) in committed(source, group, name).items():
-            log = [record for record in logs[partition] if record.offset >= offset] or logs[partition][-1:]
-            at = TopicPartition(name, partition, log[0].timestamp[1] - margin_ms)
-            wanted[partition] = looking.offsets_for_times([at], timeout=TERM_S)[0].offset
-        return wanted
-    finally:
-        looking.close()
-
-
-def has_followed(cluster: LocalCluster, group: str, name: str, wanted: Mapping[int, int]) -> bool:
-    """Whether a group stands where it is to be, or further on."""
-    time.sleep(0.2)
-    found = committed(cluster, group, name)
-    return all(partition in found and found[partition][0] >= offset for partition, offset in wanted.items())
 
 
 def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:

@@ -47,8 +47,8 @@ def read(cluster: LocalCluster, name: str) -> dict[tuple[int, str], list[int]]:
 class Load:
     """Producers on all clusters of a tree that `isthmus` runs as a program; `written` counts what they wrote."""
 
-    def __init__(self, clusters: Clusters, name: str, file: Path) -> None:
-        self.clusters, self.name, self.file = clusters, name, file
+    def __init__(self, clusters: Clusters, name: str, file: Path, level: int = 2) -> None:
+        self.clusters, self.name, self.file, self.level = clusters, name, file, level
         self.written = dict.fromkeys(clusters, 0)
         self._is_over = {alias: threading.Event() for alias in clusters}
         self._writers = {alias: threading.Thread(target=self._write, args=[alias], daemon=True) for alias in clusters}
@@ -82,12 +82,12 @@ class Load:
         return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def switch(self, cluster: str, to: str, *more: str) -> None:
-        (found,) = self.call("tree", "switch", self.name, cluster, "2", "--to", to, *more)
+        (found,) = self.call("tree", "switch", self.name, cluster, str(self.level), "--to", to, *more)
         assert found["wanted"] == to
 
     def targets(self) -> dict[str, str]:
         found = self.call("tree", "targets", self.name)
-        return {each["cluster"]: each["target"] for each in found if each["level"] == 2}
+        return {each["cluster"]: each["target"] for each in found if each["level"] == self.level}
 
     def doubted(self) -> dict[str, int]:
         """The leaves in doubt, and how many records they may lack."""

@@ -48,3 +48,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
 
         assert answer.status_code == status, answer.text
         assert answer.json()["hint"]
+    moving = asking.post(
+        "/v1/trees/t/clusters/north:move", json={}, headers={"Authorization": f"Bearer {secrets[Role.ADMIN]}"}
+    )
+    assert moving.status_code == 422

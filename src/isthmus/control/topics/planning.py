@@ -31,6 +31,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
+from isthmus.model.schemagate import UNGATED
 from isthmus.model.switching import begin_of
 from isthmus.model.topic import TopicDescription, TopicIds
 from isthmus.model.transactions import AbortedPolicy
@@ -237,6 +238,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 continues_after_gap=link.on_data_gap == "continue",
                 is_mapped=decision.is_mapped,
                 start=start_at(link.topics, pair.source),
+                gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
                 **_distributed(link, pair, p.partition),
             )
 
