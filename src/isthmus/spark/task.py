@@ -23,7 +23,8 @@ from isthmus.ledger.documents import (
     decoded,
     link_of,
 )
-from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
+from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
+from isthmus.ledger.records import Entry
 from isthmus.model.lane import LaneKey, LaneMark, LaneReport
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
@@ -228,10 +229,15 @@ class LeaseTask:
                 self._maps.lost()
                 self._must_announce.set()
             for entry in poll.entries:
-                if entry.value is not None and link_of(entry.key) == self._spec.context.link:
+                if entry.value is not None and self._is_ours(entry):
                     self._hear(entry.key, entry.value)
             self._tenure.looked(poll.asked_at, self._tail.position, at_end=poll.at_end)
             self._step()
+            if poll.entries and poll.at_end and not any(map(self._is_ours, poll.entries)):
+                await asyncio.sleep(GATHER_S)
+
+    def _is_ours(self, entry: Entry) -> bool:
+        return link_of(entry.key) == self._spec.context.link
 
     async def _follow_source(self) -> None:
         """For lanes that go by what the source's ledger says."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.clusters.enforcement import examine_reservation, is_enforced, keeping, require
-from isthmus.control.clusters.namespaces import AsyncNamespaces
 from isthmus.control.links.memory import remembered
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError, PlanRefused
@@ -61,6 +60,9 @@ class ReservationsLoop:
             for change in changes
             if isinstance(change, ReservationChange) and change.problem is None
         }
+        # Loaded by runs that need it: whoever asks for a status wants no more of a loop than its name.
+        from isthmus.control.clusters.namespaces import AsyncNamespaces
+
         for namespace, change in due.items():
             try:
                 await AsyncNamespaces(view.link.target, LedgerSettings()).renew(namespace)
