@@ -13,7 +13,7 @@ from typing import Final
 
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import AllowanceDocument, Document, SwitchDocument, decoded, link_of
-from isthmus.ledger.log import RETRY_S, LedgerTail, Poll
+from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, Poll
 from isthmus.model.switching import Allowance
 from isthmus.spark.tenure import SILENCE_S
 
@@ -58,8 +58,12 @@ async def follow(tail: LedgerTail, word: SourceWord, heard: Callable[[], None]) 
     """Have a word of the source be as new as it can be, until cancelled; `heard` is called after each look."""
     while True:
         try:
-            word.take(await tail.poll())
+            poll = await tail.poll()
         except ClusterError:
             await asyncio.sleep(RETRY_S)
-        else:
-            heard()
+            continue
+        word.take(poll)
+        heard()
+        if poll.entries and poll.at_end:
+            # Almost all that passes by is about other links.
+            await asyncio.sleep(GATHER_S)
