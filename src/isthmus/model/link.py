@@ -15,7 +15,7 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
-from isthmus.model.switching import Doubt, GoingOver, LaneBegin
+from isthmus.model.switching import GoingOver, LaneBegin, LeafDoubt
 from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
@@ -62,7 +62,7 @@ class DistributorRole:
     begins: tuple[LaneBegin, ...] = ()
     going: GoingOver | None = None
     ends: tuple[LaneBegin, ...] | None = None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[LeafDoubt, ...] = ()
     former: tuple[str, ...] = ()
 
     @property

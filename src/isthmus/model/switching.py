@@ -62,7 +62,7 @@ class DoubtedLane(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class LeafDoubt:
     """What a leaf may lack of what it was to get before a distributor left it by force. It is IN_DOUBT until then."""
 
     leaf: str
@@ -102,7 +102,7 @@ class TargetChoice:
     begins: tuple[LaneBegin, ...] = ()
     is_forced: bool = False
     is_resent: bool = False
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[LeafDoubt, ...] = ()
     finishes: str = ""
 
     @property
@@ -111,11 +111,11 @@ class TargetChoice:
         return self.finishes or self.target
 
     @property
-    def finishing(self) -> Doubt | None:
+    def finishing(self) -> LeafDoubt | None:
         """What the leaf that it copies to lacks, before it goes on with its target."""
         return self.doubt(self.finishes)
 
-    def doubt(self, leaf: str) -> Doubt | None:
+    def doubt(self, leaf: str) -> LeafDoubt | None:
         """What a leaf may lack, `None` where nothing is in doubt."""
         return next((each for each in self.doubts if each.leaf == leaf), None)
 
@@ -160,7 +160,7 @@ class TargetChoice:
             lanes.append(DoubtedLane(topic, topic_id, partition, begin, position, end))
             begins[topic, partition] = LaneBegin(topic, topic_id, partition, position if self.is_resent else end)
         doubted = tuple(lane for lane in lanes if lane.end > lane.position and not self.is_resent)
-        doubts = (*self.doubts, Doubt(leaf=self.target, lanes=doubted)) if doubted else self.doubts
+        doubts = (*self.doubts, LeafDoubt(leaf=self.target, lanes=doubted)) if doubted else self.doubts
         return replace(self.over(begins.values()), doubts=doubts)
 
     def going_back(self, leaf: str) -> TargetChoice:

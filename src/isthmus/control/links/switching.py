@@ -20,7 +20,7 @@ from isthmus.model.link import Link
 from isthmus.model.log import LogRange
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem
-from isthmus.model.switching import Allowance, Doubt, TargetChoice, behind
+from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
@@ -44,7 +44,7 @@ class DistributorTarget:
     by_itself: str
     former: tuple[str, ...] = ()
     is_forced: bool = False
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[LeafDoubt, ...] = ()
     finishes: str = ""
     since_ms: int = -1
     problem: Problem | None = None
