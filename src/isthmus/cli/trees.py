@@ -13,6 +13,7 @@ from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, linked
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.groups import are_troubled, show_groups
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -50,6 +51,7 @@ _TARGET_COLUMNS: Final = (
     Column("distributor", Cells.NAME),
     Column("target", Cells.NAME),
     Column("goes over to", Cells.NAME),
+    Column("in doubt", Cells.PROSE),
     Column("by itself", Cells.NAME, gives_way=2),
     Column("subtree", Cells.PROSE, gives_way=1),
 )
@@ -138,6 +140,11 @@ def switch(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster whose distributor goes over.")],
     level: Annotated[int, typer.Argument(metavar="LEVEL", help="The level of the distributor.")],
     to: Annotated[str, typer.Option("--to", metavar="LEAF", help="The leaf of the subtree to copy to.")],
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for the present target: it is gone.")] = False,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="With --force: it stays away. What it may lack is sent to the other leaf.")
+    ] = False,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of it.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -148,8 +155,14 @@ def switch(
     It is written into the ledger of that cluster. Whoever runs the distributor stops it, waits until every leaf of the
     subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice, and each
     producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
+
+    With --force nobody waits for the present target. It is IN_DOUBT then: what it may lack it gets when it is back, and
+    the other leaves get that late. No message is lost or comes twice, unless --resend has it sent to the other leaf as
+    well: then those that the present target had may come twice.
     """
-    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, dry_run=dry_run)
+    if resend and not yes and not dry_run:
+        confirm(f"{name}.{cluster}.{level}", "send again what its target may have: messages may come twice")
+    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
     _show((found,), output)
     if output.is_table:
         told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
@@ -250,12 +263,18 @@ def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
             "distributor": each.distributor.name,
             "target": each.target,
             "goes over to": each.wanted if each.is_under_way else "",
+            "in doubt": ", ".join(
+                f"{doubt.leaf} (up to {doubt.records_max}{', gets them now' if doubt.leaf == each.finishes else ''})"
+                for doubt in each.doubts
+            ),
             "by itself": each.by_itself,
             "subtree": ", ".join(each.distributor.leaves),
         }
         for each in found
     ]
     render(rows, output, columns=_TARGET_COLUMNS)
+    for problem in dict.fromkeys(each.problem for each in found if each.problem is not None):
+        console.print(Text(printable(f"{problem.message}\n  {problem.hint}")))
 
 
 def _copied(configuration: Configuration, trees: Collection[str]) -> dict[str, int]:

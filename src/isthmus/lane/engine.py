@@ -93,7 +93,7 @@ class Engine:
         )
         self._detour, self._short_detour = Detour(self, self._target_routes), ShortDetour(self)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
-        self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
+        self.readers = Readers(self, self._resolver, self._source_routes, self._spawn)
         self._runs: dict[LaneKey, LaneRun] = {}
         self._former: dict[LaneKey, list[LaneRun]] = {}
         self._appenders: dict[int, TargetAppender] = {}
@@ -103,8 +103,8 @@ class Engine:
     async def start(self, lanes: Iterable[Lane]) -> None:
         """Begin with these lanes; more may be added later."""
         self.add(lanes)
-        hearing = Hearing(self._source_routes, self._readers.held)
-        parts = (self._resolver, self._readers, hearing, self.source_distances, self.target_distances)
+        hearing = Hearing(self._source_routes, self.readers.held)
+        parts = (self._resolver, self.readers, hearing, self.source_distances, self.target_distances)
         for work in (*(part.run() for part in parts), self._keep_house()):
             self._spawn(work)
         if not self._granted.is_given:
@@ -115,7 +115,7 @@ class Engine:
         runs = list(self._runs.values())
         await self._resolver.warm_up(runs)
         for run in runs:
-            self._readers.connect(run)
+            self.readers.connect(run)
             if (leader := self._target_routes.leader(*run.target)) is not None:
                 self._appender(leader.node_id)
 
@@ -263,10 +263,10 @@ class Engine:
             run.heal()
 
     def stop_reading(self, run: LaneRun) -> None:
-        self._readers.stop(run)
+        self.readers.stop(run)
 
     def reroute(self, run: LaneRun) -> None:
-        self._readers.route(run)
+        self.readers.route(run)
 
     # Writing
 
@@ -299,7 +299,7 @@ class Engine:
             self._read_anew(run, cursor.source_offset, cursor.source_epoch)
         elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
             self._read_anew(run, begin, run.tail_epoch if begin == position else -1)
-        if run.intake is not Intake.CUT and run not in self._readers:
+        if run.intake is not Intake.CUT and run not in self.readers:
             self.reroute(run)
         if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
             self.divert(run)
@@ -312,7 +312,7 @@ class Engine:
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
-        self._readers.drained(run)
+        self.readers.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
         if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.pending:
@@ -343,7 +343,7 @@ class Engine:
         run.tally.size_bytes += size if records else 0
         self._shrunk(run, size)
         # An answer that was on its way says nothing of a source that cannot be read any more.
-        if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self._readers:
+        if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self.readers:
             run.heal()
         if run.intake is Intake.CUT and not run.pending:
             run.intake = run.intake.drained()
@@ -383,7 +383,7 @@ class Engine:
                             self.stop_reading(run)
             for run in [each for each in self._runs.values() if each.is_over]:
                 self._let_go(run)
-            await self._readers.leave()
+            await self.readers.leave()
             await leave_appenders(self._appenders.values(), self._target_routes)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -13,6 +13,7 @@
     known/@ID                     another cluster, as it was seen last
     filters/east-west             what an operator has the link select, in place of the file
     switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
+    allowance/flights.ams.2       how far it may go before more is stated; at its source
     tree/flights                  the clusters of a tree that became another one than that of the file
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
@@ -40,6 +41,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from isthmus.errors import PlanRefused
 from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.controller import ControllerDocument as ControllerDocument
+from isthmus.ledger.declared import AllowanceDocument as AllowanceDocument
 from isthmus.ledger.declared import DeclarationDocument as DeclarationDocument
 from isthmus.ledger.declared import FiltersDocument as FiltersDocument
 from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
@@ -293,6 +295,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         PauseDocument,
         TaskPauseDocument,
         SwitchDocument,
+        AllowanceDocument,
         TreeDocument,
         ControllerDocument,
         LeaseDocument,
@@ -355,6 +358,7 @@ _OTHERS = (
     TaskPauseDocument,
     VerificationDocument,
     SwitchDocument,
+    AllowanceDocument,
     TreeDocument,
     TaskDocument,
     ReceiptDocument,

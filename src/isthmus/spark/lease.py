@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from isthmus.lane.producer import ProducerIdentity
+from isthmus.ledger.view import Bookmark
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
@@ -19,7 +20,8 @@ class LinkContext:
     """What all leases of a link have in common. It carries credentials, so it travels in the closure of the task and
     nowhere else: what is in Spark's configuration shows in its UI and its event log.
 
-    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known. From `source_mark` on the
+    ledger at the source has all that lanes with an allowance have to know; it moves on while the link runs.
     """
 
     link: str
@@ -28,6 +30,7 @@ class LinkContext:
     producer: ProducerIdentity
     limits: Limits
     expiration_ms: int = 0
+    source_mark: Bookmark = field(default_factory=Bookmark)
 
     def renewed(self, limits: Limits) -> LinkContext:
         """The context of a lease that begins: its share of the limits, and the credentials that files hold now, for

@@ -28,6 +28,7 @@ from isthmus.ledger.records import Entry
 from isthmus.model.lane import LaneKey, LaneMark, LaneReport
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
+from isthmus.spark.allowance import SourceWord, follow
 from isthmus.spark.lease import LeaseSpec
 from isthmus.spark.maps import LedgerMaps
 from isthmus.spark.telling import Telling
@@ -126,8 +127,11 @@ class LeaseTask:
                 maps=self._maps,
                 schemas=self._spec.schemas,
             )
-            self._engine.write_until(self._tenure.write_until)
+            self._source_word = SourceWord(context.link, context.target.alias, self._engine.readers.allow)
+            mark = context.source_mark
+            self._source_tail = LedgerTail(source, position=mark.position, topic_id=mark.topic_id)
             self._lanes = dict(self._tenure.lanes)
+            self._engine.write_until(self._write_until)
             self._tail = LedgerTail(target, position=self._spec.ledger_position, topic_id=self._spec.ledger_topic_id)
             # Progress may take long to write, and must not stand before the release.
             self._writer, self._progress_writer = LedgerWriter(target), LedgerWriter(target)
@@ -143,7 +147,7 @@ class LeaseTask:
             )
             if self._spec.company > 1:
                 await self._tell(receipt)
-            for end in (self._tail, self._writer, self._progress_writer, self._maps):
+            for end in (self._tail, self._source_tail, self._writer, self._progress_writer, self._maps):
                 end.close()
         return receipt
 
@@ -180,6 +184,7 @@ class LeaseTask:
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self._follow()
+        yield self._follow_source()
         yield self._announce()
         yield self._tick()
         yield self._report()
@@ -233,6 +238,21 @@ class LeaseTask:
 
     def _is_ours(self, entry: Entry) -> bool:
         return link_of(entry.key) == self._spec.context.link
+
+    async def _follow_source(self) -> None:
+        """For lanes that go by what the source's ledger says."""
+        while not self._needs_allowance:
+            await asyncio.sleep(_TICK_S)
+        await follow(self._source_tail, self._source_word, self._step)
+
+    @property
+    def _needs_allowance(self) -> bool:
+        return any(lane.has_allowance for lane in self._lanes.values())
+
+    @property
+    def _write_until(self) -> float:
+        tenure = self._tenure.write_until
+        return min(tenure, self._source_word.write_until) if self._needs_allowance else tenure
 
     def _hear(self, key: str, value: bytes) -> None:
         # Others' progress is most of what passes by here: it is not worth being read.
@@ -295,7 +315,7 @@ class LeaseTask:
             # Nor is its time renewed: it may have been revoked.
             self._has_ended.set()
         else:
-            engine.write_until(tenure.write_until)
+            engine.write_until(self._write_until)
             if not self._has_written and tenure.is_admitted:
                 self._has_written = True
                 engine.allow_writes(abandoned=not tenure.is_clean, marks=tenure.marks)

@@ -175,10 +175,11 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def switch_target(
         tree: str, cluster: str, level: int, body: TargetBody, caller: Operator, dry_run: DryRun = False
     ) -> Json:
-        with audited(caller, "switch", f"{tree}.{cluster}.{level}", {"to": body.to, "dry_run": dry_run}):
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}", {**body.model_dump(), "dry_run": dry_run}):
             async with desk.fabric() as fabric:
                 switch = fabric.trees.switch
-                return (await found(switch(tree, cluster, level, body.to, dry_run=dry_run))).as_dict()
+                how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
+                return (await found(switch(tree, cluster, level, body.to, **how))).as_dict()
 
     @router.put(
         "/trees/{tree}/clusters/{cluster}",

@@ -149,6 +149,7 @@ class TreeChanges:
         """
         now, cluster = found.before, found.cluster
         _require(declared, now.clusters)
+        _check_certain(_choices(declared, now), cluster)
         for each, leaf in going:
             by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
             await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
@@ -252,6 +253,19 @@ async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) 
                         f"somebody still produces to {key[0]}-{key[1]} of {source.cluster.alias}",
                         hint="Stop the producers there first: what they write afterwards stays there.",
                     )
+
+
+def _check_certain(choices: Mapping[str, TargetChoice], cluster: str) -> None:
+    """See that a cluster that leaves lacks nothing of what was sent to it: others get that through it.
+
+    :raises GateNotMet: It is in doubt.
+    """
+    for name, choice in choices.items():
+        if choice.doubt(cluster) is not None:
+            raise GateNotMet(
+                f"{cluster} is IN_DOUBT: it may lack what {name} sent to it",
+                hint="It gets that by itself while isthmus run runs. Then call this again.",
+            )
 
 
 def _pinned(pin: TargetChoice, _: TargetChoice | None) -> TargetChoice:

@@ -248,8 +248,16 @@ def _distributed(link: Link, pair: TopicPair, partition: int) -> dict[str, Any]:
     role = link.distributor
     if role is None:
         return {}
-    begin = begin_of(role.begins, pair.source_name, pair.source.topic_id, partition)
-    return {"level": role.level, "flags": role.flags, "begin_offset": begin, "is_held": role.going is not None}
+    place = pair.source_name, pair.source.topic_id, partition
+    return {
+        "level": role.level,
+        "flags": role.flags,
+        "begin_offset": begin_of(role.begins, *place),
+        "is_held": role.going is not None,
+        # A leaf that gets what it lacks gets nothing else.
+        "end_offset": -1 if role.ends is None else max(begin_of(role.ends, *place), 0),
+        "has_allowance": role.has_allowance,
+    }
 
 
 def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:
