@@ -33,12 +33,21 @@ class Acknowledged:
 class Application:
     """Writes flights to a cluster from `start` to `stop`, each with a number that no other record has."""
 
-    def __init__(self, bootstrap_servers: str, topic: Topic, flights: Sequence[Flight], *, numbers: Iterator[int]):
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: Topic,
+        flights: Sequence[Flight],
+        *,
+        numbers: Iterator[int],
+        records_per_s: int = RECORDS_PER_S,
+    ) -> None:
         self.acknowledged: dict[int, Acknowledged] = {}
         self._topic = topic
         self._producer = Load(bootstrap_servers, topic, {"linger.ms": 5, "delivery.report.only.error": False}).producer
         self._flights = itertools.cycle(flights)
         self._numbers = numbers
+        self._records_per_s = records_per_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="application", daemon=True)
 
@@ -56,7 +65,7 @@ class Application:
     def _run(self) -> None:
         begun, sent = time.monotonic(), 0
         while not self._stopping.wait(_TICK_S):
-            due = int((time.monotonic() - begun) * RECORDS_PER_S)
+            due = int((time.monotonic() - begun) * self._records_per_s)
             for flight in itertools.islice(self._flights, due - sent):
                 number = next(self._numbers)
                 self._producer.produce(

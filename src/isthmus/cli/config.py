@@ -208,6 +208,7 @@ def _schemas(schemas: SchemaSettings) -> Row:
         "primary": schemas.primary,
         "subjects": {alias: str(template) for alias, template in schemas.templates.items()},
         "interval_s": schemas.interval_s,
+        "gate": {"values": list(map(str, schemas.gate.values)), "keys": list(map(str, schemas.gate.keys))},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Final
 
@@ -31,6 +32,7 @@ _COLUMNS: Final = (
     Column("aborted", gives_way=5),
     Column("partitions", Cells.NUMBER, gives_way=2),
     Column("refused"),
+    Column("differences", Cells.NUMBER, gives_way=6),
     Column("records_to_copy", Cells.NUMBER),
     Column("offsets_to_fill", Cells.NUMBER, gives_way=1),
     Column("reasons", Cells.PROSE, gives_way=4),
@@ -75,13 +77,16 @@ def show_plan(plan: Plan, output: OutputFormat) -> None:
         return
     silent = set() if any(topic.refused for link in plan.links for topic in link.topics) else {"refused"}
     silent |= set() if any(link.aborted for link in plan.links) else {"aborted"}
+    rows = [row for link in plan.links for row in _rows(link)]
+    silent |= set() if any(row["differences"] for row in rows) else {"differences"}
     columns = [column for column in _COLUMNS if column.name not in silent]
-    render([row for link in plan.links for row in _rows(link)], output, columns=columns)
+    render(rows, output, columns=columns)
     for link in plan.links:
         _tell(link)
 
 
 def _rows(link: LinkPlan) -> list[Row]:
+    differences = Counter(change.subject for change in link.loop_changes if change.problem is None)
     return [
         {
             "link": link.link,
@@ -91,6 +96,7 @@ def _rows(link: LinkPlan) -> list[Row]:
             "aborted": _aborted(link, topic),
             "partitions": topic.partition_count,
             **_refused(topic),
+            "differences": differences[f"topic {topic.topic}"],
             "records_to_copy": topic.lag_records,
             "offsets_to_fill": topic.prefix_offsets,
             "reasons": _reasons(topic),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
 
 from isthmus.cli.columns import Cells, Column
 from isthmus.cli.config import configured, linked
+from isthmus.cli.confirmation import YesOption, confirm
 from isthmus.cli.groups import are_troubled, show_groups
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
@@ -20,12 +22,15 @@ from isthmus.cli.plan import show_plan
 from isthmus.control.answers import DistributorTarget, trees_named
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError, OutputFailed
+from isthmus.model.configuration import Configuration
 from isthmus.model.drawing import svg_of
 from isthmus.model.reshaping import Reshaping
-from isthmus.model.tree import Tree, TreeNode
+from isthmus.model.tree import Tree, TreeNode, TreeSettings
+from isthmus.model.wording import counted
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
+_COPIED: Final = Column("copied", Cells.NUMBER)
 _COLUMNS: Final = (
     Column("distributor", Cells.NAME),
     Column("level", Cells.NUMBER),
@@ -33,6 +38,7 @@ _COLUMNS: Final = (
     Column("mask"),
     Column("target", Cells.NAME),
     Column("subtree", Cells.PROSE),
+    _COPIED,
 )
 
 _CHANGE_COLUMNS: Final = (
@@ -45,6 +51,7 @@ _TARGET_COLUMNS: Final = (
     Column("distributor", Cells.NAME),
     Column("target", Cells.NAME),
     Column("goes over to", Cells.NAME),
+    Column("in doubt", Cells.PROSE),
     Column("by itself", Cells.NAME, gives_way=2),
     Column("subtree", Cells.PROSE, gives_way=1),
 )
@@ -59,24 +66,32 @@ def group() -> None:
 def show(
     name: Annotated[str | None, typer.Argument(metavar="[TREE]", help="The tree; all of them without it.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write a drawing of the tree to this file.")] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Ask clusters what each distributor has copied, and show the tree of now.")
+    ] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Draw trees, with the levels above each cluster and what runs there. No cluster is contacted."""
-    found = trees_named(configured(path).trees, name)
+    """Draw trees, with the levels above each cluster and what runs there.
+
+    No cluster is contacted, unless --counts asks how many messages each distributor has copied since it began.
+    """
+    configuration = linked(path) if counts else configured(path)
+    found = trees_named(configuration.trees, name)
+    copied = _copied(configuration, {each.tree.name for each in found}) if counts else None
     if svg is not None:
         if len(found) != 1:
             raise ConfigError("one tree is drawn at a time", hint="Name it: isthmus tree show TREE --svg FILE.")
         try:
-            svg.write_text(svg_of(found[0].tree), encoding="utf-8")
+            svg.write_text(svg_of(found[0].tree, copied), encoding="utf-8")
         except OSError as error:
             raise OutputFailed(f"{svg} cannot be written: {error.strerror}", hint="Choose another file.") from None
     if not output.is_table:
-        render([each.as_dict() for each in found], output, names=[each.tree.name for each in found])
+        render([_shown(each, copied) for each in found], output, names=[each.tree.name for each in found])
         return
     for each in found:
-        _draw(each.tree)
+        _draw(each.tree, copied)
 
 
 @app.command()
@@ -125,6 +140,11 @@ def switch(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster whose distributor goes over.")],
     level: Annotated[int, typer.Argument(metavar="LEVEL", help="The level of the distributor.")],
     to: Annotated[str, typer.Option("--to", metavar="LEAF", help="The leaf of the subtree to copy to.")],
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for the present target: it is gone.")] = False,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="With --force: it stays away. What it may lack is sent to the other leaf.")
+    ] = False,
+    yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of it.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -135,8 +155,14 @@ def switch(
     It is written into the ledger of that cluster. Whoever runs the distributor stops it, waits until every leaf of the
     subtree has what was sent before, and goes on with the other leaf: no message is lost or comes twice, and each
     producer's order is kept. The present target takes the wish back. isthmus tree targets shows how far it is.
+
+    With --force nobody waits for the present target. It is IN_DOUBT then: what it may lack it gets when it is back, and
+    the other leaves get that late. No message is lost or comes twice, unless --resend has it sent to the other leaf as
+    well: then those that the present target had may come twice.
     """
-    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, dry_run=dry_run)
+    if resend and not yes and not dry_run:
+        confirm(f"{name}.{cluster}.{level}", "send again what its target may have: messages may come twice")
+    found = Fabric(linked(path)).trees.switch(name, cluster, level, to, force=force, resend=resend, dry_run=dry_run)
     _show((found,), output)
     if output.is_table:
         told = f"goes over from {found.target} to {found.wanted}" if found.is_under_way else f"copies to {found.target}"
@@ -192,6 +218,27 @@ def remove(
     _show_change(found, output, dry_run=dry_run)
 
 
+@app.command()
+def move(
+    name: Annotated[str, typer.Argument(metavar="TREE", help="The tree.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster that goes to another place.")],
+    beside: Annotated[str, typer.Option("--beside", metavar="CLUSTER", help="As the neighbour of this.")],
+    level: Annotated[int | None, typer.Option("--level", help="The level of the new node, if not any.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would become of the tree.")] = False,
+    path: ConfigOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    _verbose: VerboseOption = 0,
+) -> None:
+    """Have a cluster be at another place of a tree that runs: it leaves, and comes back beside another one.
+
+    It leaves as by remove. Then its topics of the tree have to be deleted there: what is on it would come everywhere
+    once more. All of it comes back from its new neighbour. As long as one of that is not so it exits with 5 and says
+    what it waits for: call it again, and it goes on. All other distributors go on as they were.
+    """
+    found = Fabric(configured(path)).tree_changes.move(name, cluster, beside=beside, level=level, dry_run=dry_run)
+    _show_change(found, output, dry_run=dry_run)
+
+
 def _show_change(found: Reshaping, output: OutputFormat, *, dry_run: bool) -> None:
     if not output.is_table:
         render(found.as_dict(), output, names=[found.after.name])
@@ -216,18 +263,39 @@ def _show(found: tuple[DistributorTarget, ...], output: OutputFormat) -> None:
             "distributor": each.distributor.name,
             "target": each.target,
             "goes over to": each.wanted if each.is_under_way else "",
+            "in doubt": ", ".join(
+                f"{doubt.leaf} (up to {doubt.records_max}{', gets them now' if doubt.leaf == each.finishes else ''})"
+                for doubt in each.doubts
+            ),
             "by itself": each.by_itself,
             "subtree": ", ".join(each.distributor.leaves),
         }
         for each in found
     ]
     render(rows, output, columns=_TARGET_COLUMNS)
+    for problem in dict.fromkeys(each.problem for each in found if each.problem is not None):
+        console.print(Text(printable(f"{problem.message}\n  {problem.hint}")))
 
 
-def _draw(tree: Tree) -> None:
-    print_tree(f"{tree.name}: level {tree.root.level}", list(_branches(tree.root, "")))
+def _copied(configuration: Configuration, trees: Collection[str]) -> dict[str, int]:
+    """How many messages each distributor has copied, of those whose targets say so."""
+    links = tuple(link for link in configuration.links if link.tree in trees)
+    known = {each.link: each.copied_records for each in Fabric(replace(configuration, links=links)).status()}
+    return {name: count for name, count in known.items() if count is not None}
+
+
+def _shown(settings: TreeSettings, copied: Mapping[str, int] | None) -> dict[str, Any]:
+    shown = settings.as_dict()
+    if copied is not None:
+        for each in shown["distributors"]:
+            each["copied_records"] = copied.get(each["name"])
+    return shown
+
+
+def _draw(tree: Tree, copied: Mapping[str, int] | None) -> None:
+    print_tree(f"{tree.name}: level {tree.root.level}", list(_branches(tree, tree.root, "", copied)))
     digits = tree.root.level
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "distributor": each.name,
             "level": each.level,
@@ -235,22 +303,31 @@ def _draw(tree: Tree) -> None:
             "mask": f"{each.mask:0{digits}b}",
             "target": each.target,
             "subtree": ", ".join(each.leaves),
+            **({} if copied is None else {"copied": copied.get(each.name, "unknown")}),
         }
         for each in tree.distributors
     ]
-    render(rows, OutputFormat.TABLE, columns=_COLUMNS)
+    render(rows, OutputFormat.TABLE, columns=[each for each in _COLUMNS if copied is not None or each != _COPIED])
     hops = max(max(tree.hops(cluster).values()) for cluster in tree.clusters)
     told = f"{len(rows)} distributors, at most {hops} hops; from every cluster to every other it would take"
     console.print(Text(printable(f"{told} {tree.mesh_links} links")))
 
 
-def _branches(node: TreeNode, path: str) -> list[tuple[str, str]]:
-    """The paths of what is below a node, for people to look at."""
+def _branches(tree: Tree, node: TreeNode, path: str, copied: Mapping[str, int] | None) -> list[tuple[str, str]]:
+    """The paths of what is below a node, for people to look at; with counts also where each cluster copies to."""
     found: list[tuple[str, str]] = []
     for number, child in enumerate(node.children, 1):
         if isinstance(child, TreeNode):
             inner = f"{path}/{number}"
-            found += [(inner, f"level {child.level}"), *_branches(child, inner)]
+            found += [(inner, f"level {child.level}"), *_branches(tree, child, inner, copied)]
         else:
             found.append((f"{path}/{child}", ""))
+            found += [
+                (
+                    f"{path}/{child}/{each.name}",
+                    f"to {each.target}: {counted(copied[each.name], 'message') if each.name in copied else 'unknown'}",
+                )
+                for each in tree.distributors
+                if copied is not None and each.cluster == child
+            ]
     return found

@@ -9,7 +9,9 @@ from isthmus.config.problems import Mistake
 from isthmus.config.schemas import SchemaRegistrySection, SchemasSection
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NameTemplate
+from isthmus.model.schemagate import SchemaGate
 from isthmus.model.schemas import SchemaSettings
+from isthmus.model.selection import TopicPattern
 from isthmus.model.subjects import SubjectNaming
 
 
@@ -48,7 +50,11 @@ def schema_settings(section: SchemasSection | None) -> SchemaSettings | None:
     if section is None:
         return None
     templates = {alias: NameTemplate.parse(text) for alias, text in section.subjects.items()}
-    return SchemaSettings(primary=section.primary, templates=templates, interval_s=section.interval_s)
+    gate = SchemaGate(
+        values=tuple(map(TopicPattern.parse, section.gate.values)),
+        keys=tuple(map(TopicPattern.parse, section.gate.keys)),
+    )
+    return SchemaSettings(primary=section.primary, templates=templates, interval_s=section.interval_s, gate=gate)
 
 
 def _login(path: Path, registry: SchemaRegistrySection) -> Iterator[Mistake]:

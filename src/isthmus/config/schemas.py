@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from isthmus.config.fields import Name, Text, checked_url
+from isthmus.config.fields import Name, Pattern, Text, checked_url
 from isthmus.config.section import Section
 from isthmus.config.tls import TlsSection
 from isthmus.model.schemas import INTERVAL_S
@@ -38,6 +38,15 @@ class SchemaRegistrySection(Section):
     tls: TlsSection | None = Field(None, description="Certificates, for https.")
 
 
+class SchemaGateSection(Section):
+    """Topics, by their names at the target, of which no record comes before its schema is in the registry there."""
+
+    values: tuple[Pattern, ...] = Field((), description="Topics whose values are written with schemas.")
+    keys: tuple[Pattern, ...] = Field(
+        (), description="Topics whose keys are: not those with numbers for keys, which look like ids."
+    )
+
+
 class SchemasSection(Section):
     """Schemas go from the primary registry to those of all other clusters that have one: same ids, same versions."""
 
@@ -51,4 +60,8 @@ class SchemasSection(Section):
     )
     interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         INTERVAL_S, description="How often a run compares registries, in seconds."
+    )
+    gate: SchemaGateSection = Field(
+        SchemaGateSection(),
+        description="Topics of which no record comes to a cluster before its schema is in the registry there.",
     )

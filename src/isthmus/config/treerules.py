@@ -86,6 +86,7 @@ def trees_of(sections: tuple[TreeSection, ...]) -> tuple[TreeSettings, ...]:
             margin_s=section.margin_s,
             offset_flags=section.offset_flags,
             flags=section.flags,
+            switch_after_s=section.switch_after_s,
         )
         for section in sections
     )
@@ -127,10 +128,12 @@ def tree_links(
                 if leaf != each.cluster
             )
             choice = valid.get(each.name)
+            finishing = None if choice is None else choice.finishing
+            target = each.target if finishing is None else finishing.leaf
             yield Link(
                 name=each.name,
                 source=replace(by_alias[each.cluster], client_id=client_id),
-                target=replace(by_alias[each.target], client_id=client_id),
+                target=replace(by_alias[target], client_id=client_id),
                 topics=TopicSettings(
                     include=settings.topics, exclude=settings.exclude, offsets=OffsetPolicy.MAPPED, start=EARLIEST
                 ),
@@ -143,8 +146,11 @@ def tree_links(
                     inbound=tuple((d.name, d.level) for d in beside if each.cluster in d.leaves),
                     offset_flags=settings.offset_flags,
                     leaves=each.leaves,
-                    begins=() if choice is None else choice.begins,
+                    begins=() if choice is None else (finishing or choice).begins,
                     going=_going(settings.tree, each, choice, by_alias),
+                    ends=None if finishing is None else finishing.ends,
+                    doubts=() if choice is None else choice.doubts,
+                    former=() if choice is None else choice.former,
                 ),
             )
 
@@ -152,7 +158,7 @@ def tree_links(
 def _going(
     tree: Tree, each: Distributor, choice: TargetChoice | None, clusters: Mapping[str, Cluster]
 ) -> GoingOver | None:
-    if choice is None or not choice.is_under_way:
+    if choice is None or not choice.is_under_way or choice.finishes:
         return None
     onward = tree.onward(each.target, each.level)
     return GoingOver(

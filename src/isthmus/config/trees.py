@@ -57,4 +57,11 @@ class TreeSection(Section):
             "header in a header of each record, as Axual's distributors read and write it."
         ),
     )
+    switch_after_s: Annotated[float, Field(ge=30, allow_inf_nan=False)] | None = Field(
+        None,
+        description=(
+            "A target that does not answer for so long is left for another leaf of its subtree, by whoever runs the "
+            "distributor. Without it that takes `isthmus tree switch --force`."
+        ),
+    )
     header: FlagsHeaderSection = Field(FlagsHeaderSection(), description="That header.")

@@ -166,6 +166,7 @@ def _routed(fabric: FabricSection, clusters: Sequence[Cluster]) -> tuple[Cluster
                 target=each.schema_registry,
                 naming=settings.naming(each.alias),
                 interval_s=settings.interval_s,
+                gate=settings.gate,
             ),
         )
         for each in clusters

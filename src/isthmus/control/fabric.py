@@ -134,6 +134,7 @@ class TreeChanging(Shell[TreeChanges]):
 
     add = blocking(TreeChanges.add)
     remove = blocking(TreeChanges.remove)
+    move = blocking(TreeChanges.move)
 
 
 class Promoting(Shell[Promoter]):

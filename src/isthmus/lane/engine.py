@@ -41,6 +41,7 @@ from isthmus.lane.writer import AppendVerdict, Writer
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport, LaneState
 from isthmus.model.latency import BUCKETS, bucket_of
 from isthmus.model.link import Limits
+from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
 from isthmus.wire.client import Client
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,8 @@ class Engine:
     `writable=False` connects and waits: neither the target's log is looked at nor is anything written until
     `allow_writes()`. `abandoned` says that an earlier owner of the lanes may have left requests on their way; the lanes
     then settle for `settle_s` before they write. `doubt` says when a source that ends too early is believed.
-    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where
-    it is not known; see `Writer`. `maps` keeps how far mapped lanes are.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known; see `Writer`. `maps` keeps how
+    far mapped lanes are. `schemas` are those that the target knows.
     """
 
     def __init__(
@@ -74,17 +75,16 @@ class Engine:
         doubt: Doubt = USUAL_DOUBT,
         expiration_ms: int = 0,
         maps: MapStore | None = None,
+        schemas: SchemaIds = NO_SCHEMAS,
     ) -> None:
-        self.producer = producer
-        self.link = link
+        self.producer, self.link, self.schemas = producer, link, schemas
         self.latency = [0] * BUCKETS
         self.throttled_source_s = self.throttled_target_s = 0.0
         self.room = Room(limits)
         self._granted = Granted(is_given=writable)
         self.may_send, self.may_write = self._granted.may_send, self._granted.may_write
         self._source, self._target = source, target
-        self._abandoned = abandoned
-        self._expiration_ms = expiration_ms
+        self._abandoned, self._expiration_ms = abandoned, expiration_ms
         self._source_routes, self._target_routes = Routes(source), Routes(target)
         self.source_distances = Distances(self._source_routes, with_replicas=False)
         self.target_distances = Distances(self._target_routes, with_replicas=True)
@@ -93,7 +93,7 @@ class Engine:
         )
         self._detour, self._short_detour = Detour(self, self._target_routes), ShortDetour(self)
         self.faults = Faults(self, self._resolver, self._source_routes, self._target_routes)
-        self._readers = Readers(self, self._resolver, self._source_routes, self._spawn)
+        self.readers = Readers(self, self._resolver, self._source_routes, self._spawn)
         self._runs: dict[LaneKey, LaneRun] = {}
         self._former: dict[LaneKey, list[LaneRun]] = {}
         self._appenders: dict[int, TargetAppender] = {}
@@ -103,8 +103,8 @@ class Engine:
     async def start(self, lanes: Iterable[Lane]) -> None:
         """Begin with these lanes; more may be added later."""
         self.add(lanes)
-        hearing = Hearing(self._source_routes, self._readers.held)
-        parts = (self._resolver, self._readers, hearing, self.source_distances, self.target_distances)
+        hearing = Hearing(self._source_routes, self.readers.held)
+        parts = (self._resolver, self.readers, hearing, self.source_distances, self.target_distances)
         for work in (*(part.run() for part in parts), self._keep_house()):
             self._spawn(work)
         if not self._granted.is_given:
@@ -115,7 +115,7 @@ class Engine:
         runs = list(self._runs.values())
         await self._resolver.warm_up(runs)
         for run in runs:
-            self._readers.connect(run)
+            self.readers.connect(run)
             if (leader := self._target_routes.leader(*run.target)) is not None:
                 self._appender(leader.node_id)
 
@@ -128,11 +128,8 @@ class Engine:
             if former is not None:
                 self._former.setdefault(lane.key, []).append(former)
                 self._let_go(former)
-            writer = Writer(
-                abandoned=self._abandoned or lane.is_unsettled,
-                expiration_ms=self._expiration_ms,
-                is_mapped=lane.is_mapped,
-            )
+            doubtful = self._abandoned or lane.is_unsettled
+            writer = Writer(abandoned=doubtful, expiration_ms=self._expiration_ms, is_mapped=lane.is_mapped)
             # One count, which takes in what is still answered to the former run.
             run = LaneRun(lane, writer, tally=Tally() if former is None else former.tally)
             self._runs[lane.key] = run
@@ -160,6 +157,13 @@ class Engine:
             run.writer.abandoned = abandoned or run.lane.is_unsettled
         self._granted.is_given = True
         self._wake()
+
+    def learn(self, schemas: SchemaIds) -> None:
+        """The target knows these schemas now: what waits for one goes on."""
+        self.schemas = schemas
+        for run in self._runs.values():
+            if run.schema_id in schemas and not run.pending:
+                self._resolver.add(run)
 
     def write_until(self, moment: float | None) -> None:
         """Nothing leaves from that moment (of `lasting_s`) on, `None` for never.
@@ -259,10 +263,10 @@ class Engine:
             run.heal()
 
     def stop_reading(self, run: LaneRun) -> None:
-        self._readers.stop(run)
+        self.readers.stop(run)
 
     def reroute(self, run: LaneRun) -> None:
-        self._readers.route(run)
+        self.readers.route(run)
 
     # Writing
 
@@ -295,7 +299,7 @@ class Engine:
             self._read_anew(run, cursor.source_offset, cursor.source_epoch)
         elif head is None or head.base_offset > position or truncated_from is not None or run.intake is Intake.SPOILT:
             self._read_anew(run, begin, run.tail_epoch if begin == position else -1)
-        if run.intake is not Intake.CUT and run not in self._readers:
+        if run.intake is not Intake.CUT and run not in self.readers:
             self.reroute(run)
         if run.prefix is not None or run.ending or (run.gap_end > position and run.transit is None):
             self.divert(run)
@@ -308,7 +312,7 @@ class Engine:
 
     def _shrunk(self, run: LaneRun, size_bytes: int) -> None:
         self.room.give(size_bytes)
-        self._readers.drained(run)
+        self.readers.drained(run)
 
     def _offer(self, run: LaneRun) -> None:
         if run.writer.in_flight or run.phase is not Phase.FLOWING or not run.pending:
@@ -339,7 +343,7 @@ class Engine:
         run.tally.size_bytes += size if records else 0
         self._shrunk(run, size)
         # An answer that was on its way says nothing of a source that cannot be read any more.
-        if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self._readers:
+        if run.state is not LaneState.ACTIVE and run.phase.is_placed and run in self.readers:
             run.heal()
         if run.intake is Intake.CUT and not run.pending:
             run.intake = run.intake.drained()
@@ -379,7 +383,7 @@ class Engine:
                             self.stop_reading(run)
             for run in [each for each in self._runs.values() if each.is_over]:
                 self._let_go(run)
-            await self._readers.leave()
+            await self.readers.leave()
             await leave_appenders(self._appenders.values(), self._target_routes)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -141,6 +141,24 @@ class Faults:
             self.damaged(run, run.read_offset, what)
             self._resolver.add(run, DENIED_RETRY_S)
 
+    def gated(self, run: LaneRun, schema_id: int) -> None:
+        """What comes next has a schema that the target's registry is not known to hold."""
+        self._engine.stop_reading(run)
+        if run.pending:
+            # What was read before it can still be written.
+            run.intake = run.intake.cut()
+            return
+        alias = self._target.client.cluster.alias
+        run.fail(
+            LaneState.BLOCKED,
+            f"records from offset {run.read_offset} on wait for schema {schema_id}, which is not known to be in the "
+            f"schema registry of {alias}",
+            "It comes as soon as the primary registry has it and that of the target can be reached: isthmus status -o "
+            "json shows the loop schemas, isthmus schemas diff what is missing. What is no id of a schema is to be "
+            "taken out of schemas.gate.",
+        )
+        self._resolver.add(run, DENIED_RETRY_S)
+
     def sent_away(self, run: LaneRun, leader: int, replica: int) -> None:
         """The leader of the source gives no records, as its brokers are told to have readers read elsewhere."""
         self._engine.stop_reading(run)

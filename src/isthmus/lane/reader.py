@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from isthmus.errors import ClusterError
 from isthmus.lane.distance import RESPONSE_BYTES, Distances, next_bytes
 from isthmus.lane.faults import Faults
+from isthmus.lane.gate import SchemaMissing, admitted
 from isthmus.lane.pieces import pieces
 from isthmus.lane.rebatch import dense
 from isthmus.lane.room import Room
 from isthmus.lane.run import LaneRun
+from isthmus.model.schemagate import SchemaIds
+from isthmus.model.switching import Allowance
 from isthmus.wire import codes
 from isthmus.wire.batch import Batch, spans
 from isthmus.wire.client import SILENCE_S
 from isthmus.wire.connection import Connection
 from isthmus.wire.fetch import Fetched, FetchSession, Want
 from isthmus.wire.metadata import NO_TOPIC_ID
+from isthmus.wire.offsets import PartitionKey
 
 LONG_POLL_MS: Final = 500
 SHORT_POLL_MS: Final = 5
@@ -39,6 +43,7 @@ class Reading(Protocol):
     room: Room
     source_distances: Distances
     throttled_source_s: float
+    schemas: SchemaIds
 
     def received(self, run: LaneRun, size_bytes: int) -> None: ...
 
@@ -54,6 +59,7 @@ class SourceReader:
         self._lanes: dict[tuple[str, int], LaneRun] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._full: set[LaneRun] = set()
+        self._at_end: set[LaneRun] = set()
         self._nameless: set[LaneRun] = set()
         self._wake = asyncio.Event()
         self._is_asking = False
@@ -70,6 +76,7 @@ class SourceReader:
         if run.lane.source_topic_id == NO_TOPIC_ID:
             self._nameless.add(run)
         self._full.discard(run)
+        self._at_end.discard(run)
         run.is_full = False
         self._want(run)
         self._wake.set()
@@ -79,12 +86,15 @@ class SourceReader:
         self._lanes.pop(run.source, None)
         self._nameless.discard(run)
         self._full.discard(run)
+        self._at_end.discard(run)
         self._session.forget(run.source)
 
     @property
     def held(self) -> list[LaneRun]:
-        """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting."""
-        return list(self._full if self._is_asking else self._lanes.values())
+        """The lanes that nothing is asked of now: all, where reading has to wait, or those that have enough waiting or
+        may not go further.
+        """
+        return list(self._full | self._at_end if self._is_asking else self._lanes.values())
 
     @property
     def is_silent(self) -> bool:
@@ -105,6 +115,14 @@ class SourceReader:
             run.is_full = False
             self._want(run)
             self._wake.set()
+
+    def allow(self, told: Mapping[PartitionKey, Allowance]) -> None:
+        """Let lanes go as far as they are told."""
+        for run in self._lanes.values():
+            if run.allow(told) and run in self._at_end:
+                self._at_end.discard(run)
+                self._want(run)
+                self._wake.set()
 
     def _want(self, run: LaneRun) -> None:
         want = Want(run.lane.source_topic_id, run.read_offset, self._epochs[run.source], run.read_epoch)
@@ -193,11 +211,19 @@ class SourceReader:
             return 0
         try:
             size = self._offer(run, fetched)
+        except SchemaMissing as missing:
+            self.remove(run)
+            self._engine.faults.gated(run, missing.schema_id)
+            return 0
         except ValueError as error:
             self.remove(run)
             self._engine.faults.unreadable(run, str(error))
             return 0
-        if run.read_offset != fetched.offset:
+        if run.is_at_end:
+            # Apart from those that are full: nobody waits for it by short polls.
+            self._at_end.add(run)
+            self._session.forget(run.source)
+        elif run.read_offset != fetched.offset:
             if run.pending_bytes >= LANE_BYTES_MAX:
                 self._full.add(run)
                 run.is_full = True
@@ -211,8 +237,8 @@ class SourceReader:
         if not fetched.records:
             return 0
         # Runs are told apart by offset only, so with aborted data in sight every batch stands alone; so it does where
-        # its producer says whether it is copied.
-        tiny_bytes = 0 if fetched.aborted or run.lane.level else TINY_BYTES
+        # its producer says whether it is copied, or its schemas do.
+        tiny_bytes = 0 if fetched.aborted or run.lane.level or run.lane.gated.is_any else TINY_BYTES
         batches: list[tuple[Batch, int]] = []
         try:
             for batch, stored in spans(fetched.records, tiny_bytes=tiny_bytes, span_bytes=SPAN_BYTES):
@@ -228,7 +254,8 @@ class SourceReader:
         if not batches:
             # Not even one whole batch fitted: the broker always sends the first one whole, so ask for this alone.
             raise ValueError("an incomplete batch")
-        return run.offer(pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max))
+        found = pieces(batches, fetched.aborted, bytes_max=run.lane.batch_bytes_max)
+        return run.offer(admitted(run, found, self._engine.schemas) if run.lane.gated.is_any else found)
 
 
 def _no_data(run: LaneRun, error_code: int) -> Fetched:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from isthmus.lane.reader import Reading, SourceReader
@@ -11,6 +11,8 @@ from isthmus.lane.resolver import Resolver
 from isthmus.lane.routes import Routes
 from isthmus.lane.run import LaneRun
 from isthmus.lane.silence import leave_readers
+from isthmus.model.switching import Allowance
+from isthmus.wire.offsets import PartitionKey
 
 _ROUTE_RETRY_S: Final = 0.1
 
@@ -30,6 +32,7 @@ class Readers:
         self._routes = routes
         self._spawn = spawn
         self._readers: dict[int, SourceReader] = {}
+        self._told: dict[PartitionKey, Allowance] = {}
         self.unrouted: set[LaneRun] = set()
         self._rerouting = asyncio.Event()
 
@@ -61,6 +64,12 @@ class Readers:
             for reader in self._readers.values():
                 reader.drained(run)
 
+    def allow(self, told: Iterable[Allowance]) -> None:
+        """Let lanes that go by what they are told go as far as that, and those that are read later too."""
+        self._told |= {(each.topic, each.partition): each for each in told}
+        for reader in self._readers.values():
+            reader.allow(self._told)
+
     def held(self) -> list[LaneRun]:
         """The lanes that nothing is asked of now."""
         return [run for reader in self._readers.values() for run in reader.held]
@@ -86,6 +95,7 @@ class Readers:
                     # The new leader cannot be asked whether its log was truncated: what it has has to be compared.
                     self._resolver.add(run)
                 else:
+                    run.allow(self._told)
                     self._reader(leader.node_id).add(run, leader.epoch)
             # Without a leader for now. The resolver also tells deleted from merely leaderless.
             for run in list(self.unrouted):

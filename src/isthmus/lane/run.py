@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,8 +14,10 @@ from isthmus.lane.phase import Intake, Phase
 from isthmus.lane.pieces import Piece
 from isthmus.lane.source import Bounds
 from isthmus.lane.writer import LogLook, Writer
-from isthmus.model.lane import Gap, Lane, LaneMark, LaneReport, LaneState
+from isthmus.model.lane import NO_END, Gap, Lane, LaneMark, LaneReport, LaneState
 from isthmus.model.problem import Problem
+from isthmus.model.switching import Allowance
+from isthmus.wire.offsets import PartitionKey
 from isthmus.wire.produce import AnswerKey, answer_keys
 
 if TYPE_CHECKING:
@@ -81,6 +83,9 @@ class LaneRun:
     one before, by its mark `left`: if the source has something else there, it is the source that has changed.
     `target_start` is where that log began when its end was looked at, 0 while that is not known.
 
+    `schema_id` is the id of the schema it waits for, -1 for none. From the source's offset `read_end` on nothing is
+    read.
+
     A mapped lane has a `transit`, as soon as it is known how far it is: `pending` and the writer go by ordinals then.
     """
 
@@ -93,6 +98,7 @@ class LaneRun:
     taken: int = 0
     read_offset: int = -1
     read_epoch: int = -1
+    read_end: int = field(init=False)
     source_start: int = -1
     source_end: int = -1
     target_start: int = 0
@@ -110,6 +116,7 @@ class LaneRun:
     holes: int = 0
     prefix: Prefix | None = None
     transit: Transit | None = None
+    schema_id: int = -1
     tally: Tally = field(default_factory=Tally)
     gaps: list[Gap] = field(default_factory=list)
     source: tuple[str, int] = field(init=False)
@@ -123,6 +130,7 @@ class LaneRun:
         self.target = lane.target_topic, lane.partition
         self.target_append = lane.target_topic, lane.target_topic_id, lane.partition
         self.answer_keys = answer_keys(*self.target_append)
+        self.read_end = lane.end_offset if lane.end_offset >= 0 else 0 if lane.has_allowance else NO_END
 
     @property
     def is_over(self) -> bool:
@@ -147,6 +155,19 @@ class LaneRun:
         return offset if self.transit is None or offset < 0 else self.transit.source_offset(offset)
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether nothing more may be read of it now."""
+        return self.read_offset >= self.read_end
+
+    def allow(self, told: Mapping[PartitionKey, Allowance]) -> bool:
+        """Let the lane go as far as is told, if it goes by that; whether it may go further than before."""
+        found = told.get(self.source) if self.lane.has_allowance else None
+        if found is None or found.topic_id != self.lane.source_topic_id or found.end <= self.read_end:
+            return False
+        self.read_end = found.end
+        return True
+
+    @property
     def gap_end(self) -> int:
         """Where the last gap ends that the lane may pass, -1 without one."""
         return self.gaps[-1].offset_end if self.gaps else -1
@@ -156,17 +177,19 @@ class LaneRun:
         size = 0
         for piece in pieces:
             batch = piece.batch
-            if batch.offset_end <= self.read_offset:
+            if batch.offset_end <= self.read_offset or self.is_at_end:
                 continue
             if self.transit is None:
                 taken: Piece | None = piece
             else:
                 lane = self.lane
-                taken = self.transit.take(piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags)
+                taken = self.transit.take(
+                    piece, bytes_max=lane.batch_bytes_max, level=lane.level, flags=lane.flags, end=self.read_end
+                )
             if taken is not None:
                 self.pending.append(taken)
                 size += len(taken.batch.view)
-            self.read_offset = batch.offset_end
+            self.read_offset = min(batch.offset_end, self.read_end)
             self.read_epoch = batch.leader_epoch
         self.pending_bytes += size
         return size
@@ -251,6 +274,7 @@ class LaneRun:
             source_end=self.source_end,
             records=self.tally.records,
             size_bytes=self.tally.size_bytes,
+            schema_id=self.schema_id,
             flags_replaced=0 if self.transit is None else self.transit.cursor.flags_replaced,
             problem=self.problem,
             gaps=tuple(self.gaps),

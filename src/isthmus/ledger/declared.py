@@ -17,7 +17,7 @@ from isthmus.model.naming import TargetTopic
 from isthmus.model.pauses import PausedPart, PausedTask
 from isthmus.model.registers import Register
 from isthmus.model.reshaping import TreeShape
-from isthmus.model.switching import TargetChoice
+from isthmus.model.switching import Allowance, TargetChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +132,18 @@ class SwitchDocument(DocumentOfLink):
 
     choice: TargetChoice
     since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowanceDocument(DocumentOfLink):
+    """How far a distributor may go that copies to `target`: in the ledger of its source, before it goes there, so that
+    it is known where another leaf may begin once that one is gone. Whoever chooses another leaf fences who writes it.
+    """
+
+    KIND: ClassVar[str] = "allowance"
+
+    target: str
+    lanes: tuple[Allowance, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

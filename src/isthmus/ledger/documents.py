@@ -5,6 +5,7 @@
     gap/east-west/orders-3/120    records the source deleted before they were copied
     group/east-west/billing       what was written for a consumer group at the target, and how it stands
     loop/east-west/configs        how what the link keeps alike beside its data stands
+    schemas/east-west             which ids of schemas the registry of the target holds
     verification/east-west        what the last comparison of both sides found
     access/east-west/9f86d081     an access rule that the link made at the target
     declaration/east-west/@ID     what operators declared of the link, as the cluster with this id knows it
@@ -12,6 +13,7 @@
     known/@ID                     another cluster, as it was seen last
     filters/east-west             what an operator has the link select, in place of the file
     switch/flights.ams.2          to which leaf a distributor copies where that was chosen; at its source
+    allowance/flights.ams.2       how far it may go before more is stated; at its source
     tree/flights                  the clusters of a tree that became another one than that of the file
     provenance/east-west/orders-3/120  where the records before an offset came from, by a link that let go of them
     recovering/east-west          who brings topics of the link back that have diverged
@@ -39,6 +41,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from isthmus.errors import PlanRefused
 from isthmus.ledger.access import AccessDocument
 from isthmus.ledger.controller import ControllerDocument as ControllerDocument
+from isthmus.ledger.declared import AllowanceDocument as AllowanceDocument
 from isthmus.ledger.declared import DeclarationDocument as DeclarationDocument
 from isthmus.ledger.declared import FiltersDocument as FiltersDocument
 from isthmus.ledger.declared import NamespaceDocument as NamespaceDocument
@@ -56,6 +59,7 @@ from isthmus.ledger.quotas import QuotaDocument
 from isthmus.ledger.recovery import RecoveryClaimDocument as RecoveryClaimDocument
 from isthmus.ledger.recovery import RecoveryDocument as RecoveryDocument
 from isthmus.ledger.recovery import ReplayDocument as ReplayDocument
+from isthmus.ledger.schemas import SchemaIdsDocument as SchemaIdsDocument
 from isthmus.ledger.standing import LoopDocument as LoopDocument
 from isthmus.ledger.standing import VerificationDocument as VerificationDocument
 from isthmus.model.lane import Lane, LaneKey, LaneMark, LaneReport
@@ -276,6 +280,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         GapDocument,
         GroupDocument,
         LoopDocument,
+        SchemaIdsDocument,
         VerificationDocument,
         AccessDocument,
         QuotaDocument,
@@ -290,6 +295,7 @@ _KINDS: Final[dict[str, type[Document]]] = {
         PauseDocument,
         TaskPauseDocument,
         SwitchDocument,
+        AllowanceDocument,
         TreeDocument,
         ControllerDocument,
         LeaseDocument,
@@ -352,6 +358,7 @@ _OTHERS = (
     TaskPauseDocument,
     VerificationDocument,
     SwitchDocument,
+    AllowanceDocument,
     TreeDocument,
     TaskDocument,
     ReceiptDocument,

@@ -23,7 +23,7 @@ from isthmus.ledger.documents import (
     link_of,
 )
 from isthmus.ledger.fencing import FencedWriter, fenced
-from isthmus.ledger.log import RETRY_S, LedgerTail
+from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail
 from isthmus.ledger.records import Entry, LedgerChange, in_batches
 from isthmus.ledger.topic import ensure_topic, is_missing, on_topic
 from isthmus.ledger.view import LedgerView
@@ -227,8 +227,10 @@ class LinkLedger:
     async def _follow(self) -> None:
         while True:
             try:
-                await self._look()
+                is_of_others = await self._look()
                 self.problem = None
+                if is_of_others:
+                    await asyncio.sleep(GATHER_S)
             except ClusterError as error:
                 self.problem = error
                 await asyncio.sleep(RETRY_S)
@@ -240,7 +242,8 @@ class LinkLedger:
         with contextlib.suppress(ClusterError):
             await ensure_topic(self._client, replication_factor=self._replication_factor)
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Hear what is new; whether all of it was about other links."""
         poll = await self._tail.poll()
         self._is_lost = self._is_lost or poll.is_other_log
         for entry in poll.entries:
@@ -251,6 +254,7 @@ class LinkLedger:
             for batch in in_batches(lost):
                 await self.write(*batch)
             self._is_lost = False
+        return bool(poll.entries) and poll.at_end and all(link_of(each.key) != self.link for each in poll.entries)
 
     def _hear(self, entry: Entry) -> None:
         """Take what others say. The controller's own documents are known before they are read, and newer here."""

@@ -148,6 +148,12 @@ async def append_once(client: Client, changes: Iterable[LedgerChange], *, replic
         writer.close()
 
 
+GATHER_S: Final = 0.1
+"""So long whoever follows the ledger waits before its next look when all it heard was about other links. Each record
+wakes every follower, so that many links in one ledger would be busy with hearing of one another.
+"""
+
+
 class Poll(NamedTuple):
     """What one look at the ledger showed.
 

@@ -8,6 +8,18 @@ from isthmus.errors import ClusterError, Unreachable
 from isthmus.ledger.log import LedgerTail, News
 from isthmus.ledger.topic import is_missing
 from isthmus.wire.client import Client
+from isthmus.wire.metadata import NO_TOPIC_ID
+
+
+class Bookmark:
+    """A place in a cluster's ledger from where on all is still to be read that leases of a link have to know."""
+
+    def __init__(self, _: Client | None = None) -> None:
+        self.position = 0
+        self.topic_id = NO_TOPIC_ID
+
+    def close(self) -> None:
+        """There is nothing to close: it may be kept beside a client."""
 
 
 class LedgerView:
@@ -16,6 +28,10 @@ class LedgerView:
     def __init__(self, client: Client) -> None:
         self._tail = LedgerTail(client)
         self._is_followed = False
+
+    def mark(self, bookmark: Bookmark) -> None:
+        """Have a bookmark be where the last look ended."""
+        bookmark.position, bookmark.topic_id = self._tail.position, self._tail.topic_id
 
     async def look(self) -> News:
         """What is new; a ledger that is not there is an empty one.

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from isthmus.errors import ConfigError
 from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.reference import FileReference
+from isthmus.model.schemagate import NO_GATE, SchemaGate
 from isthmus.model.subjects import SubjectNaming
 
 _CLUSTER_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,22}")
@@ -132,12 +133,13 @@ class SchemaRegistry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRoute:
-    """From which registry another one has its schemas, and what subjects are called there."""
+    """From which registry another one has its schemas, what subjects are called there, and which topics wait."""
 
     primary: SchemaRegistry
     target: SchemaRegistry
     naming: SubjectNaming
     interval_s: float
+    gate: SchemaGate = NO_GATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

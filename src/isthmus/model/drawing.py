@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Final
 
 from isthmus.model.tree import Tree, TreeNode, leaves_of
+from isthmus.model.wording import counted
 
 _COLUMN: Final = 140
 _ROW: Final = 70
 _MARGIN: Final = 20
 _BOX: Final = (104, 34)
+_NEAR: Final = (0.104, 0.48)
+"""Where a curve is at a fifth of its way: along, and down."""
 _STYLE: Final = (
     "text{font:13px sans-serif;fill:currentColor;text-anchor:middle;dominant-baseline:middle}"
     "rect{fill:none;stroke:currentColor}.level rect{stroke-dasharray:4 3}"
-    "line,path{fill:none;stroke:currentColor;stroke-opacity:.6}"
+    ".count{font-size:11px}line,path{fill:none;stroke:currentColor;stroke-opacity:.6}"
 )
 
 
-def svg_of(tree: Tree) -> str:
-    """The drawing. It takes its colour from where it is shown, so that it can be read on light and on dark."""
+def svg_of(tree: Tree, copied: Mapping[str, int] | None = None) -> str:
+    """The drawing, with how many records each distributor has copied, by its name, where that is given.
+
+    It takes its colour from where it is shown, so that it can be read on light and on dark.
+    """
     columns = {cluster: index for index, cluster in enumerate(tree.clusters)}
     depth = _depth(tree.root)
     below = max((each.level for each in tree.distributors), default=1)
@@ -37,9 +44,15 @@ def svg_of(tree: Tree) -> str:
     for each in tree.distributors:
         begin, end = _x(columns[each.cluster]), _x(columns[each.target])
         dip = floor + 22 * each.level
+        count, told = (copied or {}).get(each.name), ""
+        if count is not None:
+            told = f", {counted(count, 'message')}"
+            # Near the cluster that it comes from: the one that comes back has the other end.
+            x, y = begin + (end - begin) * _NEAR[0], floor + (dip - floor) * _NEAR[1]
+            parts.append(f'<text class="count" x="{x:.0f}" y="{y + 9:.0f}">{count:,}</text>')
         parts.append(
             f'<path d="M{begin} {floor}C{begin} {dip},{end} {dip},{end} {floor}" marker-end="url(#to)">'
-            f"<title>{escape(each.name)}: level {each.level} to {escape(each.target)}</title></path>"
+            f"<title>{escape(each.name)}: level {each.level} to {escape(each.target)}{told}</title></path>"
         )
     return "\n".join([*parts, "</svg>", ""])
 

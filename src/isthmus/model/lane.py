@@ -5,13 +5,17 @@ from __future__ import annotations
 import enum
 import uuid
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from isthmus.model.copyflags import FlagsHeader
 from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST
 from isthmus.model.problem import Problem
+from isthmus.model.schemagate import UNGATED, GatedFields
 from isthmus.model.transactions import AbortedPolicy
+
+NO_END: Final = 1 << 63
+"""Behind every offset there is."""
 
 
 class LaneKey(NamedTuple):
@@ -117,7 +121,11 @@ class Lane:
 
     A lane of a distributor is mapped, and has its `level`: it leaves alone what distributors of this level or a lower
     one have written (`model.copyflags`), and what `flags` in a header say, if they are kept there. What lies before
-    `begin_offset` another leaf got (-1 for nothing), and one that `is_held` only finds out where it stands.
+    `begin_offset` another leaf got (-1 for nothing), and one that `is_held` only finds out where it stands. What lies
+    at `end_offset` and behind another leaf gets (-1 for nothing); one that `has_allowance` goes as far as it is told
+    while it runs.
+
+    Of what is `gated` nothing comes before its schema is known at the target (`model.schemagate`).
     """
 
     source_topic: SourceTopic
@@ -138,6 +146,9 @@ class Lane:
     flags: FlagsHeader | None = None
     begin_offset: int = -1
     is_held: bool = False
+    end_offset: int = -1
+    has_allowance: bool = False
+    gated: GatedFields = UNGATED
 
     @property
     def key(self) -> LaneKey:
@@ -155,6 +166,7 @@ class LaneReport:
     `position` is the next offset to copy: everything before it is durable at the target. `source_end` is the source's
     last stable offset as last seen. `records` and `size_bytes` count what this lease copied,
     `flags_replaced` all records whose header of copy flags the lane has replaced, because it said nothing.
+    `schema_id` is the id of the schema that it waits for, -1 while it waits for none.
     """
 
     key: LaneKey
@@ -164,6 +176,7 @@ class LaneReport:
     records: int = 0
     size_bytes: int = 0
     flags_replaced: int = 0
+    schema_id: int = -1
     problem: Problem | None = None
     gaps: tuple[Gap, ...] = ()
 

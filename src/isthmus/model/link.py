@@ -15,7 +15,7 @@ from isthmus.model.namespace import NamespaceMap, NamespaceNaming
 from isthmus.model.naming import LogicalNames, MirrorMakerNaming, SourceTopic, TemplateNaming
 from isthmus.model.positions import OffsetFlags
 from isthmus.model.selection import TopicSettings
-from isthmus.model.switching import GoingOver, LaneBegin
+from isthmus.model.switching import GoingOver, LaneBegin, LeafDoubt
 from isthmus.model.transactions import AbortedPolicy
 
 DataGapPolicy = Literal["stop", "continue"]
@@ -46,9 +46,10 @@ class DistributorRole:
     `others` are the other clusters of the tree, each with the names of the distributors that copy to it from the same
     source: of no others may it have got anything from there. `flags` is the header of copy flags, if there is one.
     Its target is one of `leaves`, those of the subtree; `begins` is from where on it gets what there is, where another
-    leaf got it before; while the distributor goes over to another one `going` says to which.
-    `inbound` are the names and the levels of the distributors that may copy to the source; `offset_flags` says where
-    the copy flags of positions are kept at the target.
+    leaf got it before; while the distributor goes over to another one `going` says to which. A leaf that it left by
+    force gets what it lacks up to `ends`, `None` for any other. `doubts` are of leaves that may lack something, and
+    `former` are all that it left. `inbound` are the names and the levels of the distributors that may copy to the
+    source; `offset_flags` says where the copy flags of positions are kept at the target.
     """
 
     tree: str
@@ -60,6 +61,14 @@ class DistributorRole:
     leaves: tuple[str, ...] = ()
     begins: tuple[LaneBegin, ...] = ()
     going: GoingOver | None = None
+    ends: tuple[LaneBegin, ...] | None = None
+    doubts: tuple[LeafDoubt, ...] = ()
+    former: tuple[str, ...] = ()
+
+    @property
+    def has_allowance(self) -> bool:
+        """Whether it states at its source how far it goes: it may have to leave its target without asking it."""
+        return len(self.leaves) > 1 and self.ends is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,10 @@ def _declared(link: Link) -> bool:
     return bool(link.namespaces)
 
 
+def _choosing(link: Link) -> bool:
+    return link.distributor is not None and link.distributor.has_allowance
+
+
 def _syncs_at_source(link: Link) -> bool:
     return link.mm2.offset_syncs is SyncsPlace.SOURCE
 
@@ -176,6 +180,11 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "declare it by one at a time", _declared),
     Need(_S, About.NAMESPACES, "WRITE", _ERROR, "declare namespaces by one at a time", _declared),
     Need(_T, About.NAMESPACES, "WRITE", _ERROR, "declare and release namespaces by one at a time", _declared),
+    # Where the target may have to be left while it is gone (docs/trees.md).
+    Need(_S, About.LEDGER, "CREATE", _ERROR, "create it where no link was before", _choosing),
+    Need(_S, About.LEDGER, "READ", _ERROR, "know which leaf is chosen, and how far to go", _choosing),
+    Need(_S, About.LEDGER, "WRITE", _ERROR, "state how far it goes, before it goes there", _choosing),
+    Need(_S, About.TRANSACTIONS, "WRITE", _ERROR, "be the only one who states that", _choosing),
     Need(_T, About.CLUSTER, "DESCRIBE_CONFIGS", _WARN, "see producer.id.expiration.ms"),
     Need(
         _T,

@@ -67,9 +67,14 @@ class Cursor:
         return self.rewound, self.ordinal, self.source_offset
 
     @property
+    def copied_records(self) -> int:
+        """How many records the lane has appended since it began."""
+        return self.ordinal - self.first_ordinal
+
+    @property
     def has_appended(self) -> bool:
         """Whether the lane has a record at the target."""
-        return self.ordinal > self.first_ordinal
+        return self.copied_records > 0
 
     @property
     def has_copies(self) -> bool:

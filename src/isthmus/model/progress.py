@@ -30,9 +30,10 @@ class PartitionProgress:
     Where offsets are mapped `copied_end` is the source offset up to which everything was copied, else it is `None`:
     then the target ends there.
 
-    `records` and `size_bytes` are what the present run has copied, `flags_replaced` the records whose header of copy
-    flags was ever replaced because it said nothing. `gaps` are offsets the source deleted before they were copied. The
-    ages (s) are how long ago the state and the ends were seen.
+    `records` and `size_bytes` are what the present run has copied, `copied_records` what was copied since the lane
+    began, by its map (`None` where offsets are the same, or its ledger does not answer), and `flags_replaced` the
+    records whose header of copy flags was ever replaced because it said nothing. `gaps` are offsets the source deleted
+    before they were copied. The ages (s) are how long ago the state and the ends were seen.
     """
 
     topic: TargetTopic
@@ -44,6 +45,7 @@ class PartitionProgress:
     copied_end: int | None = None
     records: int = 0
     size_bytes: int = 0
+    copied_records: int | None = None
     flags_replaced: int = 0
     lag_s: float | None = None
     records_per_s: float | None = None
@@ -88,6 +90,7 @@ class PartitionProgress:
             "target_end": _known(self.target_end),
             "target_end_age_seconds": round(self.target_age_s, 1) if self.target_end >= 0 else None,
             **({} if self.copied_end is None else {"copied_end": _known(self.copied_end)}),
+            **({} if self.copied_end is None else {"copied_records": self.copied_records}),
             **({} if self.copied_end is None else {"copy_flags_replaced": self.flags_replaced}),
             "lag_records": _known(self.lag_records),
             "lag_seconds": None if self.lag_s is None else round(self.lag_s, 3),
@@ -280,6 +283,13 @@ class LinkProgress:
     def lag_records_min(self) -> int:
         """Offsets still to copy as far as they are known."""
         return sum(topic.lag_records_min for topic in self.topics)
+
+    @property
+    def copied_records(self) -> int | None:
+        """Records copied since its lanes began, `None` while that of any partition is unknown."""
+        found = [partition.copied_records for topic in self.topics for partition in topic.partitions]
+        known = [count for count in found if count is not None]
+        return sum(known) if known and len(known) == len(found) else None
 
     @property
     def age_s(self) -> float:

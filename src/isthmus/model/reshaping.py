@@ -121,6 +121,35 @@ def removed(tree: Tree, choices: Mapping[str, TargetChoice], cluster: str, *, sp
     return _reshaping(tree, replace(tree, root=root, switched={}), choices, cluster, spent=frozenset([*spent, gone]))
 
 
+def moved(
+    tree: Tree,
+    choices: Mapping[str, TargetChoice],
+    cluster: str,
+    *,
+    beside: str,
+    level: int | None = None,
+    spent: Collection[int] = (),
+) -> Reshaping:
+    """The tree with a cluster at another place: it leaves, and comes in again beside another one, from which it gets
+    everything anew. `begun` and `ended` may have distributors of the same name.
+
+    :raises ConfigError: It is not in the tree, or the neighbour is not.
+    :raises PlanRefused: No level is free for it there, or distributors that there are would have to begin anew.
+    """
+    without = removed(tree, choices, cluster, spent=spent)
+    again = added(without.after, {**choices, **without.pins}, cluster, beside=beside, level=level, spent=without.spent)
+    return replace(again, before=tree, ended=without.ended, pins={**without.pins, **again.pins})
+
+
+def last_with(shape: TreeShape, cluster: str) -> TreeNode | None:
+    """The latest shape of a tree that had a cluster, `None` if none had."""
+    for base in reversed(shape.bases):
+        root = node_of(json.loads(base))
+        if cluster in root.leaves():
+            return root
+    return None
+
+
 def reshaped(settings: TreeSettings, shape: TreeShape, aliases: Collection[str]) -> tuple[TreeSettings, str]:
     """A tree of the file as it has become since, and why it has not where the file says something else."""
     now = text_of(settings.tree.root)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemaforms import normal_form
+from isthmus.model.schemagate import NO_GATE, SchemaGate
 from isthmus.model.subjects import SubjectNaming
 
 AVRO: Final = "AVRO"
@@ -19,11 +20,12 @@ INTERVAL_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSettings:
-    """Which registry is the primary one, by its alias, and how subjects are made, by alias."""
+    """Which registry is the primary one, by its alias, how subjects are made, by alias, and which topics wait."""
 
     primary: str
     templates: Mapping[str, NameTemplate] = field(default_factory=dict)
     interval_s: float = INTERVAL_S
+    gate: SchemaGate = NO_GATE
 
     def naming(self, alias: str) -> SubjectNaming:
         """What subjects of the primary are called in another registry.

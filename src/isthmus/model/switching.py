@@ -3,6 +3,10 @@
 Up to an offset of each source partition one leaf gets what is distributed, and the next leaf gets what comes from there
 on. In good order the next one gets its first record only when every leaf of the subtree holds all that the one before
 was sent: otherwise a later record could overtake an earlier one of the same producer inside the subtree.
+
+A leaf that is gone cannot be waited for. So a distributor states at its source how far it may go before it goes there,
+and the next leaf begins there, or where the source ended. What the leaf that is gone may or may not have got is in
+doubt: it gets the rest of that itself when it is back, so that nobody has to know what it had.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneKey, LaneReport, LaneState
@@ -19,6 +23,10 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import Cursor
 
 NO_OFFSET = -1
+AHEAD_RECORDS: Final = 10_000
+AHEAD_S: Final = 10.0
+"""A distributor may be ahead of what it has stated by so many records, or by as many as it takes in that time."""
+_MORE: Final = 8
 
 
 class LaneBegin(NamedTuple):
@@ -30,13 +38,61 @@ class LaneBegin(NamedTuple):
     offset: int
 
 
+class Allowance(NamedTuple):
+    """How far a distributor may go in a source partition: it was at `position`, and sends nothing from `end` on."""
+
+    topic: SourceTopic
+    topic_id: uuid.UUID
+    partition: int
+    position: int
+    end: int
+
+
+class DoubtedLane(NamedTuple):
+    """A source partition of which nobody knows how much of `position` to `end` a leaf got before it was gone. It gets
+    what there is from `begin` on, -1 for all.
+    """
+
+    topic: SourceTopic
+    topic_id: uuid.UUID
+    partition: int
+    begin: int
+    position: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafDoubt:
+    """What a leaf may lack of what it was to get before a distributor left it by force. It is IN_DOUBT until then."""
+
+    leaf: str
+    lanes: tuple[DoubtedLane, ...]
+
+    @property
+    def records_max(self) -> int:
+        """As many records as may be missing there."""
+        return sum(lane.end - lane.position for lane in self.lanes)
+
+    @property
+    def begins(self) -> tuple[LaneBegin, ...]:
+        """From where on it gets what there is."""
+        return tuple(LaneBegin(lane.topic, lane.topic_id, lane.partition, lane.begin) for lane in self.lanes)
+
+    @property
+    def ends(self) -> tuple[LaneBegin, ...]:
+        """From where on another leaf gets it."""
+        return tuple(LaneBegin(lane.topic, lane.topic_id, lane.partition, lane.end) for lane in self.lanes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChoice:
     """The leaf that a distributor copies to, in place of the one that follows from the tree.
 
-    `wanted` is the leaf that it is to copy to: another one while it goes over. `former` are those that it copied to
-    before, and `begins` says from where on `target` gets what there is; a partition that is missing there was never
-    distributed to another one. `serial` grows with every change.
+    `wanted` is the leaf that it is to copy to: another one while it goes over, and if it `is_forced` without waiting
+    for anybody; what the present one may not have got goes to the other one too if that `is_resent`. `former` are those
+    that it copied to before, and `begins` says from where on `target` gets what there is; a partition that is missing
+    there was never distributed to another one. `doubts` are of leaves that it left by force; to one of them, which
+    `finishes`, it copies what that lacks before it goes on. `serial` grows with every change.
     """
 
     target: str
@@ -44,6 +100,24 @@ class TargetChoice:
     serial: int = 1
     former: tuple[str, ...] = ()
     begins: tuple[LaneBegin, ...] = ()
+    is_forced: bool = False
+    is_resent: bool = False
+    doubts: tuple[LeafDoubt, ...] = ()
+    finishes: str = ""
+
+    @property
+    def leaf(self) -> str:
+        """Where it copies to now."""
+        return self.finishes or self.target
+
+    @property
+    def finishing(self) -> LeafDoubt | None:
+        """What the leaf that it copies to lacks, before it goes on with its target."""
+        return self.doubt(self.finishes)
+
+    def doubt(self, leaf: str) -> LeafDoubt | None:
+        """What a leaf may lack, `None` where nothing is in doubt."""
+        return next((each for each in self.doubts if each.leaf == leaf), None)
 
     @property
     def is_under_way(self) -> bool:
@@ -52,16 +126,51 @@ class TargetChoice:
 
     def is_of(self, leaves: Collection[str]) -> bool:
         """Whether it says something of a subtree with these leaves."""
-        return {self.target, self.wanted} <= {*leaves}
+        return {self.target, self.wanted, self.leaf} <= {*leaves}
 
-    def asked(self, leaf: str) -> TargetChoice:
+    def asked(self, leaf: str, *, is_forced: bool = False, is_resent: bool = False) -> TargetChoice:
         """It, once another leaf is wanted; the present one takes the wish back."""
-        return replace(self, wanted=leaf, serial=self.serial + 1)
+        return replace(self, wanted=leaf, is_forced=is_forced, is_resent=is_resent, serial=self.serial + 1)
 
     def over(self, begins: Iterable[LaneBegin]) -> TargetChoice:
         """It, once the wanted leaf has become the target: from these offsets on."""
         former = tuple(dict.fromkeys((*self.former, self.target)))
-        return replace(self, target=self.wanted, former=former, begins=tuple(begins), serial=self.serial + 1)
+        return replace(
+            self,
+            target=self.wanted,
+            former=former,
+            begins=tuple(begins),
+            is_forced=False,
+            is_resent=False,
+            finishes="",
+            serial=self.serial + 1,
+        )
+
+    def left(self, allowed: Iterable[Allowance], ends: Mapping[tuple[str, int], int]) -> TargetChoice:
+        """It, once the wanted leaf has become the target although nobody knows what the present one got.
+
+        `allowed` is how far it may have gone, and `ends` where the source's partitions ended when it could not go on
+        any more; those that are missing are gone.
+        """
+        lanes, begins = [], {(each.topic, each.partition): each for each in self.begins}
+        for topic, topic_id, partition, position, end in allowed:
+            log_end = ends.get((topic, partition), NO_OFFSET)
+            end = max(min(end, log_end), position)
+            begin = begin_of(self.begins, topic, topic_id, partition)
+            lanes.append(DoubtedLane(topic, topic_id, partition, begin, position, end))
+            begins[topic, partition] = LaneBegin(topic, topic_id, partition, position if self.is_resent else end)
+        doubted = tuple(lane for lane in lanes if lane.end > lane.position and not self.is_resent)
+        doubts = (*self.doubts, LeafDoubt(leaf=self.target, lanes=doubted)) if doubted else self.doubts
+        return replace(self.over(begins.values()), doubts=doubts)
+
+    def going_back(self, leaf: str) -> TargetChoice:
+        """It, once a leaf that was left by force gets what it lacks; "" for none."""
+        return replace(self, finishes=leaf, serial=self.serial + 1)
+
+    def reconciled(self) -> TargetChoice:
+        """It, once that leaf lacks nothing any more."""
+        doubts = tuple(each for each in self.doubts if each.leaf != self.finishes)
+        return replace(self, doubts=doubts, finishes="", serial=self.serial + 1)
 
 
 class Onward(NamedTuple):
@@ -121,3 +230,34 @@ def behind(logs: Mapping[tuple[str, int], LogRange], cursors: Mapping[LaneKey, C
         if log.end > log.start and at.get((topic, partition), NO_OFFSET) < log.end:
             return LaneKey(TargetTopic(topic), partition)
     return None
+
+
+def allowances(
+    known: Iterable[Allowance],
+    positions: Iterable[LaneBegin],
+    rates: Mapping[tuple[str, int], float],
+    *,
+    ahead_min: int = AHEAD_RECORDS,
+) -> tuple[tuple[Allowance, ...], bool]:
+    """How far a distributor may go next, and whether it would soon have to wait if that was not stated now.
+
+    `known` is what was stated, `positions` where lanes are, and `rates` what they take, in records/s. A lane that has
+    used up what it got has had no chance to show that: it gets more. Nothing that was stated is taken back; a topic
+    that was created anew begins anew.
+    """
+    found = {(each.topic, each.partition): each for each in known}
+    is_due = False
+    for topic, topic_id, partition, offset in positions:
+        key = topic, partition
+        ahead = max(ahead_min, int(AHEAD_S * rates.get(key, 0.0)))
+        before = found.get(key)
+        if before is None or before.topic_id != topic_id:
+            found[key] = Allowance(topic, topic_id, partition, offset, offset + ahead)
+            is_due = True
+            continue
+        if offset >= before.end:
+            ahead = max(ahead, _MORE * (before.end - before.position))
+        is_due |= before.end < offset + ahead // 2
+        position = max(offset, before.position)
+        found[key] = before._replace(position=position, end=max(before.end, position + ahead))
+    return tuple(each for _, each in sorted(found.items())), is_due

@@ -250,7 +250,8 @@ class Tree:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSettings:
     """A tree with what it distributes. `flags` says where copy flags are kept, `offset_flags` where those of positions;
-    `margin_s` is taken off the time of the record at a position.
+    `margin_s` is taken off the time of the record at a position. A target that is gone for `switch_after_s` is left for
+    another leaf, `None` for never.
     """
 
     tree: Tree
@@ -260,6 +261,7 @@ class TreeSettings:
     margin_s: float = GroupSettings().margin_s
     offset_flags: OffsetFlags = "producer-id"
     flags: Literal["producer-id", "header"] = "producer-id"
+    switch_after_s: float | None = None
 
     def distributes(self, topic: str) -> bool:
         """Whether a topic belongs to the tree."""
@@ -277,4 +279,5 @@ class TreeSettings:
             "margin_s": self.margin_s,
             "offset_flags": self.offset_flags,
             "flags": self.flags,
+            "switch_after_s": self.switch_after_s,
         }

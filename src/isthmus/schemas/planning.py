@@ -136,6 +136,19 @@ def _wanted(pair: RegistryPair) -> tuple[dict[VersionKey, tuple[str, SchemaVersi
     return wanted, refused
 
 
+def known_ids(pair: RegistryPair) -> dict[VersionKey, int]:
+    """The ids by which the registry finds what the primary means by them, by version; without those that it gives to
+    another schema. What was deleted softly is still found by its id.
+    """
+    wanted, _ = _wanted(pair)
+    meant = {version.id: version.schema for _, version in wanted.values()}
+    return {
+        key: version.id
+        for key, version in pair.there.versions.items()
+        if version.id not in meant or version.schema.is_like(meant[version.id])
+    }
+
+
 class _Needs:
     """Which versions each of some needs: all it refers to, and the version before it."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from isthmus.lane.producer import ProducerIdentity
+from isthmus.ledger.view import Bookmark
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneMark
 from isthmus.model.link import Limits
+from isthmus.model.schemagate import NO_SCHEMAS, SchemaIds
 from isthmus.model.wording import counted
 from isthmus.wire.credentials import renewed
 
@@ -18,7 +20,8 @@ class LinkContext:
     """What all leases of a link have in common. It carries credentials, so it travels in the closure of the task and
     nowhere else: what is in Spark's configuration shows in its UI and its event log.
 
-    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known.
+    `expiration_ms` is the target's `producer.id.expiration.ms`, 0 where it is not known. From `source_mark` on the
+    ledger at the source has all that lanes with an allowance have to know; it moves on while the link runs.
     """
 
     link: str
@@ -27,6 +30,7 @@ class LinkContext:
     producer: ProducerIdentity
     limits: Limits
     expiration_ms: int = 0
+    source_mark: Bookmark = field(default_factory=Bookmark)
 
     def renewed(self, limits: Limits) -> LinkContext:
         """The context of a lease that begins: its share of the limits, and the credentials that files hold now, for
@@ -41,7 +45,8 @@ class LeaseSpec:
 
     The task ends by itself `term_s` after it began. It writes only when every generation before has ended: those up
     to `ended_through` had when it was started, leaving nothing on its way if `is_clean` and the lanes as `marks` tell.
-    It reads the ledger from `ledger_position` on; whatever came before is in here already. `company` is how many leases
+    It reads the ledger from `ledger_position` on; whatever came before is in here already, as the `schemas` that the
+    target knows are. `company` is how many leases
     share its Spark task, itself included.
     """
 
@@ -56,6 +61,7 @@ class LeaseSpec:
     ledger_position: int
     ledger_topic_id: uuid.UUID
     marks: tuple[LaneMark, ...] = ()
+    schemas: SchemaIds = NO_SCHEMAS
     term_s: float = 60.0
     company: int = 1
 

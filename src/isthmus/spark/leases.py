@@ -17,6 +17,7 @@ from isthmus.ledger.documents import Document, LeaseDocument, ProgressDocument, 
 from isthmus.ledger.handover import has_ended, is_in_order, marks_left
 from isthmus.ledger.link import LinkLedger
 from isthmus.ledger.records import Deletion
+from isthmus.ledger.schemas import known_schemas
 from isthmus.model.lane import Lane, LaneKey, LaneReport
 from isthmus.model.latency import BUCKETS
 from isthmus.model.link import Limits
@@ -194,6 +195,7 @@ class LeaseScheduler:
             ledger_position=self._ledger.tail.position,
             ledger_topic_id=self._ledger.tail.topic_id,
             marks=tuple(mark for mark in group.marks if LaneKey(mark.topic, mark.partition) in group.lanes),
+            schemas=known_schemas(self._ledger.link, self._ledger.documents),
         )
         lease = self._slots.ask(spec, self._seats[group.slot], is_urgent=is_urgent)
         self._running[group].append(lease)

@@ -15,11 +15,20 @@ from pyspark import TaskContext
 
 from isthmus.errors import ClusterError, IsthmusError
 from isthmus.lane.engine import Engine
-from isthmus.ledger.documents import ProgressDocument, ReceiptDocument, TaskDocument, decoded, link_of
-from isthmus.ledger.log import RETRY_S, LedgerTail, LedgerWriter
+from isthmus.ledger.documents import (
+    ProgressDocument,
+    ReceiptDocument,
+    SchemaIdsDocument,
+    TaskDocument,
+    decoded,
+    link_of,
+)
+from isthmus.ledger.log import GATHER_S, RETRY_S, LedgerTail, LedgerWriter
+from isthmus.ledger.records import Entry
 from isthmus.model.lane import LaneKey, LaneMark, LaneReport
 from isthmus.model.problem import Problem, problem_of
 from isthmus.model.receipt import Ending, Receipt
+from isthmus.spark.allowance import SourceWord, follow
 from isthmus.spark.lease import LeaseSpec
 from isthmus.spark.maps import LedgerMaps
 from isthmus.spark.telling import Telling
@@ -116,9 +125,13 @@ class LeaseTask:
                 writable=False,
                 expiration_ms=context.expiration_ms,
                 maps=self._maps,
+                schemas=self._spec.schemas,
             )
-            self._engine.write_until(self._tenure.write_until)
+            self._source_word = SourceWord(context.link, context.target.alias, self._engine.readers.allow)
+            mark = context.source_mark
+            self._source_tail = LedgerTail(source, position=mark.position, topic_id=mark.topic_id)
             self._lanes = dict(self._tenure.lanes)
+            self._engine.write_until(self._write_until)
             self._tail = LedgerTail(target, position=self._spec.ledger_position, topic_id=self._spec.ledger_topic_id)
             # Progress may take long to write, and must not stand before the release.
             self._writer, self._progress_writer = LedgerWriter(target), LedgerWriter(target)
@@ -134,7 +147,7 @@ class LeaseTask:
             )
             if self._spec.company > 1:
                 await self._tell(receipt)
-            for end in (self._tail, self._writer, self._progress_writer, self._maps):
+            for end in (self._tail, self._source_tail, self._writer, self._progress_writer, self._maps):
                 end.close()
         return receipt
 
@@ -171,6 +184,7 @@ class LeaseTask:
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self._follow()
+        yield self._follow_source()
         yield self._announce()
         yield self._tick()
         yield self._report()
@@ -215,16 +229,38 @@ class LeaseTask:
                 self._maps.lost()
                 self._must_announce.set()
             for entry in poll.entries:
-                if entry.value is not None and link_of(entry.key) == self._spec.context.link:
+                if entry.value is not None and self._is_ours(entry):
                     self._hear(entry.key, entry.value)
             self._tenure.looked(poll.asked_at, self._tail.position, at_end=poll.at_end)
             self._step()
+            if poll.entries and poll.at_end and not any(map(self._is_ours, poll.entries)):
+                await asyncio.sleep(GATHER_S)
+
+    def _is_ours(self, entry: Entry) -> bool:
+        return link_of(entry.key) == self._spec.context.link
+
+    async def _follow_source(self) -> None:
+        """For lanes that go by what the source's ledger says."""
+        while not self._needs_allowance:
+            await asyncio.sleep(_TICK_S)
+        await follow(self._source_tail, self._source_word, self._step)
+
+    @property
+    def _needs_allowance(self) -> bool:
+        return any(lane.has_allowance for lane in self._lanes.values())
+
+    @property
+    def _write_until(self) -> float:
+        tenure = self._tenure.write_until
+        return min(tenure, self._source_word.write_until) if self._needs_allowance else tenure
 
     def _hear(self, key: str, value: bytes) -> None:
         # Others' progress is most of what passes by here: it is not worth being read.
         if not key.startswith(ProgressDocument.KIND):
             document = decoded(key, value)
-            if document is not None:
+            if isinstance(document, SchemaIdsDocument):
+                self._engine.learn(document.ids)
+            elif document is not None:
                 self._tenure.hear(document, lasting_s())
 
     async def _announce(self) -> None:
@@ -279,7 +315,7 @@ class LeaseTask:
             # Nor is its time renewed: it may have been revoked.
             self._has_ended.set()
         else:
-            engine.write_until(tenure.write_until)
+            engine.write_until(self._write_until)
             if not self._has_written and tenure.is_admitted:
                 self._has_written = True
                 engine.allow_writes(abandoned=not tenure.is_clean, marks=tenure.marks)

@@ -49,9 +49,19 @@ class FiltersBody(Body):
 
 
 class TargetBody(Body):
-    """The leaf that a distributor is to copy to."""
+    """The leaf that a distributor is to copy to. With `force` nobody waits for the present one, which may be gone; with
+    `resend` what that may lack is sent to the other leaf as well, and may come twice.
+    """
 
     to: Text
+    force: StrictBool = False
+    resend: StrictBool = False
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> TargetBody:
+        if self.resend and not self.force:
+            raise ValueError("say force: true with resend: nothing is sent again in good order")
+        return self
 
 
 class PlaceBody(Body):
@@ -67,6 +77,13 @@ class PlaceBody(Body):
         if self.above == (self.beside is not None):
             raise ValueError("say above: true, or beside which cluster")
         return self
+
+
+class NeighbourBody(Body):
+    """Beside which cluster of a tree another place is."""
+
+    beside: Text
+    level: Annotated[StrictInt, Field(ge=1, le=_NUMBER_MAX)] | None = None
 
 
 def _patterns(given: list[str] | None) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from isthmus.control.answers import Filters, Resumed
 from isthmus.errors import RequestRefused
 from isthmus.web.auditing import audited
-from isthmus.web.bodies import FiltersBody, PlaceBody, TargetBody, plain
+from isthmus.web.bodies import FiltersBody, NeighbourBody, PlaceBody, TargetBody, plain
 from isthmus.web.conditions import DryRun, IfMatch, check_match, etag_of
 from isthmus.web.desk import FabricDesk, found
 from isthmus.web.guard import Caller
@@ -175,10 +175,11 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     async def switch_target(
         tree: str, cluster: str, level: int, body: TargetBody, caller: Operator, dry_run: DryRun = False
     ) -> Json:
-        with audited(caller, "switch", f"{tree}.{cluster}.{level}", {"to": body.to, "dry_run": dry_run}):
+        with audited(caller, "switch", f"{tree}.{cluster}.{level}", {**body.model_dump(), "dry_run": dry_run}):
             async with desk.fabric() as fabric:
                 switch = fabric.trees.switch
-                return (await found(switch(tree, cluster, level, body.to, dry_run=dry_run))).as_dict()
+                how = {"force": body.force, "resend": body.resend, "dry_run": dry_run}
+                return (await found(switch(tree, cluster, level, body.to, **how))).as_dict()
 
     @router.put(
         "/trees/{tree}/clusters/{cluster}",
@@ -209,3 +210,16 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
             async with desk.declaring, desk.written() as fabric:
                 remove = fabric.tree_changes.remove
                 return (await remove(desk.tree(tree).tree.name, cluster, dry_run=dry_run)).as_dict()
+
+    @router.post(
+        "/trees/{tree}/clusters/{cluster}:move",
+        tags=["trees"],
+        summary="Have a cluster be at another place of a tree that runs; 409 says what it waits for",
+    )
+    async def move_cluster(
+        tree: str, cluster: str, body: NeighbourBody, caller: Admin, dry_run: DryRun = False
+    ) -> Json:
+        with audited(caller, "move in tree", tree, {**plain(body), "cluster": cluster, "dry_run": dry_run}):
+            async with desk.declaring, desk.written() as fabric:
+                move, name = fabric.tree_changes.move, desk.tree(tree).tree.name
+                return (await move(name, cluster, beside=body.beside, level=body.level, dry_run=dry_run)).as_dict()

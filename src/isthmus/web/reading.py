@@ -70,7 +70,10 @@ def _tree_routes(router: APIRouter, desk: FabricDesk) -> None:
     @router.get("/trees/{tree}/plan", tags=["trees"], summary="What the distributors of a tree would create and copy")
     async def read_tree_plan(tree: str) -> Json:
         async with desk.fabric() as fabric:
-            return (await found(fabric.plan(tree=tree))).as_dict()
+            plan = await found(fabric.plan(tree=tree))
+            carrying = [link.name for link in fabric.links() if link.tree == tree and link.groups.is_configured]
+            groups = [each for name in carrying for each in await fabric.groups.plan(link=name)]
+        return {**plan.as_dict(), "groups": [each.as_dict() for each in groups]}
 
 
 def _link_routes(router: APIRouter, desk: FabricDesk) -> None:

@@ -7,19 +7,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -28,19 +27,14 @@ from isthmus import config
 from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
+from tests.integration.control.tree_positions import committed, has_followed, to_be_at
+from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, produce, read
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
 
 pytestmark = pytest.mark.integration
-
-TERM_S: Final = 180.0
-PARTITIONS: Final = 2
-AHEAD_MS: Final = {"south": 3_600_000}
-"""By how much the clocks of producers differ: nothing in a tree goes by time."""
-ISTHMUS: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
-Clusters = Mapping[str, LocalCluster]
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +55,6 @@ def file_of(clusters: Clusters, tree: Any, name: str) -> dict[str, Any]:
     }
 
 
-def produce(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int], codec: str) -> None:
-    """Records that tell their cluster and their number, in both partitions; many small batches."""
-    writing = topics.producer(cluster, compression_type=codec, batch_num_messages=7, enable_idempotence=True)
-    for number in numbers:
-        for partition in range(PARTITIONS):
-            at = topics.SEPTEMBER + number + AHEAD_MS.get(origin, 0)
-            given = Given(origin.encode(), b"%d" % number, [("from", origin.encode())], at)
-            topics.send(writing, name, [given], partition=partition)
-    topics.flush(writing)
-
-
 def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]) -> None:
     """The same in a transaction, beside one that is aborted."""
     for outcome in ("abort", "commit"):
@@ -88,15 +71,6 @@ def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]
         else:
             writing.flush(TERM_S)
             writing.abort_transaction(TERM_S)
-
-
-def read(cluster: LocalCluster, name: str) -> dict[tuple[int, str], list[int]]:
-    """What librdkafka reads: by partition and origin the numbers in their order."""
-    found: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for partition, seen in enumerate(oracle.records(cluster.bootstrap_servers, name, partitions=PARTITIONS)):
-        for record in seen:
-            found[partition, (record.key or b"").decode()].append(int(record.value or b""))
-    return dict(found)
 
 
 def has_all(clusters: Clusters, name: str, written: Mapping[str, int]) -> bool:
@@ -121,9 +95,11 @@ def check(clusters: Clusters, name: str, written: Mapping[str, int]) -> None:
     ids=["balanced", "unbalanced"],
 )
 def test_every_message_comes_to_every_cluster_once(
-    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any
+    four: Clusters, topic: Callable[[str], str], spark: SparkSession, tree: Any, tmp_path: Path
 ) -> None:
-    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes."""
+    """Whatever the tree: with small batches, codecs and transactions, of what was there and of what comes. What
+    distributors say they have copied, and what was written there, make up what each cluster has.
+    """
     name = topic("distributed")
     used = {alias: each for alias, each in four.items() if alias in json.dumps(tree)}
     for number, (alias, cluster) in enumerate(used.items()):
@@ -145,6 +121,14 @@ def test_every_message_comes_to_every_cluster_once(
 
     asyncio.run(scenario())
     check(used, name, written)
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(json.dumps(file_of(used, tree, name)))
+    command = [*ISTHMUS, "tree", "show", "--counts", "-o", "json", "-c", str(file)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    came = dict(written)
+    for each in json.loads(shown.stdout)[0]["distributors"]:
+        came[each["target"]] += each["copied_records"] // PARTITIONS
+    assert came == dict.fromkeys(used, sum(written.values()))
     if tree[0][1] != "west":
         # Comparing one tree is enough.
         return
@@ -214,63 +198,6 @@ def test_a_killed_process_loses_and_doubles_nothing(
     check(used, name, written)
 
 
-class Load:
-    """Producers on all clusters of a tree that `isthmus` runs as a program; `written` counts what they wrote."""
-
-    def __init__(self, clusters: Clusters, name: str, file: Path) -> None:
-        self.clusters, self.name, self.file = clusters, name, file
-        self.written = dict.fromkeys(clusters, 0)
-        self._is_over = {alias: threading.Event() for alias in clusters}
-        self._writers = {alias: threading.Thread(target=self._write, args=[alias], daemon=True) for alias in clusters}
-        for writer in self._writers.values():
-            writer.start()
-
-    def _write(self, alias: str) -> None:
-        while not self._is_over[alias].is_set():
-            begin = self.written[alias]
-            produce(self.clusters[alias], alias, self.name, range(begin, begin + 20), "lz4")
-            self.written[alias] += 20
-            time.sleep(0.1)
-
-    def end(self, *aliases: str) -> None:
-        for alias in aliases or self.clusters:
-            self._is_over[alias].set()
-            self._writers[alias].join(TERM_S)
-
-    def done(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [*ISTHMUS, *words, "-c", str(self.file), "-o", "json"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
-
-    def call(self, *words: str) -> Any:
-        done = self.done(*words)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def run(self) -> subprocess.Popen[bytes]:
-        command = [*ISTHMUS, "run", "-c", str(self.file)]
-        # A process group of its own: what it has started is killed with it.
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-
-    def switch(self, cluster: str, to: str, *more: str) -> None:
-        (found,) = self.call("tree", "switch", self.name, cluster, "2", "--to", to, *more)
-        assert found["wanted"] == to
-
-    def targets(self) -> dict[str, str]:
-        found = self.call("tree", "targets", self.name)
-        return {each["cluster"]: each["target"] for each in found if each["level"] == 2}
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + TERM_S
-        while not condition():
-            assert time.monotonic() < deadline, self.call("status")
-            time.sleep(0.3)
-
-    def wait_until_everywhere(self, count: int, *, without: str = "") -> None:
-        """Until so many records are on every cluster."""
-        there = [cluster for alias, cluster in self.clusters.items() if alias != without]
-        self.wait_for(lambda: all(sum(map(len, read(c, self.name).values())) >= count for c in there))
-
-
 def test_distributors_go_over_to_other_leaves_under_load(
     four: Clusters, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -314,42 +241,99 @@ def test_distributors_go_over_to_other_leaves_under_load(
     check(four, name, load.written)
 
 
+def test_a_target_that_is_gone_is_left(four: Clusters, topic: Callable[[str], str], tmp_path: Path) -> None:
+    """A leaf is killed while everybody produces: one distributor leaves it by an operator's word, and its records go on
+    through the other leaf. When that is back it is reconciled by itself, and every message is once on every cluster.
+    """
+    name = topic("gone")
+    for cluster in four.values():
+        topics.create(cluster, name, partitions=PARTITIONS)
+    file = tmp_path / "isthmus.yaml"
+    tree = [["east", "west"], ["north", "south"]]
+    file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
+    load = Load(four, name, file)
+
+    def of_east(alias: str) -> int:
+        return sum(len(numbers) for (_, origin), numbers in read(four[alias], name).items() if origin == "east")
+
+    running = load.run()
+    try:
+        load.wait_for(lambda: all(len(read(cluster, name)) == PARTITIONS * len(four) for cluster in four.values()))
+        load.end("north")
+        four["north"].broker(1).kill()
+        load.switch("east", "south", "--force", "--dry-run")
+        load.switch("east", "south", "--force")
+        load.wait_for(lambda: load.targets()["east"] == "south")
+        before = of_east("south")
+        load.wait_for(lambda: of_east("south") >= before + 200)
+        assert load.doubted().keys() == {"north"}
+        assert load.doubted()["north"] > 0
+        refused = load.done("tree", "switch", name, "east", "2", "--to", "north")
+        assert (refused.returncode, "north is IN_DOUBT" in refused.stderr) == (6, True), refused.stderr
+        four["north"].broker(1).start()
+        load.wait_for(lambda: not load.doubted())
+        assert load.targets()["east"] == "south"
+        load.end()
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+    finally:
+        four["north"].broker(1).start()
+        load.end()
+        running.send_signal(signal.SIGINT)
+        running.wait(TERM_S)
+    for cluster in four.values():
+        # The order of a producer is not kept in what was in doubt.
+        found = {key: sorted(numbers) for key, numbers in read(cluster, name).items()}
+        assert found == {(p, origin): list(range(n)) for p in range(PARTITIONS) for origin, n in load.written.items()}
+
+
 def test_a_cluster_comes_into_a_running_tree_and_leaves_it(
     four: Clusters, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """It gets all that there is, and all others get what is produced on it, while everybody produces; when it leaves
-    nothing of it is missing anywhere.
+    nothing of it is missing anywhere. At another place it gets everything anew, and others get what it produces.
     """
     name = topic("grown")
     for cluster in four.values():
         topics.create(cluster, name, partitions=PARTITIONS)
     file = tmp_path / "isthmus.yaml"
-    tree = [["east", "west"], "north"]
+    tree = {"level": 4, "clusters": [["east", "west"], "north"]}
     file.write_text(json.dumps({**file_of(four, tree, name), "spark": {"master": "local[2]"}}))
-    load = Load(four, name, file)
+    load = Load(four, name, file, level=4)
     running = load.run()
     try:
         load.wait_until_everywhere(200)
         assert "no level is free" in load.done("tree", "add", name, "south", "--beside", "east").stderr
         planned = load.call("tree", "add", name, "south", "--beside", "north", "--dry-run")
-        assert [each["name"].removeprefix(name) for each in planned["begun"]] == [".north.1", ".south.1", ".south.2"]
+        assert [each["name"].removeprefix(name) for each in planned["begun"]] == [".north.3", ".south.3", ".south.4"]
         load.call("tree", "add", name, "south", "--beside", "north")
         load.wait_until_everywhere(sum(load.written.values()))
         # Whoever copies to it goes over to another leaf first, and it waits for what was produced on it.
         load.switch("east", "south")
         load.wait_for(lambda: load.targets()["east"] == "south")
         refused = load.done("tree", "remove", name, "south")
-        assert (refused.returncode, f"{name}.east.2 to north" in refused.stderr) == (5, True)
+        assert (refused.returncode, f"{name}.east.4 to north" in refused.stderr) == (5, True)
         load.end("south")
         load.wait_for(lambda: load.done("tree", "remove", name, "south").returncode == 0)
         load.wait_for(lambda: len(load.call("status")) == 5)
+        # Its own topic is still there: all of it would come everywhere once more.
+        move = ("tree", "move", name, "south", "--beside", "north")
+        refused = load.done(*move)
+        assert (refused.returncode, f"has its topics still: {name}" in refused.stderr) == (5, True)
+        before = {alias: sum(map(len, read(four[alias], name).values())) for alias in ("east", "west", "north")}
+        admin = AdminClient({"bootstrap.servers": four["south"].bootstrap_servers})
+        admin.delete_topics([name])[name].result(TERM_S)
+        load.wait_for(lambda: load.done(*move).returncode == 0)
+        load.wait_until_everywhere(max(before.values()))
         load.end()
-        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS, without="south")
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
+        produce(four["south"], "south", name, range(load.written["south"], load.written["south"] + 20), "lz4")
+        load.written["south"] += 20
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
     finally:
         load.end()
         running.send_signal(signal.SIGINT)
         running.wait(TERM_S)
-    check({alias: each for alias, each in four.items() if alias != "south"}, name, load.written)
+    check(four, name, load.written)
 
 
 def test_a_tree_of_another_shape_is_refused(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
@@ -434,42 +418,11 @@ def test_copy_flags_stand_in_a_header(four: Clusters, topic: Callable[[str], str
     assert seen("south") == {key: [mine, ("f", b"\x03")] for key in copied}
 
 
-def committed(cluster: LocalCluster, group: str, name: str) -> dict[int, tuple[int, str]]:
-    """Where a group stands by partition, and what stands beside it, as librdkafka is told."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(PARTITIONS)])
-    (future,) = admin.list_consumer_group_offsets([asked]).values()
-    found = future.result(TERM_S).topic_partitions
-    return {p.partition: (p.offset, p.metadata or "") for p in found if p.error is None and p.offset >= 0}
-
-
-def to_be_at(source: LocalCluster, target: LocalCluster, group: str, name: str, margin_ms: int) -> dict[int, int]:
-    """The first message at the target that is not older than the one at the source's position, less the margin."""
-    looking = Consumer({"bootstrap.servers": target.bootstrap_servers, "group.id": f"{group}-looking"})
-    try:
-        wanted = {}
-        logs = oracle.records(source.bootstrap_servers, name, partitions=PARTITIONS)
-        for partition, (offset, _) in committed(source, group, name).items():
-            log = [record for record in logs[partition] if record.offset >= offset] or logs[partition][-1:]
-            at = TopicPartition(name, partition, log[0].timestamp[1] - margin_ms)
-            wanted[partition] = looking.offsets_for_times([at], timeout=TERM_S)[0].offset
-        return wanted
-    finally:
-        looking.close()
-
-
-def has_followed(cluster: LocalCluster, group: str, name: str, wanted: Mapping[int, int]) -> bool:
-    """Whether a group stands where it is to be, or further on."""
-    time.sleep(0.2)
-    found = committed(cluster, group, name)
-    return all(partition in found and found[partition][0] >= offset for partition, offset in wanted.items())
-
-
 def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], spark: SparkSession) -> None:
     """A real consumer goes from cluster to cluster, round and back, while everybody produces: it misses nothing, and
     reads again what the margin says and nothing older.
     """
-    name, wave, margin_ms = topic("round"), 30, 60
+    name, wave, margin_ms = topic("round"), 30, 30  # it takes back 150 of a partition at most
     used = {alias: four[alias] for alias in ("east", "west", "north")}
     for cluster in used.values():
         topics.create(cluster, name, partitions=PARTITIONS)
@@ -509,7 +462,7 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
             for here, there in pairwise(ring):
                 write()
                 await run.until(lambda: asyncio.to_thread(has_all, used, name, written))
-                await asyncio.to_thread(consume, here, 150 if carried else 450)
+                await asyncio.to_thread(consume, here, 300 if carried else 450)
                 wanted = await asyncio.to_thread(to_be_at, used[here], used[there], name, name, margin_ms)
                 await run.until(partial(asyncio.to_thread, has_followed, used[there], name, name, wanted))
                 carried.append(max(wanted.values()))

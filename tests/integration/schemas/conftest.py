@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from isthmus.local.apicurio import ApicurioServer
+from isthmus.model.configuration import SparkSettings
+from isthmus.spark.session import session
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +24,11 @@ def west_registry() -> Iterator[ApicurioServer]:
     """Another one, which nobody writes to but us."""
     with ApicurioServer.start() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session for the tests of whole runs."""
+    spark = session(SparkSettings(master="local[2]"), log=tmp_path_factory.mktemp("spark") / "spark.log")
+    yield spark
+    spark.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import signal
 import socket
 import ssl
@@ -17,13 +18,19 @@ from pathlib import Path
 import httpx2
 import pytest
 import trustme
+import yaml
+from typer.testing import CliRunner
 
+from isthmus import config
+from isthmus.cli.app import app
 from isthmus.control.fabric import Fabric
 from isthmus.local import LocalCluster
 from isthmus.web.serving import ServeSettings, serving_beside
 from isthmus.web.tokens import Role, TokenFile
 from tests.integration.cli.test_run import Shell
 from tests.integration.control.test_declared import cut
+from tests.integration.groups import consumers
+from tests.integration.lane import topics
 from tests.integration.web.asking import RECORDS, TERM_S, Served, serving
 from tests.unit.metrics.standing import free_port
 
@@ -60,6 +67,29 @@ def test_what_is_read_is_what_commands_tell(served: Served) -> None:
     assert partition["source_end"] == RECORDS
     listed = served.read(f"/v1/clusters/east/topics?topic={served.topic}")
     assert served.topic in json.dumps(listed)
+
+
+def test_a_tree_is_planned_as_by_its_command(
+    east: LocalCluster, west: LocalCluster, topic: Namer, tmp_path: Path
+) -> None:
+    """What its distributors would create and copy each way, and where groups would be, as by the command."""
+    name, group = topic("tree"), topic("group")
+    topics.create(east, name, partitions=2)
+    topics.produce(east, name, topics.some(RECORDS, random.Random(name)))
+    consumers.commit(east, {group: {(name, 0): 3}})
+    clusters = {each.cluster().alias: {"bootstrap_servers": each.bootstrap_servers} for each in (east, west)}
+    tree = {"name": name, "clusters": ["east", "west"], "topics": [name], "groups": [group]}
+    file = tmp_path / "isthmus.yaml"
+    file.write_text(yaml.safe_dump({"clusters": clusters, "trees": [tree]}))
+
+    told = CliRunner().invoke(app, ["tree", "plan", name, "-c", str(file), "-o", "json"])
+    with serving(config.load(file), tmp_path) as server:
+        found = server.read(f"/v1/trees/{name}/plan")
+        assert server.ask("GET", "/v1/trees/nowhere/plan", Role.VIEWER).status_code == 404
+
+    assert found == json.loads(told.stdout)
+    assert [len(link["topics"]) for link in found["links"]] == [1, 1]
+    assert group in json.dumps(found["groups"])
 
 
 def test_a_topic_and_a_link_are_paused_and_resumed(served: Served) -> None:

@@ -86,13 +86,18 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     # What is changed of topics has its row.
     created = replace(change("v", None, "3"), loop="topics")
     link = replace(link_of(decision(0)), changes=(created, *changes))
-    _, err = shown(capsys, link)
+    out, err = shown(capsys, link)
+    assert "differences" not in out
     assert "topic v" not in err
     assert "l: configs: topic s: a.b becomes 2, which was 1" in err
     assert "topic t: a.b becomes 2, which was not there" in err
     assert "topic u: a.b is removed, which was 1" in err
     assert err.count("it stays") == 1
     assert "Not changed: l/topic x and 2 more: a.b: it stays do nothing" in err
+    own = (change("orders", "1", "2"), change("orders", None, "2"), change("orders", "1", "2", problem))
+    out, _ = shown(capsys, replace(link, changes=own))
+    assert "differences" in out
+    assert "copy identity 1 2 0 0" in out
     assert Plan(links=(link,)).has_changes
     assert not Plan(links=(replace(link, changes=stuck),)).has_changes
 

@@ -196,10 +196,10 @@ def test_a_new_leader_is_read_at_once_only_if_it_can_tell_of_truncation(read_epo
             engine._resolver._due.clear()
             engine._source_routes._leaders[run.source] = Leader(1, 5)
             engine.reroute(run)
-            engine._spawn(engine._readers.run())
-            while engine._readers.unrouted:
+            engine._spawn(engine.readers.run())
+            while engine.readers.unrouted:
                 await asyncio.sleep(0)
-            assert (run in engine._readers) is is_read
+            assert (run in engine.readers) is is_read
             assert (run in engine._resolver._due) is not is_read
             await engine.stop()
 

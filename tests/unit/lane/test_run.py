@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Final
 
+from isthmus.lane.mapped.transit import Transit
 from isthmus.lane.pieces import Piece
 from isthmus.lane.run import LaneRun, TailCheck
 from isthmus.lane.writer import LogLook, Writer
-from isthmus.model.lane import Lane, LaneMark
+from isthmus.model.lane import NO_END, Lane, LaneMark
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.offsets import Cursor
+from isthmus.model.switching import Allowance
 from tests.unit.wire.stored import PLAIN, one, stored
 
 LANE: Final = Lane(
@@ -68,3 +72,34 @@ def test_how_a_lane_is_left() -> None:
     assert doubted.mark is None
     assert run_at(100).mark is None
     assert run_at(0, epoch=6).mark is None
+
+
+def test_a_lane_goes_as_far_as_it_is_told() -> None:
+    """A batch that lies across that place is taken apart there, and its rest is read when the lane may go further."""
+    lane = replace(LANE, is_mapped=True, has_allowance=True)
+    run = LaneRun(lane, Writer(abandoned=False, is_mapped=True))
+    run.transit = Transit(Cursor(100, 0, 0))
+    run.read_from(100)
+    assert run.is_at_end
+    told = Allowance(lane.source_topic, lane.source_topic_id, lane.partition, 100, 115)
+    assert not run.allow({run.source: told._replace(topic_id=uuid.uuid4())}), "of a topic that was created anew"
+    assert run.allow({run.source: told})
+    assert not run.allow({run.source: told._replace(end=110)}), "nothing is taken back"
+    for offset in (100, 110):
+        read(run, offset, leader_epoch=7)
+    assert [(piece.batch.base_offset, piece.batch.offset_end) for piece in run.pending] == [(0, 10), (10, 15)]
+    assert (run.read_offset, run.is_at_end, run.transit.source_offset(15)) == (115, True, 115)
+    read(run, 110, leader_epoch=7)
+    assert len(run.pending) == 2
+    assert run.allow({run.source: told._replace(end=300)})
+    read(run, 110, leader_epoch=7)
+    assert [piece.batch.offset_end for piece in run.pending] == [10, 15, 20]
+    assert [run.transit.source_offset(ordinal) for ordinal in (0, 14, 15, 19)] == [100, 114, 115, 119]
+
+
+def test_a_lane_with_an_end_is_not_told_to_go_further() -> None:
+    """What lies behind it another leaf gets."""
+    run = LaneRun(replace(LANE, is_mapped=True, end_offset=103), Writer(abandoned=False, is_mapped=True))
+    told = Allowance(run.lane.source_topic, run.lane.source_topic_id, run.lane.partition, 100, 900)
+    assert (run.allow({run.source: told}), run.read_end) == (False, 103)
+    assert LaneRun(LANE, Writer(abandoned=False)).read_end == NO_END

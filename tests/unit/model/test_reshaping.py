@@ -12,6 +12,8 @@ from isthmus.model.reshaping import (
     Reshaping,
     TreeShape,
     added,
+    last_with,
+    moved,
     removed,
     reshaped,
     text_of,
@@ -141,3 +143,28 @@ def test_the_file_wins_where_it_says_something_else() -> None:
     found, why = reshaped(other, shape, "abc")
     assert found == other
     assert "tree t is run as the file has it" in why
+
+
+def test_a_cluster_goes_to_another_place() -> None:
+    """It leaves one node and comes into another one, under a level that nothing was written under where it counts."""
+    before = tree(
+        {"level": 5, "clusters": [{"level": 3, "clusters": ["a", "b"]}, {"level": 3, "clusters": ["c", "d"]}]}
+    )
+    choices = {"t.b.5": TargetChoice(target="c", wanted="c")}
+    found = moved(before, choices, "d", beside="a")
+    assert (found.before, written(found.after.root)) == (
+        before,
+        {"level": 5, "clusters": [{"level": 3, "clusters": [{"level": 2, "clusters": ["a", "d"]}, "b"]}, "c"]},
+    )
+    assert names(found) == (
+        ["t.a.2 to d", "t.d.2 to a", "t.d.3 to b", "t.d.5 to c"],
+        ["t.c.3", "t.d.3", "t.d.5"],
+    )
+    assert found.spent == {3}
+    with pytest.raises(PlanRefused, match="no level is free above 0 and below 1"):
+        moved(tree([["a", "b"], ["c", "d"]]), {"t.b.2": TargetChoice(target="c", wanted="c")}, "d", beside="a")
+    with pytest.raises(ConfigError, match="t has no cluster d"):
+        moved(before, choices, "d", beside="d")
+    shape = TreeShape(clusters=text_of(found.after.root), bases=('["a","b"]', text_of(before.root)))
+    assert last_with(shape, "d") == before.root
+    assert last_with(shape, "e") is None

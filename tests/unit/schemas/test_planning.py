@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isthmus.model.naming import NameTemplate
 from isthmus.model.schemas import RegistryContents, Schema, SchemaReference, SchemaVersion, VersionKey
 from isthmus.model.subjects import SubjectNaming
-from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, plan_schemas
+from isthmus.schemas.planning import RegistryPair, SchemaChange, SchemaVerb, known_ids, plan_schemas
 
 ADDRESS = Schema(text='{"type":"record","name":"Address","fields":[]}')
 
@@ -228,3 +228,11 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(
     after = applied(there, changes)
     assert all(change.problem is not None or not change.is_needed for change in planned(held, after))
     assert all(after.versions[key].id == each.id for key, each in there.versions.items())
+
+
+def test_an_id_is_known_only_where_it_means_the_same() -> None:
+    """What another registry has alone is found there too; what it gives to another schema, or lacks, is not known."""
+    held = holding(version("a", 1, 1, '"string"'), version("a", 2, 2), version("a", 3, 3))
+    there = holding(version("a", 1, 1, '{"type": "string"}'), version("b", 1, 2, '"int"'), version("c", 1, 9))
+    pair = RegistryPair(primary="east", target="west", held=held, there=there, naming=SubjectNaming(), distributed={})
+    assert known_ids(pair) == {("a", 1): 1, ("c", 1): 9}

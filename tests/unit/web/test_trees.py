@@ -24,6 +24,8 @@ trees: [{name: t, clusters: [east, west], topics: [orders]}]
 
 CASES: tuple[tuple[Role, str, dict[str, object], int], ...] = (
     (Role.OPERATOR, "t/clusters/north", {"above": True}, 403),
+    (Role.OPERATOR, "t/targets/east/1", {"to": "west", "resend": True}, 422),
+    (Role.OPERATOR, "t/targets/east/1", {"to": "west", "force": "soon"}, 422),
     (Role.ADMIN, "other/clusters/north", {"above": True}, 404),
     (Role.ADMIN, "t/clusters/north", {}, 422),
     (Role.ADMIN, "t/clusters/north", {"above": True, "beside": "west"}, 422),
@@ -35,7 +37,7 @@ CASES: tuple[tuple[Role, str, dict[str, object], int], ...] = (
 )
 
 
-def test_a_cluster_that_cannot_come_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     """By who asks, by what is asked for, where no level is left for it, and while the tree does not answer."""
     tokens = TokenFile(tmp_path / "tokens.json")
     secrets = {role: tokens.create(role.value, role) for role in (Role.OPERATOR, Role.ADMIN)}
@@ -46,3 +48,7 @@ def test_a_cluster_that_cannot_come_is_refused(tmp_path: Path) -> None:
 
         assert answer.status_code == status, answer.text
         assert answer.json()["hint"]
+    moving = asking.post(
+        "/v1/trees/t/clusters/north:move", json={}, headers={"Authorization": f"Bearer {secrets[Role.ADMIN]}"}
+    )
+    assert moving.status_code == 422

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.memory import remembered
-from isthmus.errors import PlanRefused
+from isthmus.errors import PlanRefused, Unreachable
 from isthmus.lane.producer import ProducerIdentity, allocate_producer
 from isthmus.ledger.documents import Document, LinkDocument
 from isthmus.ledger.link import LinkLedger
@@ -115,10 +115,16 @@ async def _check_beginning(link: Link, source_id: str) -> None:
     :raises PlanRefused: It is not.
     :raises ClusterError: A cluster of the tree does not answer, so that this is not known.
     """
-    others = () if link.distributor is None else link.distributor.others
-    for cluster, names in others:
+    role = link.distributor
+    for cluster, names in () if role is None else role.others:
         async with Client(cluster) as client:
-            memory = await remembered(client)
+            try:
+                memory = await remembered(client)
+            except Unreachable:
+                if role is None or cluster.alias not in role.former:
+                    raise
+                # It may have been left because it is gone. Before it began there all others were asked.
+                continue
             known = [memory.of(name).documents.get(f"{LinkDocument.KIND}/{name}") for name in set(memory.links) - names]
         for document in known:
             if isinstance(document, LinkDocument) and (document.tree, document.source_cluster_id) == (

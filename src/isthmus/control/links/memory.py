@@ -27,7 +27,7 @@ from isthmus.ledger.documents import (
 from isthmus.ledger.link import newest
 from isthmus.ledger.records import Entry
 from isthmus.ledger.standing import verify_standing
-from isthmus.ledger.view import LedgerView
+from isthmus.ledger.view import Bookmark, LedgerView
 from isthmus.model.lane import Gap, LaneKey, LaneReport, LaneState
 from isthmus.model.loop import LoopProgress, LoopState
 from isthmus.model.naming import TargetTopic
@@ -298,6 +298,10 @@ class LedgerMemory:
                 # Whoever has asked for a link goes on with what is new of it.
                 if link in self._links or untaken > self._untaken_max:
                     self._take(link)
+
+    def mark(self, bookmark: Bookmark) -> None:
+        """Have a bookmark be where the last look ended."""
+        self._view.mark(bookmark)
 
     @property
     def links(self) -> list[str]:

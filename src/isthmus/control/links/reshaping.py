@@ -1,4 +1,5 @@
-"""A cluster comes into a tree that runs, or leaves it: planned, and carried out as far as it can be by now.
+"""A cluster comes into a tree that runs, leaves it, or goes to another place: planned, and carried out as far as it can
+be by now.
 
 What the tree becomes is a document in the ledgers of all its clusters, which every process that runs it follows; the
 file is to say the same sooner or later. Before that, distributors whose targets would be others are pinned to those
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -18,18 +19,19 @@ from typing import Final
 from isthmus.cluster.offsets import log_ranges
 from isthmus.cluster.reading import LogReader, OffsetRange
 from isthmus.control.links.declared import Declarations, Declared
+from isthmus.control.links.forgetting import forget_link
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.switching import lacking, wished, write_choice
 from isthmus.control.links.trees import trees_named
 from isthmus.control.topics.names import find_topics
-from isthmus.errors import GateNotMet, PlanRefused, Unreachable
+from isthmus.errors import ConfigError, GateNotMet, PlanRefused, Unreachable
 from isthmus.ledger.documents import TreeDocument
 from isthmus.model.configuration import Configuration
 from isthmus.model.copyflags import level_of
 from isthmus.model.log import LogRange
-from isthmus.model.reshaping import Reshaping, TreeShape, added, removed, text_of, to_go_over
+from isthmus.model.reshaping import Reshaping, TreeShape, added, last_with, moved, removed, text_of, to_go_over
 from isthmus.model.switching import TargetChoice
-from isthmus.model.tree import Tree
+from isthmus.model.tree import Distributor, Tree
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import READ_COMMITTED, PartitionKey
 
@@ -90,32 +92,106 @@ class TreeChanges:
         async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
             declared = await declarations.look()
             now, shape = self._now(declared, tree)
-            choices = _choices(declared, now)
-            going = to_go_over(now, choices, cluster)
-            targets = {(each.cluster, each.level, each.leaves): leaf for each, leaf in going}
-            # What it will be, once these have gone over.
-            ahead = {each.name: TargetChoice(target=leaf, wanted=leaf) for each, leaf in going}
-            found = removed(
-                replace(now, switched={**now.switched, **targets}),
-                {**choices, **ahead},
-                cluster,
-                spent=shape.spent if shape else (),
-            )
-            if dry_run:
-                return found
-            _require(declared, now.clusters)
-            for each, leaf in going:
-                by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
-                await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
-            if going:
-                names = ", ".join(f"{each.name} to {leaf}" for each, leaf in going)
-                raise GateNotMet(
-                    f"{cluster} cannot leave yet: these go over to another leaf first: {names}",
-                    hint="isthmus tree targets shows how far they are. Then call this again.",
-                )
-            await self._check_drained(declarations, now, cluster)
-            await self._write(declarations, found, shape)
+            going, ahead, choices = _ahead(declared, now, cluster)
+            found = removed(ahead, choices, cluster, spent=shape.spent if shape else ())
+            if not dry_run:
+                await self._let_go(declarations, declared, found, going, shape)
         return found
+
+    async def move(
+        self, tree: str, cluster: str, *, beside: str, level: int | None = None, dry_run: bool = False
+    ) -> Reshaping:
+        """Have a cluster be at another place of a tree: it leaves as by `remove`; then its topics have to be deleted
+        there, as what is on it would come everywhere once more; and it comes in again beside another cluster, from
+        which it gets everything.
+
+        :raises ConfigError: There is no such tree or cluster, or it never was in the tree.
+        :raises PlanRefused: No level is free for it, or distributors that there are would have to begin anew.
+        :raises GateNotMet: It cannot leave yet, or its topics are still there; the same call later goes on.
+        :raises ClusterError: A cluster of the tree does not answer.
+        """
+        self._configuration.cluster(cluster)
+        async with Declarations(self._configuration.clusters, self._configuration.ledger) as declarations:
+            declared = await declarations.look()
+            now, shape = self._now(declared, tree)
+            if cluster in now.clusters:
+                going, ahead, choices = _ahead(declared, now, cluster)
+                found = moved(ahead, choices, cluster, beside=beside, level=level, spent=shape.spent if shape else ())
+                if dry_run:
+                    return found
+                without = removed(ahead, choices, cluster, spent=shape.spent if shape else ())
+                await self._let_go(declarations, declared, without, going, shape)
+                declared = await declarations.look()
+                now, shape = self._now(declared, tree)
+            root = last_with(shape, cluster) if shape is not None else None
+            if shape is None or root is None:
+                raise ConfigError(
+                    f"{cluster} was never in tree {tree}", hint=f"isthmus tree add {tree} {cluster} --beside {beside}."
+                )
+            again = added(now, _choices(declared, now), cluster, beside=beside, level=level, spent=shape.spent)
+            if not dry_run:
+                _require(declared, {*now.clusters, cluster})
+                await self._forget(declarations, replace(now, root=root, switched={}), cluster)
+                await self._write(declarations, again, shape)
+        return again
+
+    async def _let_go(
+        self,
+        declarations: Declarations,
+        declared: Declared,
+        found: Reshaping,
+        going: Sequence[tuple[Distributor, str]],
+        shape: TreeShape | None,
+    ) -> None:
+        """Have a cluster leave, if it can by now.
+
+        :raises GateNotMet: It cannot leave yet; the same call later goes on.
+        """
+        now, cluster = found.before, found.cluster
+        _require(declared, now.clusters)
+        _check_certain(_choices(declared, now), cluster)
+        for each, leaf in going:
+            by_itself = now.by_itself.distributor(each.cluster, each.level, leaf)
+            await write_choice(declarations.client(each.cluster), each.name, partial(wished, by_itself, leaf))
+        if going:
+            names = ", ".join(f"{each.name} to {leaf}" for each, leaf in going)
+            raise GateNotMet(
+                f"{cluster} cannot leave yet: these go over to another leaf first: {names}",
+                hint="isthmus tree targets shows how far they are. Then call this again.",
+            )
+        await self._check_drained(declarations, now, cluster)
+        await self._write(declarations, found, shape)
+
+    async def _forget(self, declarations: Declarations, before: Tree, cluster: str) -> None:
+        """Have nothing be known of what distributors of the tree before copied to and from a cluster whose topics are
+        gone.
+
+        :raises GateNotMet: There are topics left, or somebody still runs such a distributor.
+        """
+        link = next(each for each in self._configuration.links if each.tree == before.name)
+        there = sorted((await find_topics(declarations.client(cluster), link.topics)).there.values())
+        if there:
+            raise GateNotMet(
+                f"{cluster} is not in tree {before.name} any more, and has its topics still: {', '.join(there)}",
+                hint=f"Delete them at {cluster}: all of it is on the others, and comes back. Then call this again.",
+            )
+        known = [
+            (each.name, alias)
+            for each in before.distributors
+            for alias in ((*each.leaves, cluster) if each.cluster == cluster else (cluster,))
+            if each.cluster == cluster or cluster in each.leaves
+        ]
+        for name, alias in known:
+            try:
+                await forget_link(self._configuration.cluster(alias), name, self._configuration.ledger)
+            except PlanRefused as refused:
+                raise GateNotMet(
+                    f"{refused.message} at {alias} still, which ends",
+                    hint="isthmus run follows within seconds. Then call this again.",
+                ) from None
+            except ConfigError:
+                # That ledger knows nothing of it.
+                continue
 
     def _now(self, declared: Declared, name: str) -> tuple[Tree, TreeShape | None]:
         """The tree as it is run now."""
@@ -179,8 +255,32 @@ async def _check_quiet(source: Client, before: Mapping[PartitionKey, LogRange]) 
                     )
 
 
+def _check_certain(choices: Mapping[str, TargetChoice], cluster: str) -> None:
+    """See that a cluster that leaves lacks nothing of what was sent to it: others get that through it.
+
+    :raises GateNotMet: It is in doubt.
+    """
+    for name, choice in choices.items():
+        if choice.doubt(cluster) is not None:
+            raise GateNotMet(
+                f"{cluster} is IN_DOUBT: it may lack what {name} sent to it",
+                hint="It gets that by itself while isthmus run runs. Then call this again.",
+            )
+
+
 def _pinned(pin: TargetChoice, _: TargetChoice | None) -> TargetChoice:
     return pin
+
+
+def _ahead(
+    declared: Declared, now: Tree, cluster: str
+) -> tuple[tuple[tuple[Distributor, str], ...], Tree, dict[str, TargetChoice]]:
+    """Who has to go over to another leaf before a cluster leaves; and the tree and what is chosen, once they have."""
+    choices = _choices(declared, now)
+    going = to_go_over(now, choices, cluster)
+    targets = {(each.cluster, each.level, each.leaves): leaf for each, leaf in going}
+    chosen = {each.name: TargetChoice(target=leaf, wanted=leaf) for each, leaf in going}
+    return going, replace(now, switched={**now.switched, **targets}), {**choices, **chosen}
 
 
 def _choices(declared: Declared, tree: Tree) -> dict[str, TargetChoice]:

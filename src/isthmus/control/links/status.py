@@ -319,6 +319,7 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
     is_reported = report is not None and state == report.state
     at_source = reading.at_source(lane)
     source = reading.source.ranges.get(at_source)
+    cursor, is_mapped = reading.cursors.get(lane, _NOWHERE), reading.is_mapped(lane.topic)
     return PartitionProgress(
         topic=lane.topic,
         partition=lane.partition,
@@ -326,8 +327,9 @@ def _partition(reading: _Reading, before: _Reading | None, lane: LaneKey, ends: 
         source_end=ends.source.offset,
         target_end=ends.target.offset,
         source_start=0 if source is None else source.start,
-        copied_end=reading.copied_end(lane) if reading.is_mapped(lane.topic) else None,
-        flags_replaced=reading.cursors.get(lane, _NOWHERE).flags_replaced,
+        copied_end=reading.copied_end(lane) if is_mapped else None,
+        copied_records=cursor.copied_records if is_mapped and reading.ledger_problem is None else None,
+        flags_replaced=cursor.flags_replaced,
         lag_s=_lag_s(source, reading.copied_end(lane), reading.times.get(at_source), moment_ms),
         records_per_s=_rate(reading, before, lane),
         problem=report.problem if is_reported and report is not None else None,

@@ -10,19 +10,22 @@ from typing import Any, Final
 from isthmus.control.lanes.maps import lane_cursors
 from isthmus.control.links.memory import now_ms, remembered
 from isthmus.errors import Fenced, PlanRefused
-from isthmus.ledger.documents import SwitchDocument
+from isthmus.ledger.documents import AllowanceDocument, SwitchDocument
 from isthmus.ledger.fencing import FencedWriter
 from isthmus.ledger.topic import on_topic
+from isthmus.ledger.view import Bookmark
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.instant import written_instant
 from isthmus.model.link import Link
 from isthmus.model.log import LogRange
-from isthmus.model.switching import TargetChoice, behind
+from isthmus.model.plain import plain
+from isthmus.model.problem import Problem
+from isthmus.model.switching import Allowance, LeafDoubt, TargetChoice, behind
 from isthmus.model.tree import Distributor
 from isthmus.wire.client import Client
 from isthmus.wire.offsets import PartitionKey
 
-_ROLE: Final = "switch"
+SWITCH_ROLE: Final = "switch"
 _TRIES: Final = 3
 Choose = Callable[[TargetChoice | None], TargetChoice | None]
 """What becomes of the choice there is; `None` for no change."""
@@ -30,14 +33,26 @@ Choose = Callable[[TargetChoice | None], TargetChoice | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributorTarget:
-    """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without anybody's choice."""
+    """Where a distributor copies to: `target` now and `wanted` soon, `by_itself` without anybody's choice. `doubts` are
+    of leaves that it left by force; one that it `finishes` gets what it lacks before all goes on. `problem` is why that
+    is not known.
+    """
 
     distributor: Distributor
     target: str
     wanted: str
     by_itself: str
     former: tuple[str, ...] = ()
+    is_forced: bool = False
+    doubts: tuple[LeafDoubt, ...] = ()
+    finishes: str = ""
     since_ms: int = -1
+    problem: Problem | None = None
+
+    @classmethod
+    def unknown(cls, distributor: Distributor, problem: Problem) -> DistributorTarget:
+        """Of one whose source does not tell: `target` and `wanted` are empty."""
+        return cls(distributor=distributor, target="", wanted="", by_itself=distributor.target, problem=problem)
 
     @classmethod
     def of(cls, distributor: Distributor, known: SwitchDocument | None) -> DistributorTarget:
@@ -52,6 +67,9 @@ class DistributorTarget:
             wanted=choice.wanted,
             by_itself=by_itself,
             former=choice.former,
+            is_forced=choice.is_forced,
+            doubts=choice.doubts,
+            finishes=choice.finishes,
             since_ms=known.since_ms,
         )
 
@@ -67,11 +85,21 @@ class DistributorTarget:
             "cluster": self.distributor.cluster,
             "level": self.distributor.level,
             "subtree": list(self.distributor.leaves),
-            "target": self.target,
-            "wanted": self.wanted,
+            "target": self.target or None,
+            "wanted": self.wanted or None,
             "by_itself": self.by_itself,
             "former": list(self.former),
+            "forced": self.is_forced,
+            "in_doubt": [
+                {
+                    "leaf": each.leaf,
+                    "state": "RECONCILING" if each.leaf == self.finishes else "IN_DOUBT",
+                    "records_max": each.records_max,
+                }
+                for each in self.doubts
+            ],
             "since": written_instant(self.since_ms) if self.since_ms >= 0 else None,
+            "problem": plain(self.problem),
         }
 
 
@@ -84,6 +112,15 @@ async def read_choice(source: Client, link: str) -> SwitchDocument | None:
     return found if isinstance(found, SwitchDocument) else None
 
 
+async def read_allowances(source: Client, link: str, target: str) -> tuple[Allowance, ...] | None:
+    """How far a distributor may have gone with its target, `None` where it never said.
+
+    :raises ClusterError: The ledger at the source cannot be read.
+    """
+    found = (await remembered(source)).of(link).documents.get(f"{AllowanceDocument.KIND}/{link}")
+    return found.lanes if isinstance(found, AllowanceDocument) and found.target == target else None
+
+
 async def write_choice(
     source: Client, link: str, choose: Choose, *, replication_factor: int | None = None
 ) -> SwitchDocument | None:
@@ -94,46 +131,63 @@ async def write_choice(
     :raises ClusterError: The ledger at the source cannot be read or written.
     :raises Fenced: Others write all the time.
     """
+    tried: SwitchDocument | None = None
     for left in reversed(range(_TRIES)):
-        writer = FencedWriter(source, link, role=_ROLE)
+        writer = FencedWriter(source, link, role=SWITCH_ROLE)
         try:
             await writer.take_over()
             known = await on_topic(source, partial(read_choice, source, link), replication_factor=replication_factor)
             choice = choose(None if known is None else known.choice)
-            if choice is None:
+            if choice is not None:
+                tried = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
+            elif known is None or known != tried:
                 return known
-            document = SwitchDocument(link=link, choice=choice, since_ms=now_ms())
-            await on_topic(source, partial(writer.append, [document]), replication_factor=replication_factor)
+            # What was fenced before it was committed is read by everybody, and has to stay.
+            await on_topic(source, partial(writer.append, [tried]), replication_factor=replication_factor)
         except Fenced:
             if not left:
                 raise
         else:
-            return document
+            return tried
         finally:
             writer.close()
     raise AssertionError
 
 
-def wished(distributor: Distributor, leaf: str, known: TargetChoice | None) -> TargetChoice | None:
+def wished(
+    distributor: Distributor,
+    leaf: str,
+    known: TargetChoice | None,
+    *,
+    is_forced: bool = False,
+    is_resent: bool = False,
+) -> TargetChoice | None:
     """What becomes of a choice where another leaf is wanted of a distributor, which is given as it is by itself; `None`
     where that is so already.
     """
-    by_itself = distributor.target
     if known is None or not known.is_of(distributor.leaves):
-        serial = 1 if known is None else known.serial + 1
-        return None if leaf == by_itself else TargetChoice(target=by_itself, wanted=leaf, serial=serial)
-    return None if leaf == known.wanted else known.asked(leaf)
+        by_itself = distributor.target
+        known = TargetChoice(target=by_itself, wanted=by_itself, serial=0 if known is None else known.serial)
+    is_so = leaf == known.wanted and (not known.is_under_way or known.is_forced or not is_forced)
+    return None if is_so else known.asked(leaf, is_forced=is_forced, is_resent=is_resent)
 
 
 async def ask_for(
-    source: Client, distributor: Distributor, leaf: str, ledger: LedgerSettings, *, dry_run: bool
+    source: Client,
+    distributor: Distributor,
+    leaf: str,
+    ledger: LedgerSettings,
+    *,
+    is_forced: bool = False,
+    is_resent: bool = False,
+    dry_run: bool,
 ) -> DistributorTarget:
-    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order. It is given as it is
-    by itself.
+    """Have a distributor go over to a leaf of its subtree: whoever runs it does so in good order, or without asking the
+    present one if that `is_forced`. It is given as it is by itself.
 
     :raises ClusterError: The ledger at the source cannot be read or written.
     """
-    choose = partial(wished, distributor, leaf)
+    choose = partial(wished, distributor, leaf, is_forced=is_forced, is_resent=is_resent)
     if dry_run:
         known = await read_choice(source, distributor.name)
         choice = choose(None if known is None else known.choice)
@@ -163,11 +217,15 @@ async def check_choice(link: Link, source: Client) -> None:
     if role is None:
         return
     known = await read_choice(source, link.name)
+    # Whatever is chosen from now on is to be heard by leases.
+    (await remembered(source)).mark(source.companion(Bookmark))
     if known is None:
         return
     choice, wanted = known.choice, link.target.alias if role.going is None else role.going.to
-    if (choice.target, choice.wanted, choice.begins) != (link.target.alias, wanted, role.begins):
-        told = f"{choice.target}, and soon to {choice.wanted}," if choice.is_under_way else choice.target
+    finishing = choice.finishing
+    said = choice.leaf, choice.leaf if finishing else choice.wanted, (finishing or choice).begins
+    if (*said, finishing and finishing.ends) != (link.target.alias, wanted, role.begins, role.ends):
+        told = f"{choice.leaf}, and soon to {choice.wanted}," if choice.leaf != choice.wanted else choice.leaf
         raise PlanRefused(
             f"link {link.name} copies to {told} by what {link.source.alias} says, which is newer than what this "
             "process has heard",

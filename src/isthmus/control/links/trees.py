@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.filtering import filters_of
 from isthmus.control.links.memory import recollect
-from isthmus.control.links.switching import DistributorTarget, ask_for, read_choice
+from isthmus.control.links.switching import DistributorTarget, ask_for, read_allowances, read_choice
 from isthmus.control.pool import ClusterPool
-from isthmus.errors import ConfigError, PlanRefused
+from isthmus.errors import ConfigError, PlanRefused, Unreachable
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
+from isthmus.model.problem import Problem, problem_of
 from isthmus.model.tree import Distributor, TreeSettings
+from isthmus.wire.client import Client
 
 
 class Trees:
@@ -24,38 +26,90 @@ class Trees:
         self._pool = pool
 
     async def targets(self, tree: str | None = None) -> tuple[DistributorTarget, ...]:
-        """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves.
+        """Where the distributors of a tree copy to, or of all trees: of those that have a choice of leaves. What is
+        chosen on clusters that do not answer is not known.
 
         :raises ConfigError: There is no such tree.
-        :raises ClusterError: A cluster of it does not answer.
+        :raises ClusterError: A cluster of it answers, and its ledger cannot be read.
         """
-        return tuple(
-            [
-                DistributorTarget.of(each, await read_choice(self._pool.client(self._cluster(each)), each.name))
-                for settings in trees_named(self._configuration.trees, tree)
-                for each in settings.tree.by_itself.distributors
-                if len(each.leaves) > 1
-            ]
-        )
+        found: list[DistributorTarget] = []
+        away: dict[str, Problem] = {}
+        for settings in trees_named(self._configuration.trees, tree):
+            for each in (one for one in settings.tree.by_itself.distributors if len(one.leaves) > 1):
+                if each.cluster not in away:
+                    try:
+                        known = await read_choice(self._pool.client(self._cluster(each)), each.name)
+                        found.append(DistributorTarget.of(each, known))
+                        continue
+                    except Unreachable as error:
+                        away[each.cluster] = problem_of(error)
+                found.append(DistributorTarget.unknown(each, away[each.cluster]))
+        return tuple(found)
 
-    async def switch(self, tree: str, cluster: str, level: int, to: str, *, dry_run: bool = False) -> DistributorTarget:
+    async def switch(
+        self,
+        tree: str,
+        cluster: str,
+        level: int,
+        to: str,
+        *,
+        force: bool = False,
+        resend: bool = False,
+        dry_run: bool = False,
+    ) -> DistributorTarget:
         """Have the distributor of a cluster for a level copy to another leaf, in good order: whoever runs it lets it go
         over once every leaf of the subtree has what was sent before. The present target takes that back.
 
-        :raises ConfigError: There is no such tree, cluster, level or leaf.
-        :raises PlanRefused: The distributor is paused, or has filters, which would stay at its present target.
+        With `force` nobody asks the present target, which may be gone: it is in doubt until it is back and has got what
+        it lacks. With `resend` the other leaf gets that as well, which may come twice then.
+
+        :raises ConfigError: There is no such tree, cluster, level or leaf, or `resend` stands without `force`.
+        :raises PlanRefused: The distributor is paused, or has filters, which would stay at its present target; the leaf
+            is in doubt; or nothing is known at the source of how far the distributor went.
         :raises ClusterError: A cluster that takes part does not answer.
         """
+        if resend and not force:
+            raise ConfigError("nothing is sent again in good order", hint="Give --force with --resend.")
         (settings,) = trees_named(self._configuration.trees, tree)
         distributor = settings.tree.by_itself.distributor(cluster, level, to)
         source = self._pool.client(self._cluster(distributor))
         now = DistributorTarget.of(distributor, await read_choice(source, distributor.name))
-        if to != now.target:
+        if to in (each.leaf for each in now.doubts):
+            raise PlanRefused(
+                f"{to} is IN_DOUBT: it may lack what {distributor.name} sent to it",
+                hint="It gets that by itself when it is back: isthmus tree targets shows how it stands.",
+            )
+        if to != now.target and force:
+            await self._check_known(source, distributor.name, now.target)
+            await describe_cluster(self._pool.client(self._configuration.cluster(to)))
+        elif to != now.target:
             await self._check_ready(distributor.name, now.target, to)
-        return await ask_for(source, distributor, to, self._configuration.ledger, dry_run=dry_run)
+        return await ask_for(
+            source,
+            distributor,
+            to,
+            self._configuration.ledger,
+            is_forced=force and to != now.target,
+            is_resent=resend and to != now.target,
+            dry_run=dry_run,
+        )
+
+    async def _check_known(self, source: Client, link: str, target: str) -> None:
+        if await read_allowances(source, link, target) is None:
+            raise PlanRefused(
+                f"{link} has never said at {source.cluster.alias} how far it goes with {target}",
+                hint="isthmus run of this version states that by itself. Without --force it waits for the target.",
+            )
 
     async def _check_ready(self, link: str, target: str, to: str) -> None:
-        known = await recollect(link, self._pool.client(self._configuration.cluster(target)))
+        try:
+            known = await recollect(link, self._pool.client(self._configuration.cluster(target)))
+        except Unreachable as error:
+            raise Unreachable(
+                error.message,
+                cluster=error.cluster,
+                hint=f"{error.hint} Where {target} stays away --force goes over without it: docs/trees.md.",
+            ) from None
         if known.paused.parts:
             raise PlanRefused(
                 f"{link} is paused, so that it cannot end what it has begun", hint=f"isthmus resume {link} first."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from isthmus.control.loops.access import AccessLoop
+from isthmus.control.loops.allowance import AllowanceLoop
 from isthmus.control.loops.checkpoints import CheckpointLoop
 from isthmus.control.loops.configs import ConfigsLoop
 from isthmus.control.loops.handover import HandoverLoop
@@ -14,6 +15,7 @@ from isthmus.control.loops.loop import LinkView, Loop
 from isthmus.control.loops.offset_syncs import OffsetSyncLoop
 from isthmus.control.loops.offsets_copy import OffsetsCopyLoop
 from isthmus.control.loops.quotas import QuotasLoop
+from isthmus.control.loops.reconciling import ReconcilingLoop
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.loops.schemas import SchemasLoop
 from isthmus.control.loops.semantics import SemanticsLoop
@@ -34,6 +36,8 @@ LOOPS: Final[tuple[Callable[[], Loop], ...]] = (
     SemanticsLoop,
     SchemasLoop,
     HandoverLoop,
+    AllowanceLoop,
+    ReconcilingLoop,
 )
 
 

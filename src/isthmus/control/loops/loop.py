@@ -72,6 +72,15 @@ class Loop(Protocol):
 
 
 @runtime_checkable
+class Hurried(Protocol):
+    """A loop that something may wait for: then it does not wait for its interval."""
+
+    def is_awaited(self, view: LinkView) -> bool:
+        """Whether something waits for it now."""
+        ...
+
+
+@runtime_checkable
 class Holding(Protocol):
     """A loop that holds something open between its passes; whoever runs it closes it."""
 

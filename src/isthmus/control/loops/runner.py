@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from isthmus.control.loops.loop import Holding, LinkView, Loop
+from isthmus.control.loops.loop import Holding, Hurried, LinkView, Loop
 from isthmus.errors import ClusterError, Fenced
 from isthmus.ledger.documents import LoopDocument
 from isthmus.ledger.link import LinkLedger
@@ -20,6 +21,8 @@ from isthmus.model.timings import USUAL
 
 _log = logging.getLogger(__name__)
 WAIT_S: Final = 0.25
+HURRY_S: Final = 1.0
+"""How often it is seen whether something waits for a loop."""
 AGAIN_S: Final = 30.0
 """What was refused, or cannot be done as things are, is tried again after so long: it takes an operator to mend it."""
 Viewing = Callable[[], LinkView | None]
@@ -102,8 +105,23 @@ class LoopRunner:
             await self._let_go()
         with contextlib.suppress(ClusterError):
             await self._tell()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), pause_s)
+        await self._rest(pause_s)
+
+    async def _rest(self, pause_s: float | None) -> None:
+        """Wait so long (s), for ever with `None`; no longer than until it is stirred, or something waits for it."""
+        deadline = None if pause_s is None else time.monotonic() + pause_s
+        while deadline is None or time.monotonic() < deadline:
+            left_s = None if deadline is None else deadline - time.monotonic()
+            if left_s is not None and isinstance(self._loop, Hurried):
+                left_s = min(left_s, HURRY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), left_s)
+            view = self._look() if isinstance(self._loop, Hurried) and not self._stirred.is_set() else None
+            if self._stirred.is_set() or (view is not None and self._is_awaited(view)):
+                return
+
+    def _is_awaited(self, view: LinkView) -> bool:
+        return isinstance(self._loop, Hurried) and self._loop.is_awaited(view)
 
     async def _let_go(self) -> None:
         if isinstance(self._loop, Holding):

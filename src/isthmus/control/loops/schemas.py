@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.schemas.distribution import registry_contents, registry_pair
 from isthmus.errors import HostError
+from isthmus.ledger.documents import SchemaIdsDocument
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
 from isthmus.model.problem import problem_of
+from isthmus.model.schemagate import SchemaIds
+from isthmus.model.schemas import VersionKey
 from isthmus.schemas.execution import apply_schemas
-from isthmus.schemas.planning import SchemaChange, plan_schemas
+from isthmus.schemas.planning import SchemaChange, SchemaVerb, known_ids, plan_schemas
 from isthmus.schemas.registry import opened
 
 SCHEMAS_LOOP: Final = "schemas"
+_MAKING: Final = (SchemaVerb.REGISTER, SchemaVerb.RESTORE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,9 @@ class SchemasLoop:
 
     name = SCHEMAS_LOOP
 
+    def __init__(self) -> None:
+        self._held: dict[VersionKey, int] | None = None
+
     def interval_s(self, link: Link) -> float | None:
         route = link.target.schemas
         return None if route is None else route.interval_s
@@ -42,21 +49,46 @@ class SchemasLoop:
         route = view.link.target.schemas
         if route is None:
             return ()
+        self._held = None
         try:
             pair = await registry_pair(route, await registry_contents(route.primary))
         except HostError as error:
             return (_told("registry", "", problem=error),)
+        self._held = known_ids(pair)
         return tuple(_change(each) for each in plan_schemas(pair) if each.is_needed)
+
+    def is_awaited(self, view: LinkView) -> bool:
+        """Whether a lane waits for a schema: then the registries are compared at once, and again soon."""
+        return any(report.schema_id >= 0 for report in view.reports.values())
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
         route = view.link.target.schemas
         ours = [change for change in changes if isinstance(change, RegistryChange)]
         left: list[Change] = [change for change in changes if not isinstance(change, RegistryChange)]
-        if route is None or not ours:
+        if route is None:
             return left
-        async with opened(route.target) as registry:
-            done = await apply_schemas(registry, [change.change for change in ours])
+        done: Sequence[SchemaChange] = ()
+        if ours:
+            async with opened(route.target) as registry:
+                done = await apply_schemas(registry, [change.change for change in ours])
+        if route.gate.is_there and self._held is not None:
+            await self._tell(view, self._held, done)
         return [*left, *(_change(each) for each in done if each.problem is not None)]
+
+    async def _tell(self, view: LinkView, held: Mapping[VersionKey, int], done: Sequence[SchemaChange]) -> None:
+        """Write down which ids the registry holds now, for lanes that wait.
+
+        :raises ClusterError: The ledger cannot be written.
+        """
+        ids = dict(held)
+        for each in done:
+            if each.version is not None and each.verb is SchemaVerb.DELETE:
+                ids.pop(each.version.key, None)
+            elif each.version is not None and each.verb in _MAKING and each.problem is None:
+                ids[each.version.key] = each.version.id
+        document = SchemaIdsDocument(link=view.link.name, ranges=SchemaIds.of(ids.values()).ranges)
+        if view.documents.get(document.key) != document:
+            await view.remember(document)
 
 
 def _change(change: SchemaChange) -> RegistryChange:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from isthmus.cluster.brokers import describe_cluster
-from isthmus.control.links.handshake import semantics_of
 from isthmus.control.loops.loop import LinkView
 from isthmus.ledger.declared import declaration_of
 from isthmus.model.declaration import Declaration
@@ -46,7 +45,12 @@ class SemanticsLoop:
     async def _examined(self, link: Link, known: Declaration, client: Client) -> Change | None:
         alias = client.cluster.alias
         declared = known.semantics.get((await describe_cluster(client)).cluster_id)
-        told = None if declared is None else downgrade(declared, await semantics_of(client))
+        if declared is None:
+            return None
+        # Loaded by links that need it: whoever asks for a status wants no more of a loop than its name.
+        from isthmus.control.links.handshake import semantics_of
+
+        told = downgrade(declared, await semantics_of(client))
         if told is None:
             return None
         problem = Problem(

@@ -15,6 +15,7 @@ from isthmus.control.clusters.known import remember
 from isthmus.control.lanes.catchup import Arrival
 from isthmus.control.links.declared import Declarations
 from isthmus.control.running.following import Following, Reread
+from isthmus.control.running.forcing import TargetKeeper
 from isthmus.control.running.outcome import RunOutcome
 from isthmus.control.running.succession import WhenOccupied
 from isthmus.control.running.supervisor import Supervisor, Takes
@@ -120,7 +121,7 @@ class Controller:
             if following.reread is not None:
                 await self._follow_file(following.reread)
             return
-        written = following.written
+        written, keeper = following.written, TargetKeeper()
         async with Declarations(written.clusters, written.ledger) as declarations:
             while True:
                 if await self._wait_to_reread(self.timings.follow_s) and following.reread is not None:
@@ -131,7 +132,9 @@ class Controller:
                 except IsthmusError as error:
                     self._tell_refused(error)
                 else:
-                    await self._links.take(declared.over(written))
+                    configuration = declared.over(written)
+                    await self._links.take(configuration)
+                    await keeper.keep(configuration, declared, declarations.client, self._links.is_run)
 
     async def _follow_file(self, reread: Reread) -> None:
         while True:

@@ -26,6 +26,7 @@ from isthmus.control.running.succession import Succession, WhenOccupied
 from isthmus.control.running.workers import Workers
 from isthmus.errors import ClusterError, InvariantError, IsthmusError, Occupied
 from isthmus.ledger.link import LinkLedger
+from isthmus.ledger.view import Bookmark
 from isthmus.model.configuration import Configuration
 from isthmus.model.link import Link
 from isthmus.model.pauses import NO_PAUSES
@@ -170,6 +171,7 @@ class LinkRun:
                     producer=producer,
                     limits=link.limits,
                     expiration_ms=(await safeguards(target)).expiration_ms or 0,
+                    source_mark=source.companion(Bookmark),
                 )
                 session = Session(
                     OpenLink(context=context, source=source, target=target, ledger=ledger, timings=settings.timings),
@@ -181,6 +183,9 @@ class LinkRun:
                 )
                 self._session, self._is_at_work = session, True
                 self._problem = None
+                if self.link != link:
+                    # What changed while the link was opened.
+                    session.follow(self.link)
                 if self._stopping.is_set():
                     session.stop()
                 await session.run(workers)

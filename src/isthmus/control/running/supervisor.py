@@ -78,6 +78,10 @@ class Supervisor:
         """The links whose clusters were reached, and that have not failed."""
         return [run.link for run in self.runs if run.has_begun and run.error is None]
 
+    def is_run(self, link: str) -> bool:
+        """Whether it runs a link, and nobody else does."""
+        return any(run.link.name == link and not run.is_run_elsewhere for run in self.runs)
+
     @property
     def declared(self) -> frozenset[str]:
         """The links that are not in the file."""

@@ -31,6 +31,7 @@ from isthmus.model.naming import SourceTopic, TargetTopic
 from isthmus.model.offsets import EARLIEST_LOCAL
 from isthmus.model.problem import Problem
 from isthmus.model.remedies import BEGIN_ANEW, keep_or_delete, recreated
+from isthmus.model.schemagate import UNGATED
 from isthmus.model.switching import begin_of
 from isthmus.model.topic import TopicDescription, TopicIds
 from isthmus.model.transactions import AbortedPolicy
@@ -237,6 +238,7 @@ def _lanes(link: Link, pair: TopicPair, decision: TopicDecision, aborted: Aborte
                 continues_after_gap=link.on_data_gap == "continue",
                 is_mapped=decision.is_mapped,
                 start=start_at(link.topics, pair.source),
+                gated=UNGATED if link.target.schemas is None else link.target.schemas.gate.of(pair.name),
                 **_distributed(link, pair, p.partition),
             )
 
@@ -246,8 +248,16 @@ def _distributed(link: Link, pair: TopicPair, partition: int) -> dict[str, Any]:
     role = link.distributor
     if role is None:
         return {}
-    begin = begin_of(role.begins, pair.source_name, pair.source.topic_id, partition)
-    return {"level": role.level, "flags": role.flags, "begin_offset": begin, "is_held": role.going is not None}
+    place = pair.source_name, pair.source.topic_id, partition
+    return {
+        "level": role.level,
+        "flags": role.flags,
+        "begin_offset": begin_of(role.begins, *place),
+        "is_held": role.going is not None,
+        # A leaf that gets what it lacks gets nothing else.
+        "end_offset": -1 if role.ends is None else max(begin_of(role.ends, *place), 0),
+        "has_allowance": role.has_allowance,
+    }
 
 
 def _recommendations(observed: ObservedLink, topics: tuple[TopicPlan, ...]) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from isthmus.lane.mapped.flagging import flagged
 from isthmus.lane.pieces import Piece, passes
 from isthmus.lane.rebatch import encode, records_of
 from isthmus.model.copyflags import FlagsHeader, is_done_with
+from isthmus.model.lane import NO_END
 from isthmus.model.offsets import Cursor
 from isthmus.model.translation import MappedRange
 from isthmus.wire.batch import scan
@@ -102,27 +103,29 @@ class Transit:
         """The ordinal of the next record that is read."""
         return self._read_ordinal
 
-    def take(self, piece: Piece, *, bytes_max: int, level: int = 0, flags: FlagsHeader | None = None) -> Piece | None:
+    def take(
+        self, piece: Piece, *, bytes_max: int, level: int = 0, flags: FlagsHeader | None = None, end: int = NO_END
+    ) -> Piece | None:
         """What is to be appended of a piece that was read, under its ordinals; `None` for nothing.
 
         `level` is that of a distributor: what was distributed at it or below is left out. With `flags` that stands in
-        a header of each record as well, and copies get theirs.
+        a header of each record as well, and copies get theirs. Nothing is taken from the source's offset `end` on.
 
         :raises ValueError: Its records cannot be decoded, where they have to be.
         """
         batch = piece.batch
-        begin, self._read_offset = self._read_offset, max(batch.offset_end, self._read_offset)
+        begin, self._read_offset = self._read_offset, max(min(batch.offset_end, end), self._read_offset)
         if batch.offset_end <= begin or batch.is_control or piece.is_aborted or batch.record_count == 0:
             return None
-        if level and is_done_with(batch.producer_id, level):
+        if batch.base_offset >= end or (level and is_done_with(batch.producer_id, level)):
             return None
-        if flags is None and batch.is_dense and batch.base_offset >= begin:
+        if flags is None and batch.is_dense and batch.base_offset >= begin and batch.offset_end <= end:
             ordinal = self._read(batch.base_offset, batch.record_count)
             return piece._replace(batch=batch._replace(base_offset=ordinal, offset_end=ordinal + batch.record_count))
-        # The cleaner has taken records out of it, or some of it were copied before, or each has flags of its own.
+        # The cleaner has taken records out of it, or some of it are not to be copied, or each has flags of its own.
         # Those of a run have a checksum each.
         stored = [batch] if piece.stored == 1 else scan(batch.view)
-        records = [record for one in stored for record in records_of(one) if record.offset >= begin]
+        records = [record for one in stored for record in records_of(one) if begin <= record.offset < end]
         ordinal = self._read_ordinal
         if flags is not None:
             records, replaced = flagged(records, level, flags)

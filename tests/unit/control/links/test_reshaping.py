@@ -7,11 +7,11 @@ import uuid
 from isthmus import config
 from isthmus.control.links.declared import Declared
 from isthmus.control.running.following import change_of
-from isthmus.ledger.documents import SwitchDocument, TreeDocument, decoded, encoded, link_of
+from isthmus.ledger.documents import AllowanceDocument, SwitchDocument, TreeDocument, decoded, encoded, link_of
 from isthmus.model.configuration import Configuration
 from isthmus.model.naming import SourceTopic
 from isthmus.model.reshaping import TreeShape, added, text_of
-from isthmus.model.switching import LaneBegin, TargetChoice
+from isthmus.model.switching import Allowance, LaneBegin, TargetChoice
 
 TEXT = (
     "clusters: {a: {bootstrap_servers: 'h:1'}, b: {bootstrap_servers: 'h:2'}, c: {bootstrap_servers: 'h:3'},"
@@ -53,7 +53,12 @@ def test_the_documents_survive_the_ledger() -> None:
     choice = TargetChoice(
         target="c", wanted="d", begins=(LaneBegin(SourceTopic("x"), uuid.UUID(int=4), 0, 7),), former=("d",)
     )
+    allowance = Allowance(SourceTopic("x"), uuid.UUID(int=4), 0, 7, 9)
     for document in (
+        SwitchDocument(
+            link="t.a.2", choice=choice.asked("d", is_forced=True).left([allowance], {("x", 0): 8}), since_ms=5
+        ),
+        AllowanceDocument(link="t.a.2", target="c", lanes=(allowance,)),
         SwitchDocument(link="t.a.2", choice=choice, since_ms=5),
         TreeDocument(tree="t", shape=SHAPE, since_ms=5),
     ):

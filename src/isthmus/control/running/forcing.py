@@ -1,0 +1,132 @@
+"""Distributors leave a leaf that is gone: by an operator's word, or by themselves where the tree says after how long.
+
+Every process that runs the tree looks at what the ledgers of its sources say, and does what is due; whoever comes first
+does it. Nothing of it is kept but what the ledgers say: see `model.switching`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from isthmus.cluster.offsets import log_ranges
+from isthmus.control.links.declared import Declared
+from isthmus.control.links.switching import Choose, read_allowances, wished, write_choice
+from isthmus.errors import BrokerRefused, IsthmusError
+from isthmus.model.configuration import Configuration
+from isthmus.model.switching import TargetChoice
+from isthmus.model.tree import Distributor
+from isthmus.spark.tenure import REVOCATION_S
+from isthmus.wire import codes
+from isthmus.wire.client import Client
+
+BACK_S: Final = 5.0
+"""A leaf that was gone has to be back for so long before anything is asked of it."""
+GONE_S: Final = 15.0
+"""A leaf that gets what it lacks may be away for so long before its distributor goes on without it."""
+_log = logging.getLogger(__name__)
+
+
+class TargetKeeper:
+    """What one process does about leaves that are gone, or back."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, ...], float] = {}
+
+    async def keep(
+        self,
+        configuration: Configuration,
+        declared: Declared,
+        client: Callable[[str], Client],
+        is_run: Callable[[str], bool],
+    ) -> None:
+        """Do what is due, by what the clusters have just said. What fails is tried at the next look; nothing is raised.
+
+        `is_run` tells which links this process runs: of others it does not know why their targets are silent.
+        """
+        now = time.monotonic()
+        for alias in (cluster.alias for cluster in configuration.clusters):
+            self._note(now, ("away", alias), holds=alias in declared.away)
+            self._note(now, ("there", alias), holds=declared.is_there(alias))
+        for settings in configuration.trees:
+            after_s = settings.switch_after_s
+            for each in settings.tree.by_itself.distributors:
+                if len(each.leaves) > 1 and declared.is_there(each.cluster):
+                    choice = declared.choices.get((each.cluster, each.name))
+                    known = choice if choice is not None and choice.is_of(each.leaves) else None
+                    source = client(each.cluster)
+                    try:
+                        await self._do(source, each, known, now, after_s if is_run(each.name) else None)
+                    except IsthmusError as error:
+                        _log.warning("%s: %s", each.name, error)
+
+    def _note(self, now: float, what: tuple[str, ...], *, holds: bool) -> None:
+        if not holds:
+            self._since.pop(what, None)
+        else:
+            self._since.setdefault(what, now)
+
+    def _held_s(self, now: float, *what: str) -> float:
+        """For how long that has been so, -1 where it is not."""
+        return now - self._since[what] if what in self._since else -1.0
+
+    async def _do(
+        self, source: Client, each: Distributor, choice: TargetChoice | None, now: float, after_s: float | None
+    ) -> None:
+        forced = ("forced", each.name, str(choice.serial if choice else 0))
+        self._note(now, forced, holds=choice is not None and choice.is_under_way and choice.is_forced)
+        if choice is not None and forced in self._since:
+            if self._held_s(now, *forced) >= REVOCATION_S:
+                await leave(source, each, choice)
+        elif (change := self._due(each, choice, now, after_s)) is not None:
+            wanted = change(choice)
+            if wanted is None or (wanted.is_forced and not await read_allowances(source, each.name, wanted.target)):
+                return
+            told = "%s: leaves %s, which is gone, for %s" if wanted.is_forced else "%s: copies to %s, and then to %s"
+            _log.warning(told, each.name, wanted.leaf, wanted.wanted)
+            await write_choice(source, each.name, change)
+
+    def _due(self, each: Distributor, choice: TargetChoice | None, now: float, after_s: float | None) -> Choose | None:
+        """What becomes of a choice by itself, `None` for nothing."""
+        if choice is not None and choice.finishes:
+            is_gone = self._held_s(now, "away", choice.finishes) >= GONE_S
+            return partial(_changed, choice, choice.going_back("")) if is_gone else None
+        if choice is not None and choice.is_under_way:
+            return None
+        for doubt in () if choice is None else choice.doubts:
+            if choice is not None and doubt.leaf in each.leaves and self._held_s(now, "there", doubt.leaf) >= BACK_S:
+                return partial(_changed, choice, choice.going_back(doubt.leaf))
+        target = each.target if choice is None else choice.target
+        if after_s is None or self._held_s(now, "away", target) < after_s:
+            return None
+        doubted = [] if choice is None else [doubt.leaf for doubt in choice.doubts]
+        for leaf in each.leaves:
+            if leaf not in (target, *doubted) and self._held_s(now, "there", leaf) >= 0:
+                return partial(wished, each, leaf, is_forced=True)
+        return None
+
+
+def _changed(known: TargetChoice, wanted: TargetChoice, now: TargetChoice | None) -> TargetChoice | None:
+    """What becomes of a choice, if it is still the one that was known."""
+    return wanted if now is not None and now.serial == known.serial else None
+
+
+async def leave(source: Client, each: Distributor, choice: TargetChoice) -> None:
+    """Have a distributor begin at the leaf that it was forced to, now that nothing of it reaches the present one.
+
+    :raises ClusterError: The source does not answer.
+    """
+    allowed = await read_allowances(source, each.name, choice.target)
+    if allowed is None:
+        _log.warning("%s: how far it came with %s is not known", each.name, choice.target)
+        return
+    found = await log_ranges(source, [(lane.topic, lane.partition) for lane in allowed])
+    for error in found.errors.values():
+        if not (isinstance(error, BrokerRefused) and error.code == codes.UNKNOWN_TOPIC_OR_PARTITION):
+            raise error
+    ends = {key: log.stable_end for key, log in found.values.items()}
+    await write_choice(source, each.name, partial(_changed, choice, choice.left(allowed, ends)))
+    _log.warning("%s: copies to %s now", each.name, choice.wanted)

@@ -1,0 +1,42 @@
+"""Records wait at the gate until the schemas that they were written with are known at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from isthmus.lane.pieces import Piece
+from isthmus.lane.rebatch import records_of
+from isthmus.lane.run import LaneRun
+from isthmus.model.copyflags import is_done_with
+from isthmus.model.schemagate import SchemaIds, unknown_id
+
+
+class SchemaMissing(Exception):
+    """The next record of a lane has a schema that is not known at the target."""
+
+    def __init__(self, schema_id: int) -> None:
+        super().__init__(f"schema {schema_id}")
+        self.schema_id = schema_id
+
+
+def admitted(run: LaneRun, found: Iterable[Piece], known: SchemaIds) -> Iterator[Piece]:
+    """The pieces up to the first whose records have to wait. Nobody sees those of aborted transactions, and a
+    distributor leaves alone what others brought: they go on.
+
+    :raises SchemaMissing: The very first has to wait.
+    :raises ValueError: Its records cannot be decoded.
+    """
+    run.schema_id = -1
+    is_first = True
+    for piece in found:
+        batch = piece.batch
+        is_seen = not (batch.is_control or piece.is_aborted or is_done_with(batch.producer_id, run.lane.level))
+        if is_seen and batch.offset_end > run.read_offset:
+            missing = unknown_id(run.lane.gated, known, records_of(batch))
+            if missing is not None:
+                if is_first:
+                    run.schema_id = missing
+                    raise SchemaMissing(missing)
+                return
+            is_first = False
+        yield piece

@@ -1,0 +1,29 @@
+"""Which schemas the registry at the target of a link holds, for lanes that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from isthmus.ledger.document import Document, DocumentOfLink
+from isthmus.model.schemagate import NO_SCHEMAS, IdRange, SchemaIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaIdsDocument(DocumentOfLink):
+    """Which ids of schemas the registry of the target holds: lanes whose topics are gated wait for others."""
+
+    KIND: ClassVar[str] = "schemas"
+
+    ranges: tuple[IdRange, ...] = ()
+
+    @property
+    def ids(self) -> SchemaIds:
+        return SchemaIds(self.ranges)
+
+
+def known_schemas(link: str, documents: Mapping[str, Document]) -> SchemaIds:
+    """The ids that the registry of a link's target holds, as its controller last wrote it down."""
+    found = documents.get(SchemaIdsDocument(link=link).key)
+    return found.ids if isinstance(found, SchemaIdsDocument) else NO_SCHEMAS

@@ -1,0 +1,47 @@
+"""Where a group stands on one cluster of a tree, and where it is to stand on another one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from isthmus.local import LocalCluster
+from tests.integration.lane import oracle
+
+TERM_S: Final = 180.0
+PARTITIONS: Final = 2
+
+
+def committed(cluster: LocalCluster, group: str, name: str) -> dict[int, tuple[int, str]]:
+    """Where a group stands by partition, and what stands beside it, as librdkafka is told."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(name, p) for p in range(PARTITIONS)])
+    (future,) = admin.list_consumer_group_offsets([asked]).values()
+    found = future.result(TERM_S).topic_partitions
+    return {p.partition: (p.offset, p.metadata or "") for p in found if p.error is None and p.offset >= 0}
+
+
+def to_be_at(source: LocalCluster, target: LocalCluster, group: str, name: str, margin_ms: int) -> dict[int, int]:
+    """The first message at the target that is not older than the one at the source's position, less the margin."""
+    looking = Consumer({"bootstrap.servers": target.bootstrap_servers, "group.id": f"{group}-looking"})
+    try:
+        wanted = {}
+        logs = oracle.records(source.bootstrap_servers, name, partitions=PARTITIONS)
+        for partition, (offset, _) in committed(source, group, name).items():
+            log = [record for record in logs[partition] if record.offset >= offset] or logs[partition][-1:]
+            at = TopicPartition(name, partition, log[0].timestamp[1] - margin_ms)
+            wanted[partition] = looking.offsets_for_times([at], timeout=TERM_S)[0].offset
+        return wanted
+    finally:
+        looking.close()
+
+
+def has_followed(cluster: LocalCluster, group: str, name: str, wanted: Mapping[int, int]) -> bool:
+    """Whether a group stands where it is to be, or further on."""
+    time.sleep(0.2)
+    found = committed(cluster, group, name)
+    return all(partition in found and found[partition][0] >= offset for partition, offset in wanted.items())

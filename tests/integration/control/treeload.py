@@ -1,0 +1,106 @@
+"""A tree of real clusters that `isthmus` runs as a program, with producers on each of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from isthmus.local import LocalCluster
+from tests.integration.lane import oracle, topics
+from tests.integration.lane.topics import Given
+
+TERM_S: Final = 180.0
+PARTITIONS: Final = 2
+AHEAD_MS: Final = {"south": 3_600_000}
+"""By how much the clocks of producers differ: nothing in a tree goes by time."""
+ISTHMUS: Final = (sys.executable, "-c", "from isthmus.cli.app import main; main()")
+Clusters = Mapping[str, LocalCluster]
+
+
+def produce(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int], codec: str) -> None:
+    """Records that tell their cluster and their number, in both partitions; many small batches."""
+    writing = topics.producer(cluster, compression_type=codec, batch_num_messages=7, enable_idempotence=True)
+    for number in numbers:
+        for partition in range(PARTITIONS):
+            at = topics.SEPTEMBER + number + AHEAD_MS.get(origin, 0)
+            given = Given(origin.encode(), b"%d" % number, [("from", origin.encode())], at)
+            topics.send(writing, name, [given], partition=partition)
+    topics.flush(writing)
+
+
+def read(cluster: LocalCluster, name: str) -> dict[tuple[int, str], list[int]]:
+    """What librdkafka reads: by partition and origin the numbers in their order."""
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for partition, seen in enumerate(oracle.records(cluster.bootstrap_servers, name, partitions=PARTITIONS)):
+        for record in seen:
+            found[partition, (record.key or b"").decode()].append(int(record.value or b""))
+    return dict(found)
+
+
+class Load:
+    """Producers on all clusters of a tree that `isthmus` runs as a program; `written` counts what they wrote."""
+
+    def __init__(self, clusters: Clusters, name: str, file: Path, level: int = 2) -> None:
+        self.clusters, self.name, self.file, self.level = clusters, name, file, level
+        self.written = dict.fromkeys(clusters, 0)
+        self._is_over = {alias: threading.Event() for alias in clusters}
+        self._writers = {alias: threading.Thread(target=self._write, args=[alias], daemon=True) for alias in clusters}
+        for writer in self._writers.values():
+            writer.start()
+
+    def _write(self, alias: str) -> None:
+        while not self._is_over[alias].is_set():
+            begin = self.written[alias]
+            produce(self.clusters[alias], alias, self.name, range(begin, begin + 20), "lz4")
+            self.written[alias] += 20
+            time.sleep(0.1)
+
+    def end(self, *aliases: str) -> None:
+        for alias in aliases or self.clusters:
+            self._is_over[alias].set()
+            self._writers[alias].join(TERM_S)
+
+    def done(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [*ISTHMUS, *words, "-c", str(self.file), "-o", "json"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=TERM_S, check=False)
+
+    def call(self, *words: str) -> Any:
+        done = self.done(*words)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def run(self) -> subprocess.Popen[bytes]:
+        command = [*ISTHMUS, "run", "-c", str(self.file)]
+        # A process group of its own: what it has started is killed with it.
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def switch(self, cluster: str, to: str, *more: str) -> None:
+        (found,) = self.call("tree", "switch", self.name, cluster, str(self.level), "--to", to, *more)
+        assert found["wanted"] == to
+
+    def targets(self) -> dict[str, str]:
+        found = self.call("tree", "targets", self.name)
+        return {each["cluster"]: each["target"] for each in found if each["level"] == self.level}
+
+    def doubted(self) -> dict[str, int]:
+        """The leaves in doubt, and how many records they may lack."""
+        found = self.call("tree", "targets", self.name)
+        return {doubt["leaf"]: doubt["records_max"] for each in found for doubt in each["in_doubt"]}
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TERM_S
+        while not condition():
+            assert time.monotonic() < deadline, self.call("status")
+            time.sleep(0.3)
+
+    def wait_until_everywhere(self, count: int, *, without: str = "") -> None:
+        """Until so many records are on every cluster."""
+        there = [cluster for alias, cluster in self.clusters.items() if alias != without]
+        self.wait_for(lambda: all(sum(map(len, read(c, self.name).values())) >= count for c in there))

@@ -1,0 +1,58 @@
+"""The gate of a lane: what may be copied before the target knows a schema, and what has to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from isthmus.lane.gate import SchemaMissing, admitted
+from isthmus.lane.pieces import Piece
+from isthmus.lane.rebatch import Record, encode
+from isthmus.lane.run import LaneRun
+from isthmus.model.copyflags import distributor_producer_id
+from isthmus.model.schemagate import GatedFields, SchemaIds
+from isthmus.wire.batch import CONTROL, Batch
+from tests.unit.lane.looks import lane_of
+
+VALUES = GatedFields(value=True)
+
+
+def batch(offset: int, *ids: int) -> Batch:
+    """A record for each id, from an offset on."""
+    return encode([Record(offset + n, 1, None, b"\0" + id_.to_bytes(4) + b"v", []) for n, id_ in enumerate(ids)], 0)
+
+
+def passed(run: LaneRun, pieces: Sequence[Piece], *known: int) -> list[int]:
+    """The offsets of the batches that go on."""
+    return [piece.batch.base_offset for piece in admitted(run, pieces, SchemaIds.of(known))]
+
+
+def plain(*batches: Batch) -> list[Piece]:
+    return [Piece(each, True, False) for each in batches]
+
+
+def test_all_up_to_an_unknown_schema_goes_on() -> None:
+    """A batch waits as a whole, and nothing overtakes it; it is named once it is the next, and goes on once known."""
+    run = lane_of(gated=VALUES)
+    found = plain(batch(0, 1, 2), batch(2, 2, 7), batch(4, 1))
+    assert passed(run, found, 1, 2) == [0]
+    assert run.schema_id == -1
+    run.read_offset = 2
+    with pytest.raises(SchemaMissing, match="schema 7"):
+        passed(run, found[1:], 1, 2)
+    assert run.schema_id == 7
+    assert passed(run, found[1:], 1, 2, 7) == [2, 4]
+    assert run.schema_id == -1
+
+
+def test_what_nobody_reads_there_waits_for_nothing() -> None:
+    """Aborted data, control records, what was copied before, and what other distributors brought."""
+    run = lane_of(gated=VALUES, level=2)
+    run.read_offset = 1
+    brought = batch(3, 9)._replace(producer_id=distributor_producer_id(1))
+    control = batch(4, 9)._replace(attributes=CONTROL)
+    pieces = [*plain(batch(0, 9)), Piece(batch(1, 9), False, True), *plain(brought, control)]
+    assert passed(run, pieces, 1) == [0, 1, 3, 4]
+    with pytest.raises(SchemaMissing, match="schema 9"):
+        passed(run, plain(batch(5, 9)._replace(producer_id=distributor_producer_id(3))), 1)
