@@ -16,13 +16,14 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
-from isthmus.config.contexts import read_contexts, write_contexts
+from isthmus.config.contexts import Contexts, read_contexts, write_contexts
 from isthmus.config.places import user_folder
 from isthmus.errors import ConfigError
 
 app = typer.Typer(cls=Noun, no_args_is_help=True, add_completion=False)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the configuration file is called.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
 _COLUMNS = (Column("name", Cells.NAME), Column("file", Cells.NAME), Column("is_current"), Column("is_there"))
 
 
@@ -53,36 +54,42 @@ def add(
     name: NameArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
     use: Annotated[bool, typer.Option("--use", help="Have it count from now on.")] = False,
+    dry_run: DryRunOption = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Give a configuration file a name, or a name another file."""
     config.load(file)
     found = read_contexts(user_folder())
     paths = {**found.paths, name: file.absolute()}
-    write_contexts(replace(found, paths=paths, current=name if use else found.current), user_folder())
-    _told(f"{name} is {file.absolute()}")
+    _write(replace(found, paths=paths, current=name if use else found.current), dry_run=dry_run)
+    _told(f"{name} {'would be' if dry_run else 'is'} {file.absolute()}")
 
 
 @app.command()
-def use(name: NameArgument, _verbose: VerboseOption = 0) -> None:
+def use(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
     """Have a configuration file count wherever no nearer one is found: see docs/configuration.md."""
     found = read_contexts(user_folder())
     path = found.path(name)
-    write_contexts(replace(found, current=name), user_folder())
-    _told(f"{name} counts from now on")
+    _write(replace(found, current=name), dry_run=dry_run)
+    _told(f"{name} {'would count' if dry_run else 'counts'} from now on")
     nearer = _nearer(path, os.environ)
     if nearer is not None:
         _told(f"Here {nearer} counts before it; isthmus --context {name} takes it all the same.")
 
 
 @app.command()
-def delete(name: NameArgument, _verbose: VerboseOption = 0) -> None:
+def delete(name: NameArgument, dry_run: DryRunOption = False, _verbose: VerboseOption = 0) -> None:
     """Forget a name. The configuration file stays."""
     found = read_contexts(user_folder())
     found.path(name)
     paths = {known: path for known, path in found.paths.items() if known != name}
-    write_contexts(replace(found, paths=paths, current=None if found.current == name else found.current), user_folder())
-    _told(f"{name} is forgotten")
+    _write(replace(found, paths=paths, current=None if found.current == name else found.current), dry_run=dry_run)
+    _told(f"{name} {'would be' if dry_run else 'is'} forgotten")
+
+
+def _write(contexts: Contexts, *, dry_run: bool) -> None:
+    if not dry_run:
+        write_contexts(contexts, user_folder())
 
 
 def _nearer(path: Path, environment: Mapping[str, str]) -> Path | None:

@@ -102,12 +102,23 @@ def up(
 def down(
     clusters: KnownNamesOption = "",
     wipe: Annotated[bool, typer.Option("--wipe/--keep", help="Remove the data, or keep it for the next `up`.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which would be stopped or wiped.")] = False,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Stop clusters."""
     found = [LocalCluster.find(known.name) for known in _known(clusters)]
     stopping = [cluster for cluster in found if cluster is not None]
+    state = "wiped" if wipe else "stopped"
+    if dry_run:
+        state = f"would be {state}"
+    else:
+        _stop(stopping, wipe=wipe)
+    rows = [{"name": cluster.name, "state": state} for cluster in stopping]
+    render(rows, output, columns=(Column("name", Cells.NAME), Column("state")))
+
+
+def _stop(stopping: list[LocalCluster], *, wipe: bool) -> None:
     if not wipe:
         # All at once: brokers that leave in order take their time.
         for cluster in stopping:
@@ -115,9 +126,6 @@ def down(
                 broker.terminate(wait=False)
     for cluster in stopping:
         cluster.stop(wipe=wipe)
-    state = "wiped" if wipe else "stopped"
-    rows = [{"name": cluster.name, "state": state} for cluster in stopping]
-    render(rows, output, columns=(Column("name", Cells.NAME), Column("state")))
 
 
 @app.command(name="status")

@@ -27,11 +27,16 @@ def create(
     name: Annotated[str, typer.Option("--name", help="Whose it is: it is in the log with every change.")],
     role: Annotated[Role, typer.Option("--role", help="What it may do; each role may do what those before it may.")],
     tokens: TokensOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be created.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Print a new token, once: only its hash is kept."""
     file = _file(tokens)
-    print_line(file.create(name, role))
+    sent = file.create(name, role, dry_run=dry_run)
+    if dry_run:
+        console.print(Text(printable(f"{name} would be created with the role {role}, its hash in {file.path}")))
+        return
+    print_line(sent)
     console.print(Text(printable(f"its hash is in {file.path}; send it as Authorization: Bearer TOKEN")))
 
 
@@ -47,11 +52,12 @@ def list_tokens(
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")],
     tokens: TokensOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would be revoked.")] = False,
     _verbose: VerboseOption = 0,
 ) -> None:
     """Have a token be refused from now on."""
-    _file(tokens).revoke(name)
-    console.print(Text(printable(f"{name} is revoked")))
+    _file(tokens).revoke(name, dry_run=dry_run)
+    console.print(Text(printable(f"{name} {'would be' if dry_run else 'is'} revoked")))
 
 
 def _file(path: Path | None) -> TokenFile:

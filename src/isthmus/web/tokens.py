@@ -104,8 +104,8 @@ class TokenFile:
                 found = token
         return found
 
-    def create(self, name: str, role: Role) -> str:
-        """Add one; returns what the caller has to send, which is kept nowhere.
+    def create(self, name: str, role: Role, *, dry_run: bool = False) -> str:
+        """Add one; returns what the caller has to send, which is kept nowhere. With `dry_run` nothing is written.
 
         :raises ConfigError: There is one of that name, or the name cannot be used.
         :raises HostError: The file cannot be read or written.
@@ -117,11 +117,12 @@ class TokenFile:
             raise ConfigError(f"there is a token named {name}", hint=f"Revoke it first: isthmus token revoke {name}.")
         secret = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        self._write([*tokens, Token(name=name, role=role, sha256=_hash(secret), created_at=at)])
+        if not dry_run:
+            self._write([*tokens, Token(name=name, role=role, sha256=_hash(secret), created_at=at)])
         return secret
 
-    def revoke(self, name: str) -> None:
-        """Take one away.
+    def revoke(self, name: str, *, dry_run: bool = False) -> None:
+        """Take one away. With `dry_run` nothing is written.
 
         :raises ConfigError: There is none of that name.
         :raises HostError: The file cannot be read or written.
@@ -131,7 +132,8 @@ class TokenFile:
         if len(left) == len(tokens):
             names = ", ".join(token.name for token in tokens) or "none"
             raise ConfigError(f"there is no token named {name}", hint=f"There are {names}.")
-        self._write(left)
+        if not dry_run:
+            self._write(left)
 
     def _write(self, tokens: Iterable[Token]) -> None:
         kept = [{**token.as_dict(), "sha256": token.sha256} for token in sorted(tokens, key=lambda each: each.name)]

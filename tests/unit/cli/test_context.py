@@ -87,6 +87,19 @@ def test_a_name_is_deleted_and_the_file_stays(home: Path) -> None:
     assert (home / "prod.yaml").exists()
 
 
+@pytest.mark.parametrize("words", [["add", "other", "FILE", "--use"], ["use", "test"], ["rm", "prod"]])
+def test_a_dry_run_writes_nothing(home: Path, words: list[str]) -> None:
+    """Of names and of which of them counts."""
+    call("add", "prod", str(home / "prod.yaml"), "--use")
+    call("add", "test", str(home / "test.yaml"))
+    before = read_contexts(home / "xdg" / "isthmus")
+
+    arguments = [str(home / "test.yaml") if word == "FILE" else word for word in words]
+    result = RUNNER.invoke(context, [*arguments, "--dry-run"], catch_exceptions=False)
+    assert "would" in result.output
+    assert read_contexts(home / "xdg" / "isthmus") == before
+
+
 def test_names_survive(home: Path) -> None:
     """What is written is read again; a file that is none of ours is refused, not replaced."""
     folder = home / "xdg" / "isthmus"

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from isthmus import config
+from isthmus.errors import ConfigError
 from isthmus.web.app import create_app
 from isthmus.web.desk import FabricDesk
 from isthmus.web.guard import BODY_BYTES_MAX, RateLimit
@@ -59,6 +60,16 @@ def test_a_token_is_needed_once_there_is_one(tokens: TokenFile) -> None:
     assert asking.get("/v1/trees", headers=bearer(secret)).status_code == 200
     tokens.revoke("alice")
     assert asking.get("/v1/trees", headers=bearer(secret)).status_code == 401
+
+
+def test_a_dry_run_gives_nobody_a_token_and_takes_none(tokens: TokenFile) -> None:
+    """What would be refused is refused all the same."""
+    assert tokens.find(tokens.create("alice", Role.ADMIN, dry_run=True)) is None
+    secret = tokens.create("alice", Role.ADMIN)
+    tokens.revoke("alice", dry_run=True)
+    assert tokens.find(secret) is not None
+    with pytest.raises(ConfigError, match="there is a token named alice"):
+        tokens.create("alice", Role.VIEWER, dry_run=True)
 
 
 def test_a_lost_file_lets_nobody_in(tokens: TokenFile) -> None:
