@@ -267,6 +267,8 @@ def _tell(plans: Sequence[GroupsPlan]) -> None:
     for plan in plans:
         for problem in (plan.problem, *plan.notes):
             _say(plan.link, problem)
+        for namespace in plan.closed:
+            _say(plan.link, Problem(f"access rules keep consumers of {plan.target} out of {namespace}"))
         for each in plan.groups:
             _say(f"{plan.link}/{each.group}", each.problem)
 

@@ -21,13 +21,15 @@ _NONE: Final = -1
 
 class ActiveProducer(NamedTuple):
     """A producer as a leader knows it. `transaction_start` is where the transaction begins that it has open, -1 without
-    one; `coordinator_epoch` is that of the last end of one, -1 if there was none.
+    one; `coordinator_epoch` is that of the last end of one, -1 if there was none. `last_sequence` is that of the last
+    record, -1 if it has written none.
     """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     transaction_start: int
+    last_sequence: int = -1
 
     @property
     def is_transactional(self) -> bool:
@@ -81,7 +83,11 @@ async def _ask(
                 continue
             values[key] = tuple(
                 ActiveProducer(
-                    each.producer_id, each.producer_epoch, each.coordinator_epoch, each.current_txn_start_offset
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.coordinator_epoch,
+                    each.current_txn_start_offset,
+                    each.last_sequence,
                 )
                 for each in told.active_producers
             )

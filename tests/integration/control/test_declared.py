@@ -32,6 +32,7 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration
 from isthmus.model.declaration import SEMANTICS, SETTINGS, Declaration, attachment
 from isthmus.model.namespace import Namespace, NamespaceMap
+from isthmus.model.registers import DELETED
 from isthmus.model.timings import Timings
 from isthmus.wire.client import Client
 from tests.faults.proxy import HOST, Proxy
@@ -250,6 +251,7 @@ def test_a_cluster_that_goes_away_in_the_middle(both: Configuration, east: Local
         "update": lambda _: {f"{SETTINGS}compaction_holes_max": 7},
         "detach": lambda _: {attachment(each[0]): False},
         "reattach": lambda _: {attachment(each[0]): True},
+        "delete": lambda _: {DELETED: True, attachment(each[0]): False},
     }
     for verb, values in verbs.items():
         way_there = ExitStack()
@@ -265,9 +267,13 @@ def test_a_cluster_that_goes_away_in_the_middle(both: Configuration, east: Local
         held = {alias: asyncio.run(declared_at(both.cluster(alias), name)) for alias in ("east", "west")}
         wanted = values(Declaration(name=name, registers=()))
         assert wanted.items() <= held["west"].items(), verb
-        assert asyncio.run(AsyncDeclaredLinks(both).change(name, values)).behind == ()
+        links = AsyncDeclaredLinks(both)
+        again = links.delete(name) if verb == "delete" else links.change(name, values)
+        assert asyncio.run(again).behind == ()
         held = {alias: asyncio.run(declared_at(both.cluster(alias), name)) for alias in ("east", "west")}
         assert held["east"] == held["west"], verb
+    with pytest.raises(ConfigError, match=f"no link {name} is declared"):
+        Fabric(both).declarations.delete(name)
 
 
 def test_a_downgraded_cluster_is_told(both: Configuration, name: str) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import count
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -21,6 +25,7 @@ from isthmus.errors import GateNotMet, IsthmusError
 from isthmus.ledger.documents import ProvenanceDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
+from isthmus.local.ports import free_ports
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import Configuration, LedgerSettings
 from isthmus.model.namespace import Namespace, NamespaceMap
@@ -29,6 +34,7 @@ from isthmus.model.timings import Timings
 from isthmus.model.transactions import TransactionState
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
+from tests.faults.proxy import HOST, Proxy
 from tests.integration.cluster.hanging import leave_hanging
 from tests.integration.control.interrupting import finished
 from tests.integration.control.running import ends, running
@@ -97,11 +103,12 @@ def test_a_follower_is_promoted(
     async def scenario() -> None:
         async with running(only, spark, following=Following(written=only.written), timings=timings) as run:
             await run.until(lambda: is_at(f"{name}.x-1", 20))
-            with (
-                trickling(east, f"{name}.a-1", random.Random(1)),
-                pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied|came to the source after"),
-            ):
-                await promoter(quiet_s=3.0, timeout_s=3.0).promote()
+            with trickling(east, f"{name}.a-1", random.Random(1), enable_idempotence=True):
+                with pytest.raises(GateNotMet, match=rf"{name}.a-1-0|has not copied|came to the source after"):
+                    await promoter(quiet_s=3.0, timeout_s=3.0).promote()
+                # How much may stay behind changes nothing of that.
+                with pytest.raises(GateNotMet, match=rf"somebody writes to {name}.a-1-0 of east: producer \d+$"):
+                    await promoter(quiet_s=1.5, timeout_s=1.5, max_lag=1 << 40).promote()
             attached = Fabric(both).declarations.describe(name).declaration.maps
             assert each in attached, "it was detached though its promise was not kept"
             through: list[tuple[int, int]] = []
@@ -208,6 +215,66 @@ def test_leader_and_follower_change_places(
     Fabric(both).declarations.delete(back)
 
 
+VERBS: dict[str, Callable[[Promoter], Coroutine[Any, Any, Promotion]]] = {
+    "detach": Promoter.detach,
+    "failover": Promoter.failover,
+    "promote": Promoter.promote,
+    "reverse": lambda promoter: promoter.reverse(f"{promoter.name}-back"),
+}
+
+
+async def outcome(verb: Coroutine[Any, Any, Promotion]) -> Promotion | IsthmusError:
+    """What comes of a verb."""
+    try:
+        return await verb
+    except IsthmusError as error:
+        return error
+
+
+@pytest.mark.parametrize("away", ["east", "west"])
+def test_a_cluster_that_goes_away_in_the_middle_of_a_verb(
+    both: Configuration, east: LocalCluster, west: LocalCluster, name: str, away: str
+) -> None:
+    """At whichever step it goes, the verb ends with an error that names it, or does without it; the same command goes
+    on when it is back, and comes to the end.
+    """
+    upstream = int({"east": east, "west": west}[away].bootstrap_servers.rpartition(":")[2])
+    (port,) = free_ports(1)
+    own = both.cluster(away)
+    way = replace(own, addresses=((own.bootstrap_servers[0], f"{HOST}:{port}"),))
+    shaky = replace(both, clusters=tuple(way if each.alias == away else each for each in both.clusters))
+    shaky = replace(shaky, timings=Timings(calm_s=0.1))
+    links, each = Fabric(both).declarations, NamespaceMap.parse(f"{name}.a-:{name}.x-")
+    links.create(name, source="east", target="west", maps=[each])
+    for verb, call in VERBS.items():
+        links.reattach(name)
+        lost: list[str] = []
+        for step in count():
+            steps: list[str] = []
+            with ExitStack() as there:
+                there.enter_context(Proxy(port, upstream))
+
+                def heard(what: str, steps: list[str] = steps, there: ExitStack = there, step: int = step) -> None:
+                    steps.append(what)
+                    if len(steps) == step + 1:
+                        there.close()
+
+                promoter = Promoter(configuration=shaky, name=name, quiet_s=0.1, timeout_s=5.0, on_step=heard)
+                found = asyncio.run(outcome(call(promoter)))
+            if isinstance(found, Promotion):
+                assert found.is_done, (verb, steps)
+                break
+            assert away in f"{found.message} {found.hint}", (verb, steps)
+            assert found.hint, (verb, steps)
+            lost.append(steps[-1])
+        # Without the target nothing can be done; of the source these two ask what it has.
+        assert bool(lost) is (away == "west" or verb in ("promote", "reverse")), (verb, lost)
+    namespaces = Fabric(both).cluster("west").namespaces
+    assert not namespaces.describe(each.target).is_reserved
+    assert links.describe(f"{name}-back").declaration.maps == (each.reversed,)
+    links.delete(f"{name}-back")
+
+
 def test_an_open_transaction_is_in_the_way(
     both: Configuration, east: LocalCluster, name: str, spark: SparkSession
 ) -> None:
@@ -225,7 +292,7 @@ def test_an_open_transaction_is_in_the_way(
         producer.produce(f"{name}.a-1", b"undecided")
         await asyncio.to_thread(producer.flush, 20)
         promoter = Promoter(configuration=both, name=name, quiet_s=0.5, timeout_s=2.0)
-        with pytest.raises(GateNotMet, match=f"a transaction is open in {name}.a-1-0|has not copied"):
+        with pytest.raises(GateNotMet, match=f"a transaction is open in {name}.a-1-0 of east: {name}$"):
             await promoter.promote()
         leader, space = AsyncNamespaces(east.cluster(), LedgerSettings()), Namespace.of(f"{name}.a-")
         await leader.update(space, reserved=True)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from isthmus.control.clusters import namespaces as namespaces_module
-from isthmus.control.fabric import Namespaces
+from isthmus.control.fabric import Fabric, Namespaces
 from isthmus.control.loops.loop import LinkView
 from isthmus.control.loops.reservations import ReservationsLoop
 from isthmus.control.topics.plan import LinkPlan
@@ -29,12 +29,13 @@ from isthmus.errors import ClusterError, PlanRefused
 from isthmus.local import LocalCluster
 from isthmus.model.cluster import Cluster
 from isthmus.model.configuration import LedgerSettings
+from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.namespace import Namespace, NamespaceMap, NamespaceNaming
 from isthmus.model.problem import Problem
 from isthmus.model.reservation import Reservation
 from isthmus.model.writability import NamespaceState
 from isthmus.wire.client import Client
-from tests.integration.control.running import link_of
+from tests.integration.control.running import configuration_of, link_of
 from tests.integration.groups import consumers
 from tests.integration.lane import topics
 
@@ -247,13 +248,19 @@ def test_a_link_renews_what_keeps_others_out(guarded: LocalCluster, east: LocalC
     own.delete(space)
 
 
-def test_a_group_that_is_reserved_commits_nothing(guarded: LocalCluster, topic: Namer) -> None:
-    """Its consumers cannot join or commit at the follower (KIP-986, footnote 9)."""
+def test_a_group_that_is_reserved_commits_nothing(guarded: LocalCluster, east: LocalCluster, topic: Namer) -> None:
+    """Its consumers cannot join or commit at the follower (KIP-986, footnote 9), and whoever lists groups is told."""
     group, name = topic("app"), topic("read")
     topics.create(guarded, name)
     namespaces, space = Namespaces(admin_of(guarded), LedgerSettings()), Namespace.of(group, "group", is_exact=True)
     namespaces.create(space)
+    link = link_of(east.cluster(), admin_of(guarded), name, name=group)
+    naming = NamespaceNaming((NamespaceMap(source=space, target=space),))
+    own = GroupSettings(include=(GroupPattern.parse("*"),), naming=naming)
+    groups = Fabric(configuration_of(replace(link, groups=own))).groups
+    assert [plan.closed for plan in groups.plan()] == [()]
     namespaces.enforce(space, super_user=True)
+    assert [plan.closed for plan in groups.plan()] == [(space,)]
     login = {name.replace(".", "_"): value for name, value in as_isthmus(guarded).items()}
     consumer = consumers.consumer(guarded, group, **login)
     consumer.subscribe([name])

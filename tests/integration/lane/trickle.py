@@ -11,13 +11,17 @@ from tests.integration.lane import topics
 
 
 @contextmanager
-def trickling(cluster: topics.Brokers, name: str, chance: random.Random, *, partitions: int = 1) -> Iterator[None]:
-    """Records with old timestamps keep coming meanwhile, in batches of all sizes; the first are there already."""
+def trickling(
+    cluster: topics.Brokers, name: str, chance: random.Random, *, partitions: int = 1, **settings: object
+) -> Iterator[None]:
+    """Records with old timestamps keep coming meanwhile, in batches of all sizes; the first are there already. The
+    `settings` are those of the producer.
+    """
     begun, stop = threading.Event(), threading.Event()
     own = random.Random(chance.random())
 
     def write() -> None:
-        writing = topics.producer(cluster, linger_ms=0)
+        writing = topics.producer(cluster, linger_ms=0, **settings)
         topics.send(writing, name, topics.some(1, own))
         topics.flush(writing)
         begun.set()

@@ -59,15 +59,22 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
 
 def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     """In place of what the file says, on stderr; an older release did not write down who it was."""
-    chosen = Filters(topics_include=("a.*", "b"), groups_exclude=(), since_ms=1_700_000_000_000, by="ada@host")
+    chosen = Filters(
+        topics_include=("a.*", "b"),
+        groups_exclude=(),
+        configs_exclude=("flush.*",),
+        since_ms=1_700_000_000_000,
+        by="ada@host",
+    )
     _, err = shown(capsys, replace(link_of(), filters=chosen))
     told = (
-        "l: not as in the file: topics include a.*, b; groups exclude nothing; set by ada@host at 2023-11-14T22:13:20"
+        "l: not as in the file: topics include a.*, b; groups exclude nothing; configs exclude flush.*; "
+        "set by ada@host at 2023-11-14T22:13:20"
     )
     assert told in err
     assert "Take it back: isthmus filters l --reset" in err
     _, err = shown(capsys, replace(link_of(), filters=replace(chosen, by="")))
-    assert "groups exclude nothing; set at 2023-11-14T22:13:20" in err
+    assert "configs exclude flush.*; set at 2023-11-14T22:13:20" in err
     _, err = shown(capsys, link_of())
     assert "not as in the file" not in err
 

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import partial
 
 from isthmus.cluster.commits.source import CommitSource
+from isthmus.control.clusters.closed import closed
 from isthmus.control.groups.away import remembered_groups
 from isthmus.control.groups.committing import GroupCommitter
 from isthmus.control.groups.drill import GroupDrill, drill
@@ -122,7 +123,9 @@ class AsyncGroups:
         try:
             look = await look_at(link, group, self._pool)
             if dry_run:
-                return replace(plan, groups=tuple(look.plans))
+                there = [document.namespace for document in await closed(link, look.target)]
+                shut = tuple(each for each in there if each.kind == "group")
+                return replace(plan, groups=tuple(look.plans), closed=shut)
             committer = GroupCommitter(look.target, link.name)
             try:
                 plans = await look.review.send(look.plans)

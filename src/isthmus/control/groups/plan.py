@@ -12,6 +12,7 @@ from isthmus.errors import IsthmusError, NotAuthorized
 from isthmus.model.carrying import Situation, Standing, Written, decide
 from isthmus.model.group import NO_OFFSET, Committed, GroupState, GroupType
 from isthmus.model.loop import GROUPS_TASK, Change
+from isthmus.model.namespace import Namespace
 from isthmus.model.naming import NO_NAMES, LogicalNames
 from isthmus.model.offsets import OffsetPolicy
 from isthmus.model.plain import plain
@@ -157,7 +158,8 @@ class GroupPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsPlan:
     """The groups of one link. `problem` is why nothing can be told of any, `notes` what works less well than it may,
-    `names` what users call topics and groups.
+    `names` what users call topics and groups. `closed` are the target's namespaces of groups in which access rules keep
+    consumers from committing (KIP-986, footnote 9); elsewhere a consumer's commit there wins over the source's.
     """
 
     link: str
@@ -168,6 +170,7 @@ class GroupsPlan:
     problem: Problem | None = None
     notes: tuple[Problem, ...] = ()
     names: LogicalNames = NO_NAMES
+    closed: tuple[Namespace, ...] = ()
 
     @property
     def has_changes(self) -> bool:
@@ -188,6 +191,7 @@ class GroupsPlan:
             "way": self.way,
             "problem": plain(self.problem),
             "notes": plain(self.notes),
+            "closed_namespaces": [str(each) for each in self.closed],
             "changes": plain(self.changes),
             "groups": [{**group.as_dict(), "name": self.names.group(group.group)} for group in self.groups],
         }

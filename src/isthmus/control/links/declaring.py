@@ -151,13 +151,14 @@ class AsyncDeclaredLinks:
         return await self.change(name, values, dry_run=dry_run)
 
     async def delete(self, name: str, *, dry_run: bool = False) -> DeclaredLink:
-        """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are.
+        """Detach everything and have the link be no more. Reserved namespaces stay reserved, topics as they are. A
+        deletion that one of its clusters has not heard of can be repeated.
 
         :raises ConfigError: There is no such link.
         :raises PlanRefused: Somebody changed the same meanwhile.
         :raises ClusterError: None of its clusters could be written to.
         """
-        return await self.change(name, _deletion, dry_run=dry_run)
+        return await self.change(name, _deletion, is_repeatable=True, dry_run=dry_run)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[Declarations, Declared]]:
@@ -252,18 +253,24 @@ class AsyncDeclaredLinks:
         values: Callable[[Declaration], dict[str, Any]],
         *,
         spares_source: bool = False,
+        is_repeatable: bool = False,
         dry_run: bool = False,
     ) -> DeclaredLink:
-        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there.
+        """Have `values` of what is declared hold from now on; with `spares_source` nothing is written there. What
+        `is_repeatable` may be done to a link that is deleted, if one of its clusters does not know.
 
         :raises ConfigError: There is no such link.
         :raises PlanRefused: It would contradict what else is declared, or somebody changed the same meanwhile.
         :raises ClusterError: None of the clusters could be written to.
         """
         async with self._open() as (declarations, declared):
-            known = _known(declared, name)
+            found = declared.links.get(name)
+            known = _known(declared, name, deleted=is_repeatable and found is not None and bool(declared.behind(found)))
             ends = known.source, known.target
             if spares_source and (source := declared.alias_of(known.source)) is not None:
+                target = declared.alias_of(known.target)
+                if target is None or not declared.is_there(target):
+                    raise _away(declared, (known.target,))
                 spared = Problem("it is left alone", "It learns of the change from whoever runs links of it.")
                 declared = replace(declared, away={**declared.away, source: spared})
             return await self._write(declarations, declared, known, values(known), ends, dry_run=dry_run)

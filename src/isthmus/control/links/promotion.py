@@ -21,6 +21,7 @@ from isthmus.control.links.declaring import AsyncDeclaredLinks
 from isthmus.control.links.filtering import in_force
 from isthmus.control.links.leaving import left_partitions, provenance, source_logs, writing_lanes
 from isthmus.control.links.memory import now_ms, recollect
+from isthmus.control.links.writers import named, owners_in, undecided, written
 from isthmus.control.pool import ClusterPool
 from isthmus.errors import ConfigError, GateNotMet, PlanRefused
 from isthmus.ledger.documents import Document, ProvenanceDocument
@@ -231,16 +232,21 @@ class Promoter:
                 here = await source_logs(link, source)
                 if before is not None and here != before:
                     quiet_from = time.monotonic()
-                moved = _named(key for key, log in here.items() if before and before.get(key) != log)
+                moved = [key for key, log in here.items() if before and before.get(key) != log]
+                held = [key for key, log in here.items() if log.stable_end < log.end]
                 before = here
                 left = await left_partitions(link, target, here)
                 behind = [each for each in left if each.missing_records]
                 self.on_progress(len(left) - len(behind), len(left))
                 if self._does(behind) and time.monotonic() - quiet_from >= self.quiet_s:
-                    self._check_transactions(link, here)
+                    if held:
+                        raise undecided(source, held, await owners_in(source, held))
                     return
                 if time.monotonic() > deadline:
-                    raise self._not_quiet(link, () if self._does(behind) else behind, moved)
+                    # What was written between two looks at a log seems to be in a transaction.
+                    if owners := await owners_in(source, held):
+                        raise undecided(source, held, owners)
+                    raise await written(source, moved) if self._does(behind) else self._not_copied(behind)
                 await asyncio.sleep(LOOK_S)
 
     def _does(self, behind: Iterable[LeftPartition]) -> bool:
@@ -248,25 +254,12 @@ class Promoter:
         missing = [each.missing_records for each in behind]
         return min(missing, default=0) >= 0 and sum(missing) <= self.max_lag
 
-    def _check_transactions(self, link: Link, here: Mapping[PartitionKey, LogRange]) -> None:
-        held = [key for key, log in here.items() if log.stable_end < log.end]
-        if held:
-            raise GateNotMet(
-                f"a transaction is open in {_named(held)} of {link.source.alias}",
-                hint=f"isthmus cluster topics {link.source.alias} names it; end its producer, then promote again.",
-            )
-
-    def _not_quiet(self, link: Link, behind: Collection[LeftPartition], moved: str) -> GateNotMet:
-        if behind:
-            shown = _named((each.topic, each.partition) for each in behind)
-            return GateNotMet(
-                f"link {self.name} has not copied {shown} to the end within {self.timeout_s:g} s",
-                hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
-                f"isthmus link failover {self.name}.",
-            )
+    def _not_copied(self, behind: Iterable[LeftPartition]) -> GateNotMet:
+        shown = named((each.topic, each.partition) for each in behind)
         return GateNotMet(
-            f"somebody writes to {moved or 'the source'} of {link.source.alias}",
-            hint="Stop the producers there first; then promote again.",
+            f"link {self.name} has not copied {shown} to the end within {self.timeout_s:g} s",
+            hint="isthmus status says why; a link has to be run (isthmus run) to catch up. Without the source: "
+            f"isthmus link failover {self.name}.",
         )
 
     async def _carried(self, link: Link, *, dry_run: bool) -> dict[str, str]:
@@ -389,9 +382,3 @@ def _attaching(known: Declaration, chosen: Collection[NamespaceMap]) -> Declarat
     wanted = {attachment(each) for each in chosen}
     attached = tuple(replace(register, value="true") for register in known.registers if register.name in wanted)
     return Declaration(name=known.name, registers=merged(others, attached))
-
-
-def _named(keys: Iterable[PartitionKey]) -> str:
-    names = [f"{topic}-{partition}" for topic, partition in sorted(keys)]
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    return ", ".join(names[:_NAMED_MAX]) + more

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from isthmus.cluster.brokers import describe_cluster
-from isthmus.control.clusters.enforcement import examine_reservation, is_enforced, keeping, require
-from isthmus.control.links.memory import remembered
+from isthmus.control.clusters.closed import closed, following
+from isthmus.control.clusters.enforcement import examine_reservation, keeping, require
 from isthmus.control.loops.loop import LinkView
 from isthmus.errors import ClusterError, PlanRefused
 from isthmus.ledger.documents import NamespaceDocument
@@ -16,9 +15,8 @@ from isthmus.model.access import Rule
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.link import Link
 from isthmus.model.loop import Change
-from isthmus.model.namespace import Namespace, NamespaceNaming
+from isthmus.model.namespace import Namespace
 from isthmus.model.problem import Problem, problem_of
-from isthmus.wire.client import Client
 
 _INTERVAL_S: Final = 10.0
 
@@ -39,14 +37,14 @@ class ReservationsLoop:
 
     def interval_s(self, link: Link) -> float | None:
         """How often rules are looked at, in seconds."""
-        return _INTERVAL_S if _following(link) else None
+        return _INTERVAL_S if following(link) else None
 
     async def look(self, view: LinkView) -> Sequence[Change]:
         """The rules that are missing.
 
         :raises ClusterError: The target cannot be asked.
         """
-        documents = await _enforced(view.link, view.target)
+        documents = await closed(view.link, view.target)
         return [change for document in documents for change in await self._missing(view, document)]
 
     async def apply(self, view: LinkView, changes: Sequence[Change]) -> Sequence[Change]:
@@ -80,25 +78,6 @@ class ReservationsLoop:
         except PlanRefused as error:
             return [_told(self.name, namespace, "rules", problem=problem_of(error))]
         return [_told(self.name, namespace, rule.grant, rule=rule) for rule in missing]
-
-
-def _following(link: Link) -> tuple[Namespace, ...]:
-    namings = (link.topics.naming, link.groups.naming)
-    return tuple(each.target for naming in namings if isinstance(naming, NamespaceNaming) for each in naming.maps)
-
-
-async def _enforced(link: Link, target: Client) -> Sequence[NamespaceDocument]:
-    """What the target's ledger has of namespaces that follow by the link and are to be closed by rules."""
-    following = _following(link)
-    cluster_id = (await describe_cluster(target)).cluster_id
-    return [
-        document
-        for document in (await remembered(target)).unlinked().values()
-        if isinstance(document, NamespaceDocument)
-        and document.cluster == cluster_id
-        and document.namespace in following
-        and is_enforced(document.registers)
-    ]
 
 
 def _told(

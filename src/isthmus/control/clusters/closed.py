@@ -1,0 +1,38 @@
+"""What follows by a link and is closed to others by access rules, as the target's ledger has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.clusters.enforcement import is_enforced
+from isthmus.control.links.memory import remembered
+from isthmus.ledger.documents import NamespaceDocument
+from isthmus.model.link import Link
+from isthmus.model.namespace import Namespace, NamespaceNaming
+from isthmus.wire.client import Client
+
+
+def following(link: Link) -> tuple[Namespace, ...]:
+    """The namespaces of topics and groups that follow by a link; none of one that is not declared."""
+    namings = (link.topics.naming, link.groups.naming)
+    return tuple(each.target for naming in namings if isinstance(naming, NamespaceNaming) for each in naming.maps)
+
+
+async def closed(link: Link, target: Client) -> Sequence[NamespaceDocument]:
+    """Those of them that are to be closed by rules.
+
+    :raises ClusterError: The target does not answer.
+    """
+    wanted = following(link)
+    if not wanted:
+        return ()
+    cluster_id = (await describe_cluster(target)).cluster_id
+    return [
+        document
+        for document in (await remembered(target)).unlinked().values()
+        if isinstance(document, NamespaceDocument)
+        and document.cluster == cluster_id
+        and document.namespace in wanted
+        and is_enforced(document.registers)
+    ]

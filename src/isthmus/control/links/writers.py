@@ -1,0 +1,76 @@
+"""Who still writes to a source that is to be quiet, as far as its leaders and coordinators tell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from isthmus.cluster.aborting import transactions_in
+from isthmus.cluster.partitions import partitions_of
+from isthmus.cluster.producers import active_producers
+from isthmus.errors import ClusterError, GateNotMet
+from isthmus.model.partitions import NO_LEADER
+from isthmus.wire.client import Client
+from isthmus.wire.offsets import PartitionKey
+
+_NAMED_MAX: Final = 3
+_BETWEEN_LOOKS_S: Final = 1.0
+
+
+def named(keys: Iterable[PartitionKey]) -> str:
+    """Some partitions by name, and how many more there are."""
+    return _listed(f"{topic}-{partition}" for topic, partition in sorted(keys))
+
+
+async def owners_in(client: Client, held: Collection[PartitionKey]) -> tuple[str, ...]:
+    """Whose transactions are open in partitions of the source; none where nobody tells."""
+    try:
+        found = await transactions_in(client, {topic for topic, _ in held})
+    except ClusterError:
+        return ()
+    return tuple(sorted({each.owner for each in found if (each.topic, each.partition) in held}))
+
+
+def undecided(client: Client, held: Collection[PartitionKey], owners: Collection[str]) -> GateNotMet:
+    """That transactions are open in partitions of the source, and whose."""
+    alias = client.cluster.alias
+    return GateNotMet(
+        f"a transaction is open in {named(held)} of {alias}{': ' if owners else ''}{_listed(owners)}",
+        hint=f"isthmus cluster topics {alias} tells of it; end its producer, then promote again.",
+    )
+
+
+async def written(client: Client, moved: Collection[PartitionKey]) -> GateNotMet:
+    """That somebody writes to partitions of the source, and who, if that is a producer that leaders remember."""
+    alias, producers = client.cluster.alias, ""
+    with contextlib.suppress(ClusterError):
+        producers = _listed(str(each) for each in sorted(await _at_work(client, moved)))
+    return GateNotMet(
+        f"somebody writes to {named(moved) or 'the source'} of {alias}{': producer ' if producers else ''}{producers}",
+        hint="Stop the producers there first; then promote again. kafka-transactions describe-producers tells more "
+        "of one; those without idempotence have no id.",
+    )
+
+
+async def _at_work(client: Client, keys: Collection[PartitionKey]) -> set[int]:
+    """The producers that wrote to partitions between two looks. Needs READ on the topics, and Kafka 3.0."""
+    if not keys:
+        return set()
+    states = partitions_of(await client.metadata(sorted({topic for topic, _ in keys})))
+    leaders = {
+        (each.topic, each.partition): each.leader
+        for each in states
+        if (each.topic, each.partition) in keys and each.leader != NO_LEADER
+    }
+    before = (await active_producers(client, leaders)).values
+    await asyncio.sleep(_BETWEEN_LOOKS_S)
+    after = (await active_producers(client, leaders)).values
+    return {one.producer_id for key, found in after.items() for one in set(found) - set(before.get(key, found))}
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _NAMED_MAX} more" if len(every) > _NAMED_MAX else ""
+    return ", ".join(every[:_NAMED_MAX]) + more
