@@ -109,6 +109,20 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert not Plan(links=(replace(link, changes=stuck),)).has_changes
 
 
+def test_values_of_configurations_may_be_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    """One that a broker refuses, say: told on one line, and no markup; `as_dict` has it as it is."""
+    value = "1\n\x1b[2J[bold]имя[/bold]\u202e\r" + "x" * 5000
+    made = Change(loop="configs", subject="topic t", setting="a.b", before=value, after=value)
+    refused = replace(made, after="2", problem=Problem(f"refused: {value}", f"not {value}"))
+    link = replace(link_of(decision(0)), changes=(made, refused))
+    out, err = shown(capsys, link)
+    assert not {"\x1b", "\r", "\u202e"} & set(out + err)
+    told = "1 [2J[bold]имя[/bold]" + "x" * 5000
+    assert f"l: configs: topic t: a.b becomes {told}, which was {told}" in err
+    assert f"Not changed: l/topic t: a.b: refused: {told} not {told}" in err
+    assert [each["before"] for each in link.as_dict()["changes"]] == [value, value]
+
+
 def test_what_becomes_of_aborted_records_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     """A word in the rows of the link, and one line on stderr with what would change it."""
     abilities = Abilities(writes_markers=True, verifies=True, tells=True)
