@@ -23,6 +23,17 @@ from tests.integration.groups.test_carrying import filled
 pytestmark = pytest.mark.integration
 
 
+def written(east: LocalCluster, west: LocalCluster, name: str, groups: str) -> str:
+    """A configuration with one link, of one topic, that carries these groups."""
+    link = {"name": name, "source": "east", "target": "west", "topics": {"include": [name]}}
+    clusters = {"east": east, "west": west}
+    document = {
+        "clusters": {alias: {"bootstrap_servers": each.bootstrap_servers} for alias, each in clusters.items()},
+        "links": [{**link, "groups": {"include": [groups]}}],
+    }
+    return yaml.safe_dump(document)
+
+
 def test_groups_are_shown_carried_and_drilled(
     east: LocalCluster, west: LocalCluster, topic: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -35,23 +46,8 @@ def test_groups_are_shown_carried_and_drilled(
     filled(east, west, name, 20)
     consumers.commit(east, {group: {(name, 0): 6}, hostile: {(name, 0): 4}})
     asyncio.run(declared(between(east, west, [name], [selected])))
-    document = {
-        "clusters": {
-            "east": {"bootstrap_servers": east.bootstrap_servers},
-            "west": {"bootstrap_servers": west.bootstrap_servers},
-        },
-        "links": [
-            {
-                "name": name,
-                "source": "east",
-                "target": "west",
-                "topics": {"include": [name]},
-                "groups": {"include": [selected]},
-            }
-        ],
-    }
     path = tmp_path / "isthmus.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(written(east, west, name, selected))
     environment = {**os.environ, "ISTHMUS_CONFIG": str(path), "PYTHONPATH": str(ROOT / "src")}
 
     def run(*arguments: str, code: int = 0, output: str = "json") -> Any:
