@@ -19,7 +19,7 @@ from isthmus.cli.columns import Cells, Column
 from isthmus.cli.logs import log_into
 from isthmus.cli.noun import Noun
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
-from isthmus.cli.output import OutputFormat, Row, console, render
+from isthmus.cli.output import OutputFormat, Row, console, printable, render
 from isthmus.config.clientproperties import written_properties
 from isthmus.config.overrides import variables
 from isthmus.control.clusters.certificates import require_certificates
@@ -96,7 +96,7 @@ def configured(path: Path | None) -> Configuration:
     configuration = oneoff.named(path) or config.load(path)
     log_into(configuration.log)
     for warning in configuration.warnings:
-        console.print(Text(f"Warning: {warning}", style="yellow"))
+        console.print(Text(printable(f"Warning: {warning}"), style="yellow"))
     return configuration
 
 

@@ -11,7 +11,7 @@ from isthmus.cli.config import linked
 from isthmus.cli.options import ConfigOption, OutputOption, VerboseOption
 from isthmus.cli.output import OutputFormat, console, printable, render
 from isthmus.cli.several import each_shown
-from isthmus.control.answers import Filters, patterns
+from isthmus.control.answers import FILTERS, Filters, patterns
 from isthmus.control.fabric import Fabric
 from isthmus.errors import ConfigError
 
@@ -27,13 +27,16 @@ def filters(
     exclude: Annotated[_Patterns, typer.Option("--exclude", help="What to leave out of it.")] = None,
     groups_include: Annotated[_Patterns, typer.Option("--groups-include", help="Consumer groups to carry.")] = None,
     groups_exclude: Annotated[_Patterns, typer.Option("--groups-exclude", help="Groups to leave out.")] = None,
+    configs_exclude: Annotated[
+        _Patterns, typer.Option("--configs-exclude", help="Topic configurations not to sync.")
+    ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Select again what the file says.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be selected.")] = False,
     path: ConfigOption = None,
     output: OutputOption = OutputFormat.TABLE,
     _verbose: VerboseOption = 0,
 ) -> None:
-    """Show what a link selects, or change it: running lanes go on, others come and go within seconds.
+    """Show what a link selects and syncs, or change it: running lanes go on, others come and go within seconds.
 
     Each option may be given several times and replaces the whole list; "" empties it. What is given here is kept in
     the ledger and holds in place of the file, for runs and for all commands, until --reset.
@@ -43,6 +46,7 @@ def filters(
         topics_exclude=patterns(exclude),
         groups_include=patterns(groups_include),
         groups_exclude=patterns(groups_exclude),
+        configs_exclude=patterns(configs_exclude),
     )
     if reset and not given.is_as_written:
         raise ConfigError("--reset takes back all that was given before", hint="Give new patterns in a second call.")
@@ -65,7 +69,7 @@ def filters(
                 "patterns": ", ".join(fields[name]),
                 "from": _origin(name, fields["changed"]),
             }
-            for name in ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
+            for name in FILTERS
         ]
         render(rows, output, title=str(fields["link"]) if len(link) > 1 else None)
         if fields["changed"]:

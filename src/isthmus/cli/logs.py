@@ -52,6 +52,21 @@ class Repetition(logging.Filter):
         return True
 
 
+class Lines(logging.Formatter):
+    """For people: nothing in it moves the cursor, and a name with line breaks begins no line of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """What was logged, on one line."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """What was logged, and the lines of a traceback."""
+        return "\n".join(map(printable, super().format(record).splitlines()))
+
+
 class JsonLines(logging.Formatter):
     """One object a line: `time` (RFC 3339, UTC), `level`, `logger`, `message`, and `error` where there is one."""
 
@@ -74,7 +89,7 @@ def begin() -> None:
     """Log warnings on stderr, of Isthmus and of the libraries it uses."""
     global _to_people
     _to_people = RichHandler(console=console, show_path=False, log_time_format="[%X]", level=logging.WARNING)
-    _to_people.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    _to_people.setFormatter(Lines())
     _to_people.addFilter(lambda record: not getattr(record, _FILE_ONLY, False))
     _to_people.addFilter(Repetition())
     logging.basicConfig(level=logging.WARNING, handlers=[_to_people])

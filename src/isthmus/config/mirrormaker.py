@@ -43,6 +43,13 @@ class MirrorMakerSection(Section):
             "as <source>.heartbeats, whatever topics the link selects."
         ),
     )
+    heartbeats_replication: bool = Field(
+        _MM2.heartbeats_replication,
+        description=(
+            "Whether a link that writes heartbeats mirrors those of the source (heartbeats.replication.enabled). With "
+            "false only those that it selects, as <source>.heartbeats too."
+        ),
+    )
     heartbeats_interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         _MM2.heartbeats_interval_s, description="How often a heartbeat is written, in seconds."
     )

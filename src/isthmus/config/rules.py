@@ -175,7 +175,7 @@ def warnings(fabric: FabricSection, document: ConfigDocument, referenced: set[Pa
             where = f"{document.place(path)}: {dotted(path)}"
             yield f"{where} is a secret written out. {_BY_REFERENCE}"
     for position, link in enumerate(fabric.links):
-        if not link.topics.include and not link.mm2.heartbeats:
+        if not link.topics.include and not (link.mm2.heartbeats and link.mm2.heartbeats_replication):
             where = document.place(("links", position))
             yield f"{where}: the link {link.name} includes no topics."
         if link.mm2.checkpoints and not link.groups.include:

@@ -277,6 +277,7 @@ def _mirror_maker(section: MirrorMakerSection) -> MirrorMakerSettings:
         checkpoints_interval_s=section.checkpoints_interval_s,
         heartbeats=section.heartbeats,
         heartbeats_interval_s=section.heartbeats_interval_s,
+        heartbeats_replication=section.heartbeats_replication,
     )
 
 
@@ -287,8 +288,14 @@ def _with_mirror_maker(link: Link, earlier: Sequence[Link]) -> Link:
     if not link.mm2.is_on:
         return link
     ends = link.source.alias, link.target.alias
-    is_first = not any((other.source.alias, other.target.alias) == ends and other.mm2.heartbeats for other in earlier)
-    topics = MirrorMakerTopics(names=link.mm2_names, heartbeats=link.mm2.heartbeats and is_first)
+    is_first = not any(
+        (other.source.alias, other.target.alias) == ends and other.mm2.mirrors_heartbeats for other in earlier
+    )
+    topics = MirrorMakerTopics(
+        names=link.mm2_names,
+        heartbeats=link.mm2.mirrors_heartbeats and is_first,
+        keeps_apart=link.mm2.heartbeats and not link.mm2.heartbeats_replication,
+    )
     return replace(link, topics=replace(link.topics, mirror_maker=topics))
 
 

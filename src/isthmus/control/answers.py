@@ -8,7 +8,7 @@ from isthmus.control.groups.drill import GroupDrill
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.control.groups.sealing import KEY_BYTES
 from isthmus.control.links.declared import DeclaredLink
-from isthmus.control.links.filtering import Filters, patterns
+from isthmus.control.links.filtering import FILTERS, Filters, patterns
 from isthmus.control.links.memory import now_ms
 from isthmus.control.links.pausing import Resumed
 from isthmus.control.links.promotion import Promoter
@@ -25,6 +25,7 @@ from isthmus.control.takeover.plan import LinkTakeover, Outcome, PartitionTakeov
 from isthmus.control.topics.plan import LinkPlan, Plan, TopicPlan
 
 __all__ = [
+    "FILTERS",
     "KEY_BYTES",
     "AsyncAdministration",
     "AsyncNamespaces",

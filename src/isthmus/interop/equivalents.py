@@ -153,7 +153,7 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     # What MirrorMaker 2 writes beside the data.
     "emit.heartbeats.enabled": handled(),
     "emit.heartbeats.interval.seconds": becomes("mm2.heartbeats_interval_s", seconds),
-    "heartbeats.replication.enabled": unneeded("heartbeats of the source are mirrored where heartbeats are written"),
+    "heartbeats.replication.enabled": becomes("mm2.heartbeats_replication", truth),
     "heartbeats.topic.replication.factor": _OWN_REPLICAS,
     "emit.checkpoints.enabled": handled(),
     "emit.checkpoints.interval.seconds": becomes("mm2.checkpoints_interval_s", seconds),

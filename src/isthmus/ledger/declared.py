@@ -75,6 +75,7 @@ class FiltersDocument(DocumentOfLink):
     topics_exclude: tuple[str, ...] | None = None
     groups_include: tuple[str, ...] | None = None
     groups_exclude: tuple[str, ...] | None = None
+    configs_exclude: tuple[str, ...] | None = None
     since_ms: int
     by: str = ""
 

@@ -31,7 +31,8 @@ class SyncsPlace(enum.StrEnum):
 class MirrorMakerSettings:
     """What a link writes in the formats of MirrorMaker 2; nothing by default. The numbers are its own defaults.
 
-    A lane's offsets are told again when it is more than `offset_lag_max` records beyond those told last.
+    A lane's offsets are told again when it is more than `offset_lag_max` records beyond those told last. Heartbeats of
+    the source are mirrored where `heartbeats` are written, unless `heartbeats_replication` is off (KAFKA-17534).
     """
 
     offset_syncs: SyncsPlace = SyncsPlace.OFF
@@ -40,11 +41,17 @@ class MirrorMakerSettings:
     checkpoints_interval_s: float = 60.0
     heartbeats: bool = False
     heartbeats_interval_s: float = 1.0
+    heartbeats_replication: bool = True
 
     @property
     def is_on(self) -> bool:
         """Whether anything is written."""
         return self.checkpoints or self.heartbeats or self.offset_syncs is not SyncsPlace.OFF
+
+    @property
+    def mirrors_heartbeats(self) -> bool:
+        """Whether heartbeats of the source are mirrored, whatever topics are selected."""
+        return self.heartbeats and self.heartbeats_replication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +99,13 @@ class MirrorMakerNames:
 class MirrorMakerTopics:
     """What a link that writes for tools of MirrorMaker 2 does as that does, whatever topics it selects.
 
-    Internal topics are never mirrored. With `heartbeats` those of the source are, under its names.
+    Internal topics are never mirrored. With `heartbeats` those of the source are, under its names. With `keeps_apart`
+    only those that the link selects, under the same names: at the target it writes its own.
     """
 
     names: MirrorMakerNames
     heartbeats: bool = False
+    keeps_apart: bool = False
 
     def is_carried(self, name: str) -> bool:
         """Whether a topic of the source is mirrored for its heartbeats, unless it would go in a circle."""
@@ -104,7 +113,8 @@ class MirrorMakerTopics:
 
     def naming(self, naming: Naming) -> Naming:
         """The naming of a link, with heartbeats under their own names."""
-        return HeartbeatNaming(names=self.names, others=naming) if self.heartbeats else naming
+        is_renaming = self.heartbeats or self.keeps_apart
+        return HeartbeatNaming(names=self.names, others=naming) if is_renaming else naming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

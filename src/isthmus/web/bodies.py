@@ -30,12 +30,13 @@ class Body(BaseModel):
 
 
 class FiltersBody(Body):
-    """What a link is to select: each list replaces the one that holds, null leaves it."""
+    """What a link is to select, and what not to sync: each list replaces the one that holds, null leaves it."""
 
     topics_include: _Patterns | None = None
     topics_exclude: _Patterns | None = None
     groups_include: _Patterns | None = None
     groups_exclude: _Patterns | None = None
+    configs_exclude: _Patterns | None = None
 
     @property
     def filters(self) -> Filters:
@@ -45,6 +46,7 @@ class FiltersBody(Body):
             topics_exclude=_patterns(self.topics_exclude),
             groups_include=_patterns(self.groups_include),
             groups_exclude=_patterns(self.groups_exclude),
+            configs_exclude=_patterns(self.configs_exclude),
         )
 
 

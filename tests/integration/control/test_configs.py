@@ -136,8 +136,9 @@ def test_a_change_at_the_source_is_followed_while_the_link_runs(
 
 
 def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCluster, topic: Namer) -> None:
-    """All values of a topic are refused for one, so each is tried by itself; that one is told with the reason."""
+    """All values of a topic are refused for one, so each is tried by itself; that one is told, as it is, and why."""
     name = topic("refused")
+    hostile = f"many[bold]\n\x1b[2J\u202e имя{'x' * 10_000}"
     topics.create(west, name)
     link = linked(west, west, name)
     changes = [
@@ -149,7 +150,7 @@ def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCl
             after=after,
             topic=TargetTopic(name),
         )
-        for setting, after in (("retention.ms", "44444444"), ("retention.bytes", "many"))
+        for setting, after in (("retention.ms", "44444444"), ("retention.bytes", hostile))
     ]
 
     async def scenario() -> None:
@@ -157,7 +158,7 @@ def test_a_value_that_brokers_refuse_keeps_no_other_from_being_set(west: LocalCl
             plan = LinkPlan(link=name, source="east", target="west")
             view = LinkView(link=link, source=source, target=target, plan=plan)
             (left,) = await ConfigsLoop().apply(view, changes)
-        assert left.setting == "retention.bytes"
+        assert (left.setting, left.after) == ("retention.bytes", hostile)
         assert left.problem is not None
         assert "INVALID_CONFIG" in left.problem.message
 

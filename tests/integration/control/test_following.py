@@ -20,6 +20,7 @@ from isthmus.errors import ConfigError
 from isthmus.ledger.documents import LeaseDocument
 from isthmus.ledger.link import read_documents
 from isthmus.local import LocalCluster
+from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings
 from isthmus.model.configuration import Configuration
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Limits, Link
@@ -117,7 +118,8 @@ def test_an_operator_changes_filters_while_a_link_runs(
         topics.create(east, name)
         topics.produce(east, name, records(20))
     consumers.commit(east, {group: {(stays, 0): 7}})
-    link = selecting(link_of(east.cluster(), west.cluster(), stays, name=stem), stays)
+    written = link_of(east.cluster(), west.cluster(), stays, name=stem)
+    link = selecting(replace(written, configs=ConfigSettings(interval_s=0.2)), stays)
     configuration = configuration_of(link)
     given = Filters(topics_include=(f"{stem}.*",), groups_include=(group,))
 
@@ -128,6 +130,9 @@ def test_an_operator_changes_filters_while_a_link_runs(
     async def is_at(name: str, end: int) -> bool:
         return await ends(west, name) == [end]
 
+    def has(setting: str, value: str) -> bool:
+        return topics.own_configs(west, comes).get(setting) == value
+
     async def scenario() -> None:
         async with running(configuration, spark) as run:
             await run.until(partial(is_at, stays, 20))
@@ -135,8 +140,13 @@ def test_an_operator_changes_filters_while_a_link_runs(
             await change(given)
             await run.until(partial(is_at, comes, 20))
             await run.until(lambda: {g.standing for g in run.links[0].groups} == {"IN_STEP"})
-            await change(Filters(topics_exclude=(stays,)))
+            await change(Filters(topics_exclude=(stays,), configs_exclude=("retention.*",)))
             await run.until(lambda: {t.topic for t in run.links[0].topics} == {comes})
+            await asyncio.to_thread(topics.configure, east, comes, retention_ms=123456789, delete_retention_ms=777)
+            await run.until(lambda: has("delete.retention.ms", "777"))
+            assert not has("retention.ms", "123456789"), "excluded, and set in the same breath"
+            await change(Filters(configs_exclude=("flush.*",)))
+            await run.until(lambda: has("retention.ms", "123456789"))
             # The new topic may have got a slot of its own.
             assert before.items() <= (await leases_of(west, stem)).items(), "leases began anew"
         async with running(configuration, spark) as again:
@@ -148,6 +158,7 @@ def test_an_operator_changes_filters_while_a_link_runs(
     assert [topic.topic for topic in planned.topics] == [comes]
     told = planned.as_dict()["filters"]
     assert (told["by"], told["changed"]["topics_exclude"]) == (f"{getpass.getuser()}@{socket.gethostname()}", [stays])
+    assert told["changed"]["configs_exclude"] == fabric.filters(stem).as_dict(link)["configs_exclude"] == ["flush.*"]
     assert told["since"] == fabric.filters(stem).as_dict(link)["since"] is not None
     assert [topic.topic for topic in fabric.status()[0].topics] == [comes]
     assert fabric.filters(stem).as_dict(link)["topics_exclude"] == [stays]
@@ -159,3 +170,4 @@ def test_an_operator_changes_filters_while_a_link_runs(
     as_written = fabric.plan().links[0]
     assert [topic.topic for topic in as_written.topics] == [stays]
     assert as_written.as_dict()["filters"] is None
+    assert fabric.filters(stem).as_dict(link)["configs_exclude"] == list(OF_EACH_CLUSTER)

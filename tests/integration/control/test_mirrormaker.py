@@ -297,8 +297,8 @@ def first_read(cluster: LocalCluster, group: str, name: str, position: int) -> b
 
 
 def test_settings_are_followed_and_what_is_wrong_is_told(chain: Chain, topic: TopicNamer, spark: SparkSession) -> None:
-    """Heartbeats begin while the link runs. A topic that is not compacted is written to all the same, and the loop says
-    what is wrong with it; when that is mended it is active.
+    """Heartbeats begin while the link runs, and without heartbeats_replication none of the source come. A topic that is
+    not compacted is written to all the same, and the loop says what is wrong with it; when that is mended it is active.
     """
     a, _, c = chain
     name = topic("followed")
@@ -306,7 +306,10 @@ def test_settings_are_followed_and_what_is_wrong_is_told(chain: Chain, topic: To
     if "heartbeats" in topics.names(c):
         topics.delete(c, "heartbeats")
     topics.create(c, "heartbeats", cleanup_policy="delete")
+    if "heartbeats" not in topics.names(a):
+        topics.create(a, "heartbeats", cleanup_policy="compact")
     rest = f"name: {name}, source: a, target: c, topics: {{include: [{name}], naming: mm2}}"
+    beats = "heartbeats: true, heartbeats_interval_s: 0.2, heartbeats_replication: false"
     written = [configured(chain, rest)]
 
     async def scenario() -> None:
@@ -314,7 +317,7 @@ def test_settings_are_followed_and_what_is_wrong_is_told(chain: Chain, topic: To
         async with running(written[0], spark, following=following, timings=Timings(follow_s=0.2)) as run:
             await run.until(lambda: is_at(c, f"a.{name}", 0))
             assert not await holds_records(c, "heartbeats")
-            written.append(configured(chain, f"{rest}, mm2: {{heartbeats: true, heartbeats_interval_s: 0.2}}"))
+            written.append(configured(chain, f"{rest}, mm2: {{{beats}}}"))
             await run.until(lambda: holds_records(c, "heartbeats"))
             await run.until(lambda: _state(run.links) is LoopState.IN_ERROR)
             (loop,) = (loop for loop in run.links[0].loops if loop.loop == "mm2-heartbeats")
@@ -322,6 +325,7 @@ def test_settings_are_followed_and_what_is_wrong_is_told(chain: Chain, topic: To
             assert "cleanup.policy=delete" in loop.problem.message
             topics.configure(c, "heartbeats", cleanup_policy="compact")
             await run.until(lambda: _state(run.links) is LoopState.ACTIVE)
+            assert [told.topic for told in run.links[0].topics] == [f"a.{name}"], "those of the source are left alone"
 
     asyncio.run(scenario())
 

@@ -485,8 +485,8 @@ def test_consumers_go_round_a_tree(four: Clusters, topic: Callable[[str], str], 
     assert sorted(plans) == [f"{name}.{tail}" for tail in ("east.1", "east.2", "north.2", "west.1", "west.2")]
     standings = {link: plan.groups[0].standing for link, plan in plans.items()}
     assert not any(plan.has_changes for plan in plans.values()), standings
-    assert {standings[f"{name}.east.1"], standings[f"{name}.east.2"]} == {Standing.IN_STEP}
-    # What others say is what they were told from here, or what consumers did there before: east is further on.
+    # What others say is what they were told from east, or what a consumer did there before: by less than the margin
+    # that may be further on than what east says.
     assert {*standings.values()} <= {Standing.BY_OTHERS, Standing.AHEAD_AT_TARGET, Standing.IN_STEP}
 
 

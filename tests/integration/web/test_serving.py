@@ -126,7 +126,12 @@ def test_of_two_who_change_filters_at_once_one_is_told_to_read_again(served: Ser
 
     def change(patterns: list[str]) -> httpx2.Response:
         headers = {"If-Match": read.headers["ETag"]}
-        return served.ask("PUT", "/v1/links/{link}/filters", headers=headers, json={"topics_exclude": patterns})
+        return served.ask(
+            "PUT",
+            "/v1/links/{link}/filters",
+            headers=headers,
+            json={"topics_exclude": patterns, "configs_exclude": patterns},
+        )
 
     with ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(change, excluded))
@@ -134,11 +139,13 @@ def test_of_two_who_change_filters_at_once_one_is_told_to_read_again(served: Ser
     assert sorted(answer.status_code for answer in answers) == [200, 412]
     (held,) = (given for given, answer in zip(excluded, answers, strict=True) if answer.status_code == 200)
     now = served.ask("GET", "/v1/links/{link}/filters")
-    assert (now.json()["topics_exclude"], now.json()["by"]) == (held, "a admin over REST")
+    found = now.json()
+    assert (found["topics_exclude"], found["configs_exclude"], found["by"]) == (held, held, "a admin over REST")
     assert served.ask("DELETE", "/v1/links/{link}/filters").status_code == 428
     reset = served.ask("DELETE", "/v1/links/{link}/filters", headers={"If-Match": now.headers["ETag"]})
     assert reset.json()["by"] is None
-    assert reset.json()["topics_exclude"] == read.json()["topics_exclude"]
+    for name in ("topics_exclude", "configs_exclude"):
+        assert reset.json()[name] == read.json()[name]
 
 
 def test_a_declared_link_is_known_without_a_new_start(served: Served, topic: Namer) -> None:

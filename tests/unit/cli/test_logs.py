@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from isthmus.cli.logs import JsonLines, Repetition
+from isthmus.cli.logs import JsonLines, Lines, Repetition
 from isthmus.config.places import SMALLEST
 from isthmus.wire import trace
 
@@ -50,6 +50,19 @@ def test_what_is_logged_again_is_counted() -> None:
     repeated._quiet_s = 0.0
     assert repeated.filter(last)
     assert "and 1 times more" in last.getMessage()
+
+
+def test_what_people_see_moves_no_cursor() -> None:
+    """A warning that tells a group's name is one line with all that can be shown of it; a traceback keeps its lines."""
+    assert Lines().format(record("it matches %s", "g\nroot: all is well\x1b[2J\u202e[bold]имя[/bold]\r")) == (
+        "isthmus.x: it matches g root: all is well[2J[bold]имя[/bold]"
+    )
+    try:
+        raise ValueError("\x1b[2Ja\nb")
+    except ValueError:
+        found = logging.LogRecord("isthmus.x", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    first, *_, last, rest = Lines().format(found).splitlines()
+    assert (first, last, rest) == ("isthmus.x: failed", "ValueError: [2Ja", "b")
 
 
 def test_a_line_is_an_object() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from isthmus import config
 from isthmus.cli.columns import with_names
+from isthmus.cli.groups import show_groups
+from isthmus.cli.output import OutputFormat
 from isthmus.cli.rows import status_columns, status_rows
 from isthmus.control.groups.plan import GroupPlan, GroupsPlan
 from isthmus.errors import ConfigError
 from isthmus.model.carrying import Standing
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic, TargetTopic
+from isthmus.model.problem import Problem
 from isthmus.model.progress import LinkProgress, topic_of
 from isthmus.model.state import LinkState
 
@@ -53,6 +57,25 @@ def test_lists_show_what_users_call_things() -> None:
     assert progress.as_dict()["topics"][0]["name"] == "orders"
     rows = status_rows([progress], by_partition=False)
     assert "name" in [column.name for column in status_columns(rows, by_partition=False)]
+
+
+@pytest.mark.parametrize("output", [OutputFormat.TABLE, OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML])
+def test_a_group_may_be_called_anything(capsys: pytest.CaptureFixture[str], output: OutputFormat) -> None:
+    """JSON and YAML have its name as it is; a table and what is told on stderr have it on one line, and no markup."""
+    name = f"g\nh\x1b[2J[bold]имя[/bold]\u202e\r'\"\\{'x' * 3000}"
+    problem = Problem(f"group {name} is away", f"ask for {name}")
+    group = GroupPlan(group=name, target_group=name, standing=Standing.UNAVAILABLE, problem=problem)
+    show_groups([GroupsPlan(link="l", source="e", target="w", way="identity", groups=(group,))], output)
+
+    out, err = capsys.readouterr()
+    assert not {"\x1b", "\r", "\u202e"} & set(out + err)
+    if output.is_table:
+        shown = f"g h[2J[bold]имя[/bold]'\"\\{'x' * 3000}"
+        assert err == f"l/{shown}: group {shown} is away\n  ask for {shown}\n"
+        assert len([line for line in out.splitlines() if shown in line]) == 1
+    else:
+        (plan,) = yaml.safe_load(out)
+        assert plan["groups"][0]["group"] == name
 
 
 def test_a_column_that_says_nothing_is_left_out() -> None:

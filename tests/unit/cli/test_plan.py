@@ -59,15 +59,22 @@ def test_rows_say_how_many_partitions_are_refused(capsys: pytest.CaptureFixture[
 
 def test_what_an_operator_selects_is_told_with_who_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     """In place of what the file says, on stderr; an older release did not write down who it was."""
-    chosen = Filters(topics_include=("a.*", "b"), groups_exclude=(), since_ms=1_700_000_000_000, by="ada@host")
+    chosen = Filters(
+        topics_include=("a.*", "b"),
+        groups_exclude=(),
+        configs_exclude=("flush.*",),
+        since_ms=1_700_000_000_000,
+        by="ada@host",
+    )
     _, err = shown(capsys, replace(link_of(), filters=chosen))
     told = (
-        "l: not as in the file: topics include a.*, b; groups exclude nothing; set by ada@host at 2023-11-14T22:13:20"
+        "l: not as in the file: topics include a.*, b; groups exclude nothing; configs exclude flush.*; "
+        "set by ada@host at 2023-11-14T22:13:20"
     )
     assert told in err
     assert "Take it back: isthmus filters l --reset" in err
     _, err = shown(capsys, replace(link_of(), filters=replace(chosen, by="")))
-    assert "groups exclude nothing; set at 2023-11-14T22:13:20" in err
+    assert "configs exclude flush.*; set at 2023-11-14T22:13:20" in err
     _, err = shown(capsys, link_of())
     assert "not as in the file" not in err
 
@@ -100,6 +107,20 @@ def test_changes_of_loops_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "copy identity 1 2 0 0" in out
     assert Plan(links=(link,)).has_changes
     assert not Plan(links=(replace(link, changes=stuck),)).has_changes
+
+
+def test_values_of_configurations_may_be_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    """One that a broker refuses, say: told on one line, and no markup; `as_dict` has it as it is."""
+    value = "1\n\x1b[2J[bold]имя[/bold]\u202e\r" + "x" * 5000
+    made = Change(loop="configs", subject="topic t", setting="a.b", before=value, after=value)
+    refused = replace(made, after="2", problem=Problem(f"refused: {value}", f"not {value}"))
+    link = replace(link_of(decision(0)), changes=(made, refused))
+    out, err = shown(capsys, link)
+    assert not {"\x1b", "\r", "\u202e"} & set(out + err)
+    told = "1 [2J[bold]имя[/bold]" + "x" * 5000
+    assert f"l: configs: topic t: a.b becomes {told}, which was {told}" in err
+    assert f"Not changed: l/topic t: a.b: refused: {told} not {told}" in err
+    assert [each["before"] for each in link.as_dict()["changes"]] == [value, value]
 
 
 def test_what_becomes_of_aborted_records_is_said_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

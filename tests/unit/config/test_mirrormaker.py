@@ -50,6 +50,18 @@ def test_one_link_mirrors_the_heartbeats_of_a_cluster() -> None:
     assert second.mm2.heartbeats
 
 
+def test_heartbeats_are_written_without_mirroring_those_of_the_source() -> None:
+    """Unless they are selected, and then under the source's alias: what the link writes at the target is its own."""
+    alone = "mm2: {heartbeats: true, heartbeats_replication: false}"
+    first, second = links(alone, "mm2: true", topics="topics: {include: [], naming: mm2}")
+    (kept,) = links(alone, topics='topics: {include: ["*"]}')
+
+    assert first.mm2.heartbeats
+    assert not first.topics.matches(SourceTopic("heartbeats"))
+    assert second.topics.matches(SourceTopic("heartbeats"))
+    assert kept.topics.named(["heartbeats", "orders"]).sources == {"a.heartbeats": "heartbeats", "orders": "orders"}
+
+
 def test_the_separator_is_that_of_the_naming() -> None:
     """Names are made with the separator of topics that are named as MirrorMaker 2 names them, else with a dot."""
     (dashed,) = links("mm2: true", topics="topics: {include: [x], naming: {mm2: {separator: '__'}}}")

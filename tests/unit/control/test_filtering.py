@@ -10,6 +10,7 @@ from isthmus.control.links.filtering import Filters, filters_of, patterns
 from isthmus.errors import ConfigError
 from isthmus.ledger.documents import FiltersDocument
 from isthmus.model.cluster import Cluster
+from isthmus.model.configsettings import OF_EACH_CLUSTER, ConfigSettings, KeptConfigs, PropertyPattern
 from isthmus.model.groupsettings import GroupPattern, GroupSettings
 from isthmus.model.link import Link
 from isthmus.model.naming import SourceTopic
@@ -28,7 +29,7 @@ def test_only_what_was_said_is_another() -> None:
     """The rest stays as the file says."""
     found = Filters(topics_include=("audit.*", "/flights-[0-9]/"), groups_exclude=()).of(LINK)
     assert found.topics.select(["orders", "audit.x", "flights-1"]) == ("audit.x", "flights-1")
-    assert found.groups == LINK.groups
+    assert (found.groups, found.configs) == (LINK.groups, LINK.configs)
     assert Filters().of(LINK) == LINK
 
 
@@ -55,6 +56,20 @@ def test_broken_patterns_are_refused() -> None:
         Filters(topics_exclude=("no topic",)).check()
     with pytest.raises(ConfigError):
         Filters(groups_include=("/[/",)).check()
+    with pytest.raises(ConfigError):
+        Filters(configs_exclude=("/[/",)).check()
+
+
+def test_configurations_are_excluded_in_place_of_those_of_the_file() -> None:
+    """The list of the file goes, with what is each cluster's own by default; what a topic keeps stays kept."""
+    kept = KeptConfigs(topics=TopicPattern.parse("orders"), properties=(PropertyPattern.parse("segment.*"),))
+    link = replace(LINK, configs=ConfigSettings(keep=(kept,)))
+    found = Filters(configs_exclude=("retention.*",)).of(link).configs
+    assert (found.is_excluded("retention.ms"), found.is_excluded("min.insync.replicas")) == (True, False)
+    assert found.keeps(SourceTopic("orders"), "segment.bytes")
+    assert Filters(configs_exclude=()).of(link).configs.exclude == ()
+    assert Filters(configs_exclude=("retention.*",)).as_dict(link)["configs_exclude"] == ["retention.*"]
+    assert Filters().as_dict(link)["configs_exclude"] == list(OF_EACH_CLUSTER)
 
 
 def test_what_somebody_else_wrote_is_passed_over() -> None:

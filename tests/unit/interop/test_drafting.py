@@ -150,6 +150,9 @@ def test_what_mm2_does_unasked_is_done_or_told() -> None:
     assert keys(draft, Impact.LOST) == lost
     link = configured(draft).links[0]
     assert (link.configs.sync, link.mm2.heartbeats, link.mm2.checkpoints) == (True, True, False)
+    assert link.mm2.mirrors_heartbeats
+    apart = configured(imported(pair("heartbeats.replication.enabled = false"))).links[0].mm2
+    assert (apart.heartbeats, apart.mirrors_heartbeats) == (True, False)
     assert keys(off, Impact.LOST) == []
     link = configured(off).links[0]
     assert (link.configs.sync, link.mm2.heartbeats, link.mm2.checkpoints) == (False, False, False)

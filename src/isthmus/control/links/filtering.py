@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from isthmus.control.links.host import operator
 from isthmus.control.links.memory import now_ms, remembered
@@ -15,6 +15,7 @@ from isthmus.ledger.documents import Document, FiltersDocument
 from isthmus.ledger.log import append_once
 from isthmus.ledger.poison import pass_over
 from isthmus.ledger.records import Deletion
+from isthmus.model.configsettings import PropertyPattern
 from isthmus.model.configuration import LedgerSettings
 from isthmus.model.groupsettings import GroupPattern
 from isthmus.model.instant import written_instant
@@ -34,13 +35,14 @@ class Filters:
     topics_exclude: tuple[str, ...] | None = None
     groups_include: tuple[str, ...] | None = None
     groups_exclude: tuple[str, ...] | None = None
+    configs_exclude: tuple[str, ...] | None = None
     since_ms: int = -1
     by: str = ""
 
     @property
     def said(self) -> dict[str, tuple[str, ...]]:
         """The lists that are not as the file says."""
-        lists = {name: getattr(self, name) for name in _FIELDS}
+        lists = {name: getattr(self, name) for name in FILTERS}
         return {name: texts for name, texts in lists.items() if texts is not None}
 
     @property
@@ -61,13 +63,15 @@ class Filters:
             TopicPattern.parse(text)
         for text in (*(self.groups_include or ()), *(self.groups_exclude or ())):
             GroupPattern.parse(text)
+        for text in self.configs_exclude or ():
+            PropertyPattern.parse(text)
 
     def of(self, link: Link) -> Link:
         """The link as it is with these filters.
 
         :raises ConfigError: A pattern is broken.
         """
-        topics, groups = link.topics, link.groups
+        topics, groups, configs = link.topics, link.groups, link.configs
         if self.topics_include is not None:
             topics = replace(topics, include=tuple(map(TopicPattern.parse, self.topics_include)))
         if self.topics_exclude is not None:
@@ -76,7 +80,9 @@ class Filters:
             groups = replace(groups, include=tuple(map(GroupPattern.parse, self.groups_include)))
         if self.groups_exclude is not None:
             groups = replace(groups, exclude=tuple(map(GroupPattern.parse, self.groups_exclude)))
-        return replace(link, topics=topics, groups=groups)
+        if self.configs_exclude is not None:
+            configs = replace(configs, exclude=tuple(map(PropertyPattern.parse, self.configs_exclude)))
+        return replace(link, topics=topics, groups=groups, configs=configs)
 
     def as_dict(self, link: Link) -> dict[str, Any]:
         """Plain values under stable names: what is in force, and which of it the file does not say."""
@@ -87,6 +93,7 @@ class Filters:
             "topics_exclude": [str(pattern) for pattern in now.topics.exclude],
             "groups_include": [str(pattern) for pattern in now.groups.include],
             "groups_exclude": [str(pattern) for pattern in now.groups.exclude],
+            "configs_exclude": [str(pattern) for pattern in now.configs.exclude],
             "changed": list(self.said),
             **self._authorship,
         }
@@ -102,7 +109,8 @@ class Filters:
         return {"since": written_instant(self.since_ms) if self.since_ms >= 0 else None, "by": self.by or None}
 
 
-_FIELDS = ("topics_include", "topics_exclude", "groups_include", "groups_exclude")
+FILTERS: Final = ("topics_include", "topics_exclude", "groups_include", "groups_exclude", "configs_exclude")
+"""The lists there are, as they are called in the ledger, in REST and in answers."""
 
 
 def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
@@ -110,7 +118,7 @@ def filters_of(link: str, documents: Mapping[str, Document]) -> Filters:
     document = documents.get(f"{FiltersDocument.KIND}/{link}")
     if not isinstance(document, FiltersDocument):
         return Filters()
-    found = Filters(**{name: getattr(document, name) for name in (*_FIELDS, "since_ms", "by")})
+    found = Filters(**{name: getattr(document, name) for name in (*FILTERS, "since_ms", "by")})
     try:
         found.check()
     except ConfigError as error:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from isthmus.control.running.following import change_of
 from isthmus.control.running.settings import LinkSettings
 from isthmus.errors import Unreachable
 from isthmus.ledger.documents import FiltersDocument
@@ -70,5 +71,22 @@ def test_an_operator_s_filters_count_over_what_is_written() -> None:
         again = await found.renew()
         assert again is not None
         assert (again.topics.include, again.topics_interval_s) == (filtered.topics.include, 7.0)
+
+    asyncio.run(scenario())
+
+
+def test_excluded_configurations_change_nothing_else() -> None:
+    """So that neither topics nor groups nor leases begin anew for them: the link is the same but for that list."""
+
+    async def respect(_: Link) -> None: ...
+
+    async def scenario() -> None:
+        found = settings(respect, FiltersDocument(link="l", configs_exclude=("retention.*",), since_ms=1))
+        link = await found.renew()
+        assert link is not None
+        assert link.configs.is_excluded("retention.ms")
+        assert replace(link, configs=FIRST.configs) == FIRST
+        change = change_of(FIRST, link)
+        assert (change.followed, change.waiting) == (("configs",), ())
 
     asyncio.run(scenario())
