@@ -22,9 +22,8 @@ from soak.trees.judge import Forest, judged_tree
 from soak.watch import Stillness
 
 _BEGIN_S: Final = 600.0
-_RECOVER_S: Final = 240.0
 _QUIET_S: Final = 240.0
-"""When nothing has been copied for so long, nothing more is waited for."""
+"""When nothing that is waited for has come for so long, nothing more is waited for: a busy machine takes its time."""
 _ENDED_S: Final = 1800.0
 _SHOWN_S: Final = 300.0
 _STOP_S: Final = 60.0
@@ -106,17 +105,16 @@ def _act(run: Run, grove: Grove, acting: Acting, note: Note) -> None:
 
 
 def _recover(grove: Grove) -> None:
-    """Wait until every cluster has what any had when everything was whole again, or for long enough."""
-    wanted = grove.census.seen_anywhere()
-    try:
-        grove.until(
-            lambda: all(wanted <= ids for ids in grove.census.ids.values()),
-            "every cluster has what any had",
-            term_s=_RECOVER_S,
-        )
-    except TimeoutError as error:
-        lacking = {leaf: len(wanted - ids) for leaf, ids in grove.census.ids.items()}
-        grove.history.tell("recovery", problem=f"{error}; lacking: {lacking}")
+    """Wait until every cluster has what any had when everything was whole again, or none gets any of it."""
+    wanted, moving = grove.census.seen_anywhere(), Stillness(_QUIET_S)
+
+    def lacking() -> dict[str, int]:
+        return {leaf: len(wanted - ids) for leaf, ids in grove.census.ids.items()}
+
+    grove.until(lambda: not any(lacking().values()) or moving.lasts(lacking()), "recovery", term_s=_ENDED_S)
+    if left := {leaf: count for leaf, count in lacking().items() if count}:
+        problem = f"nothing came for {_QUIET_S:g} s of what others had when everything was whole again: {left}"
+        grove.history.tell("recovery", problem=problem)
 
 
 def _quieten(grove: Grove, note: Note) -> None:
