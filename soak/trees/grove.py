@@ -28,7 +28,9 @@ PLAIN, TRANSACTIONS = f"{PREFIX}plain", f"{PREFIX}transactions"
 PARTITIONS: Final = 2
 KEYS: Final[tuple[PartitionKey, ...]] = tuple((t, p) for t in (PLAIN, TRANSACTIONS) for p in range(PARTITIONS))
 HEADER: Final = "copies"
-_RECORDS_PER_S: Final = 8.0
+_RECORDS_PER_S: Final = 4.0
+_PAUSE_S: Final = (2.0, 5.0)
+"""Every message is copied three times, and most are batches of their own: little is enough to keep a machine busy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,8 +79,9 @@ class Writers:
                 )
                 self._writers.append(PlainWriter(pen, leaf, history))
             name = f"{leaf.name}-transactions"
+            each = chance.randrange(1 << 20)
             self._writers.append(
-                TransactionalWriter(name, TRANSACTIONS, PARTITIONS, leaf.servers, history, chance.randrange(1 << 20))
+                TransactionalWriter(name, TRANSACTIONS, PARTITIONS, leaf.servers, history, each, pause_s=_PAUSE_S)
             )
 
     @property

@@ -24,14 +24,25 @@ _STYLE: Final = Style(value_bytes=300)
 
 
 class TransactionalWriter:
-    """One transaction after another, until it is told to end."""
+    """One transaction after another, each a while after the one before, until it is told to end."""
 
-    def __init__(self, name: str, topic: str, partitions: int, servers: str, history: History, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        topic: str,
+        partitions: int,
+        servers: str,
+        history: History,
+        seed: int,
+        *,
+        pause_s: tuple[float, float] = (0.1, 0.9),
+    ) -> None:
         self.name = name
         self.topic = topic
         self.acks = Acks(history, name, topic)
         self._partitions = partitions
         self._servers = servers
+        self._pause_s = pause_s
         self._history = history
         self._chance = random.Random(f"{name} {seed}")
         self._sent: dict[int, int] = defaultdict(int)
@@ -105,7 +116,7 @@ class TransactionalWriter:
         (producer.abort_transaction if is_aborted else producer.commit_transaction)(_CALL_S)
         ended = "aborted" if is_aborted else "committed"
         self._history.tell("txn", writer=self.name, topic=self.topic, ended=ended, spans=_told(spans))
-        self._over.wait(chance.uniform(0.1, 0.9))
+        self._over.wait(chance.uniform(*self._pause_s))
 
     def _send(self, producer: Producer, partition: int, spans: dict[int, list[int]]) -> None:
         number = self._sent[partition]
