@@ -28,21 +28,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(sharing)
 
 
-class ByFolder(LoadScopeScheduling):
-    """Which of two processes runs which tests: whoever is free takes the next folder, as its tests share clusters.
+class ByFile(LoadScopeScheduling):
+    """Which process runs which tests: whoever is free takes the next file.
 
-    Unit tests share nothing. They come last, by files, and fill what time is left.
+    Files that need the same clusters follow one another (tests/sharing.py); unit tests, which need none, fill what time
+    is left.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if file.startswith("tests/unit/") else file.rpartition("/")[0]
+        return nodeid.partition("::")[0]
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFolder:
-    """With `-n`: folders in their order, not the one with the most tests first."""
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    """With `-n`: files in their order, not the one with the most tests first."""
     config.option.loadscopereorder = False
-    return ByFolder(config, log)
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

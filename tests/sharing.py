@@ -15,14 +15,14 @@ from isthmus.local.apicurio import ApicurioServer
 COSTLY: Final = ("west3", "east3", "guarded", "secured", "east", "west")
 """Fixtures by what it takes to keep them, the most first."""
 
-_FOLDERS: Final = pytest.StashKey[dict[Path, list[pytest.Item]]]()
+_FILES: Final = pytest.StashKey[dict[Path, list[pytest.Item]]]()
 _RUNNING: Final = pytest.StashKey[dict["pytest.FixtureDef[Any]", pytest.FixtureRequest]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Within a folder, files that need the same clusters follow one another."""
     ordered: list[pytest.Item] = []
-    for _, folder in groupby(items, key=_folder):
+    for _, folder in groupby(items, key=lambda item: item.path.parent):
         files = [list(file) for _, file in groupby(folder, key=lambda item: item.path)]
         files.sort(key=lambda file: [name not in _needs(file) for name in COSTLY])
         ordered += (item for file in files for item in file)
@@ -30,10 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Which tests each folder has, of those that are run."""
-    folders = session.stash.setdefault(_FOLDERS, {})
+    """Which tests each file has, of those that are run."""
+    files = session.stash.setdefault(_FILES, {})
     for item in session.items:
-        folders.setdefault(_folder(item), []).append(item)
+        files.setdefault(item.path, []).append(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,27 +49,27 @@ def pytest_fixture_setup(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """End the servers that no test asks for that is still to come in this folder, or in the next one.
+    """End the servers that no test asks for that is still to come in this file, or in the next one.
 
     Tests and fixtures ask by the names of their arguments: what they get otherwise may be ended while they use it.
     """
     value = yield
     running = item.session.stash.get(_RUNNING, {})
     if running:
-        coming = _coming(item.session.stash[_FOLDERS], item, nextitem)
+        coming = _coming(item.session.stash[_FILES], item, nextitem)
         for fixture in [each for each in running if not any(_asks(test, each) for test in coming)]:
             fixture.finish(running.pop(fixture))  # type: ignore[arg-type]  # which is what it was set up with
     return value
 
 
 def _coming(
-    folders: dict[Path, list[pytest.Item]], item: pytest.Item, nextitem: pytest.Item | None
+    files: dict[Path, list[pytest.Item]], item: pytest.Item, nextitem: pytest.Item | None
 ) -> Sequence[pytest.Item]:
-    """The tests that this process will run next, as far as it can know: it is given tests by whole folders."""
+    """The tests that this process will run next, as far as it can know: it is given tests by whole files."""
     if nextitem is None:
         return ()
-    tests = folders[_folder(nextitem)]
-    return tests[tests.index(nextitem) :] if _folder(nextitem) == _folder(item) else tests
+    tests = files[nextitem.path]
+    return tests[tests.index(nextitem) :] if nextitem.path == item.path else tests
 
 
 def _asks(test: pytest.Item, fixture: pytest.FixtureDef[Any]) -> bool:
@@ -78,7 +78,3 @@ def _asks(test: pytest.Item, fixture: pytest.FixtureDef[Any]) -> bool:
 
 def _needs(tests: Sequence[pytest.Item]) -> set[str]:
     return {name for test in tests for name in getattr(test, "fixturenames", ())}
-
-
-def _folder(item: pytest.Item) -> Path:
-    return item.path.parent
