@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := default
 MAKEFLAGS += --no-print-directory
 
+# What is compiled is kept, whatever the shell says: the tests start some thousand processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
