@@ -72,7 +72,7 @@ faults: env $(ARCHIVED) ## the tests that kill, cut and pause
 	@$(BIN)/pytest tests/faults
 
 test: check $(ARCHIVED) ## check, then the whole suite
-	@$(BIN)/pytest -n 4
+	@$(BIN)/pytest -n 3
 
 demo: env $(ARCHIVED) ## two real clusters, real flights, mirrored and verified; CONSOLE=1 to look at them in a browser
 	@PYTHONPATH=$(CURDIR) $(BIN)/python demo $(if $(CONSOLE),--console)

@@ -124,6 +124,12 @@ class TargetChoice:
         """Whether it goes over to another leaf."""
         return self.wanted != self.target
 
+    def bars(self, leaf: str) -> bool:
+        """Whether who went to a leaf by its allowance may send nothing there any more. That a leaf gets what it lacks
+        lets nobody go on who was there before: it gets no more than that, from somebody who knows where it ends.
+        """
+        return self.is_forced or bool(self.finishes) or self.target != leaf
+
     def is_of(self, leaves: Collection[str]) -> bool:
         """Whether it says something of a subtree with these leaves."""
         return {self.target, self.wanted, self.leaf} <= {*leaves}

@@ -49,7 +49,7 @@ class SourceWord:
 
     def _hear(self, document: Document | None) -> None:
         if isinstance(document, SwitchDocument):
-            self._is_barred = document.choice.is_forced or document.choice.leaf != self._target
+            self._is_barred = document.choice.bars(self._target)
         elif isinstance(document, AllowanceDocument):
             self._newest = document
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from isthmus.local import LocalCluster
 from isthmus.model.carrying import Standing
 from tests.integration.control.running import Running, running
 from tests.integration.control.tree_positions import committed, has_followed, to_be_at
-from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, produce, read
+from tests.integration.control.treeload import ISTHMUS, PARTITIONS, TERM_S, Clusters, Load, has, produce, read
 from tests.integration.groups import consumers
 from tests.integration.groups.test_failover import going_on
 from tests.integration.lane import oracle, topics
@@ -76,8 +75,7 @@ def commit(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int]
 def has_all(clusters: Clusters, name: str, written: Mapping[str, int]) -> bool:
     """Whether as many records are on every cluster as were written on all of them."""
     total = sum(written.values()) * PARTITIONS
-    time.sleep(0.3)  # to read everything again and again would keep brokers from their work
-    return all(sum(map(len, read(each, name).values())) >= total for each in clusters.values())
+    return all(has(each, name, total) for each in clusters.values())
 
 
 def check(clusters: Clusters, name: str, written: Mapping[str, int]) -> None:
@@ -153,49 +151,22 @@ def test_a_killed_process_loses_and_doubles_nothing(
         topics.create(cluster, name, partitions=PARTITIONS)
     file = tmp_path / "isthmus.yaml"
     file.write_text(json.dumps({**file_of(used, list(used), name), "spark": {"master": "local[2]"}}))
-    written = dict.fromkeys(used, 0)
-    producing = threading.Event()
-    producing.set()
-
-    def write(alias: str) -> None:
-        while producing.is_set() or written[alias] == 0:
-            produce(used[alias], alias, name, range(written[alias], written[alias] + 20), "lz4")
-            written[alias] += 20
-            time.sleep(0.1)
-
-    def run() -> subprocess.Popen[bytes]:
-        command = [*ISTHMUS, "run", "-c", str(file)]
-        # A process group of its own: what it has started is killed with it.
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-
-    def wait_for(count: int) -> None:
-        deadline = time.monotonic() + TERM_S
-        while not all(sum(map(len, read(each, name).values())) >= count for each in used.values()):
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-
-    command = [*ISTHMUS, "tree", "plan", name, "-c", str(file)]
-    planned = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, timeout=TERM_S, check=True)
-    assert len(json.loads(planned.stdout)["links"]) == 6, "each copies to both others"
-    writers = [threading.Thread(target=write, args=[alias], daemon=True) for alias in used]
-    for writer in writers:
-        writer.start()
-    first = run()
+    load = Load(used, name, file)
+    assert len(load.call("tree", "plan", name)["links"]) == 6, "each copies to both others"
+    first = load.run()
     try:
-        wait_for(400)
+        load.wait_until_everywhere(400)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait(TERM_S)
-    second = run()
+    second = load.run()
     try:
-        producing.clear()
-        for writer in writers:
-            writer.join(TERM_S)
-        wait_for(sum(written.values()) * PARTITIONS)
+        load.end()
+        load.wait_until_everywhere(sum(load.written.values()) * PARTITIONS)
     finally:
         second.send_signal(signal.SIGINT)
         second.wait(TERM_S)
-    check(used, name, written)
+    check(used, name, load.written)
 
 
 def test_distributors_go_over_to_other_leaves_under_load(

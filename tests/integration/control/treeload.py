@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka import KafkaException, Producer
+
 from isthmus.local import LocalCluster
 from tests.integration.lane import oracle, topics
 from tests.integration.lane.topics import Given
@@ -26,7 +28,14 @@ Clusters = Mapping[str, LocalCluster]
 
 def produce(cluster: LocalCluster, origin: str, name: str, numbers: Sequence[int], codec: str) -> None:
     """Records that tell their cluster and their number, in both partitions; many small batches."""
-    writing = topics.producer(cluster, compression_type=codec, batch_num_messages=7, enable_idempotence=True)
+    send(producer(cluster, codec), origin, name, numbers)
+
+
+def producer(cluster: LocalCluster, codec: str) -> Producer:
+    return topics.producer(cluster, compression_type=codec, batch_num_messages=7, enable_idempotence=True)
+
+
+def send(writing: Producer, origin: str, name: str, numbers: Sequence[int]) -> None:
     for number in numbers:
         for partition in range(PARTITIONS):
             at = topics.SEPTEMBER + number + AHEAD_MS.get(origin, 0)
@@ -44,8 +53,22 @@ def read(cluster: LocalCluster, name: str) -> dict[tuple[int, str], list[int]]:
     return dict(found)
 
 
+def has(cluster: LocalCluster, name: str, count: int) -> bool:
+    """Whether so many records are there. They are not read before there are as many offsets: that costs all others
+    their share of the machine.
+    """
+    servers = cluster.bootstrap_servers
+    try:
+        highs = sum(oracle.ends(servers, name, partition).high for partition in range(PARTITIONS))
+    except KafkaException:
+        return False  # there is no such topic yet
+    return highs >= count and sum(map(len, read(cluster, name).values())) >= count
+
+
 class Load:
-    """Producers on all clusters of a tree that `isthmus` runs as a program; `written` counts what they wrote."""
+    """Producers on all clusters of a tree that `isthmus` runs as a program, each with a little all the time;
+    `written` counts what they wrote.
+    """
 
     def __init__(self, clusters: Clusters, name: str, file: Path, level: int = 2) -> None:
         self.clusters, self.name, self.file, self.level = clusters, name, file, level
@@ -56,11 +79,11 @@ class Load:
             writer.start()
 
     def _write(self, alias: str) -> None:
-        while not self._is_over[alias].is_set():
+        writing = producer(self.clusters[alias], "lz4")
+        while not self._is_over[alias].wait(1.0):
             begin = self.written[alias]
-            produce(self.clusters[alias], alias, self.name, range(begin, begin + 20), "lz4")
+            send(writing, alias, self.name, range(begin, begin + 20))
             self.written[alias] += 20
-            time.sleep(0.1)
 
     def end(self, *aliases: str) -> None:
         for alias in aliases or self.clusters:
@@ -103,4 +126,4 @@ class Load:
     def wait_until_everywhere(self, count: int, *, without: str = "") -> None:
         """Until so many records are on every cluster."""
         there = [cluster for alias, cluster in self.clusters.items() if alias != without]
-        self.wait_for(lambda: all(sum(map(len, read(c, self.name).values())) >= count for c in there))
+        self.wait_for(lambda: all(has(cluster, self.name, count) for cluster in there))

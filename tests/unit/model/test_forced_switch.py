@@ -34,7 +34,8 @@ class Message(NamedTuple):
 class World:
     """The logs of all clusters, and what the ledgers at the sources say: choices of leaves, and how far distributors
     may go. Where a distributor is at a leaf is volatile, and found again in that leaf's log. Clusters that are `down`
-    neither take nor give.
+    neither take nor give. `orphans` are those that nobody could end, as their leaf was gone: how far each was, and how
+    far it was allowed to go.
     """
 
     tree: Tree
@@ -42,6 +43,7 @@ class World:
     choices: dict[str, TargetChoice]
     stated: dict[str, tuple[str, tuple[Allowance, ...]]] = field(default_factory=dict)
     cursors: dict[tuple[str, str], int] = field(default_factory=dict)
+    orphans: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     is_resending: bool = False
 
@@ -92,14 +94,34 @@ class World:
         choice = self.choices[each.name]
         if {each.cluster, choice.leaf} & self.down:
             return
-        begin, log = self.cursor(each), self.logs[each.cluster]
-        for offset in range(begin, min(begin + count, self.end_of(each))):
-            message = log[offset]
+        begin = self.cursor(each)
+        self.cursors[each.name, choice.leaf] = self.copy(
+            each, choice.leaf, begin, min(begin + count, self.end_of(each))
+        )
+
+    def copy(self, each: Distributor, leaf: str, begin: int, end: int) -> int:
+        """Copy a part of the source's log, and tell how far it came."""
+        for offset in range(begin, end):
+            message = self.logs[each.cluster][offset]
             if is_to_copy(message.flags, each.level):
                 flags = copied(message.flags, each.level)
                 copy = message._replace(flags=flags, brought_by=each.name, source_offset=offset)
-                self.logs[choice.leaf].append(copy)
-            self.cursors[each.name, choice.leaf] = offset + 1
+                self.logs[leaf].append(copy)
+        return max(begin, end)
+
+    def go_on(self, each: Distributor, count: int) -> None:
+        """Have those go on that nobody could end, where the source's ledger does not bar them; whoever is at that leaf
+        again has fenced them there.
+        """
+        choice = self.choices[each.name]
+        for leaf in each.leaves:
+            if choice.target == leaf and not choice.is_under_way:
+                self.orphans.pop((each.name, leaf), None)
+            found = self.orphans.get((each.name, leaf))
+            if found is not None and not choice.bars(leaf) and not {each.cluster, leaf} & self.down:
+                begin, end = found
+                reached = self.copy(each, leaf, begin, min(begin + count, end, len(self.logs[each.cluster])))
+                self.orphans[each.name, leaf] = reached, end
 
     def switch(self, each: Distributor, leaf: str) -> None:
         """Go over in good order, as far as offsets go: the order of messages is looked at elsewhere."""
@@ -115,6 +137,7 @@ class World:
         choice = self.choices[each.name]
         is_known = self.stated.get(each.name, ("", ()))[0] == choice.target
         if each.cluster not in self.down and is_known and leaf != choice.target and not choice.doubt(leaf):
+            self.orphans[each.name, choice.target] = self.cursor(each), self.stated[each.name][1][0].end
             self.choices[each.name] = choice.asked(leaf, is_forced=True, is_resent=self.is_resending)
 
     def leave(self, each: Distributor) -> None:
@@ -143,6 +166,7 @@ class World:
             before = (dict(self.choices), {cluster: len(log) for cluster, log in self.logs.items()}, dict(self.cursors))
             for each in self.tree.distributors:
                 self.leave(each)
+                self.go_on(each, AHEAD_RECORDS)
                 self.state(each, AHEAD_RECORDS)
                 self.distribute(each, AHEAD_RECORDS)
                 self.go_back(each)
@@ -166,6 +190,7 @@ def run(seed: int, count: int, *, is_resending: bool = False) -> World:
         elif what < 0.6:
             world.state(each, chance.randint(1, 4))
             world.distribute(each, chance.randint(1, 4))
+            world.go_on(each, chance.randint(1, 4))
         elif what < 0.66:
             world.crash(each)
         elif what < 0.72:

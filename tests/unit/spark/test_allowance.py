@@ -44,7 +44,9 @@ def test_nothing_is_written_without_all_of_the_ledger() -> None:
 
 
 def test_whoever_forces_another_leaf_bars_the_present_one() -> None:
-    """At once, and until that is taken back; a wish in good order bars nobody, nor does one of another distributor."""
+    """At once, and until that is taken back; a wish in good order bars nobody, nor does one of another distributor.
+    A leaf that gets what it lacks gets it from another lease than one that was there before it was gone.
+    """
     word = SourceWord(LINK, "c", lambda _: None)
     choice = TargetChoice(target="c", wanted="c")
     for document, is_barred in (
@@ -53,7 +55,9 @@ def test_whoever_forces_another_leaf_bars_the_present_one() -> None:
         (chosen(choice.asked("c")), False),
         (chosen(TargetChoice(target="d", wanted="d"), link="t.b.2"), False),
         (chosen(TargetChoice(target="d", wanted="d")), True),
-        (chosen(TargetChoice(target="d", wanted="d", finishes="c")), False),
+        (chosen(TargetChoice(target="d", wanted="d", finishes="c")), True),
+        (chosen(choice), False),
+        (chosen(TargetChoice(target="c", wanted="c", finishes="d")), True),
     ):
         word.take(poll(document, asked_at=20.0))
         assert (word.write_until < 0) == is_barred, document
