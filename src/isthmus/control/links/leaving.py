@@ -118,6 +118,7 @@ def provenance(found: Promotion, known: LinkMemory) -> list[ProvenanceDocument]:
 
 def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, known: LinkMemory) -> ProvenanceDocument:
     document = known.topics.get(each.topic)
+    left = () if document is None else tuple(one for one in document.left if one.partition == each.partition)
     return ProvenanceDocument(
         link=found.link,
         topic=each.topic,
@@ -129,6 +130,8 @@ def _provenance(found: Promotion, each: LeftPartition, source_cluster: str, know
         offset_begin=max(each.target_begin, 0),
         offset_end=max(each.target_end, 0),
         missing_records=each.missing_records,
+        left_begin=left[0].offset_begin if left else 0,
+        left_end=left[0].offset_end if left else 0,
         verb=found.verb,
         by=operator(),
         at_ms=now_ms(),

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from isthmus.cluster.brokers import describe_cluster
 from isthmus.control.links.memory import remembered
@@ -16,8 +16,12 @@ from isthmus.model.cluster import Cluster
 from isthmus.model.instant import written_instant
 from isthmus.model.plain import plain
 from isthmus.model.problem import Problem, problem_of
+from isthmus.model.topic import LeftInTier
 from isthmus.wire.client import Client
 from isthmus.wire.metadata import NO_TOPIC_ID
+
+LEFT: Final = "left in the source's tier"
+"""The verb of offsets that were not copied (`topics.remote: leave`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,9 @@ class Origin:
     """Offsets `[offset_begin, offset_end)` of a partition came from `source_topic` of a cluster by a link.
 
     `offset_end` is -1 where that link follows still, and `partition` where it is about all of them. `verb` is what
-    ended it, "follows" while nothing has. `is_of_former_topic` says that the topic was deleted and created since.
+    ended it, "follows" while nothing has; "left in the source's tier" says that these offsets of the source were not
+    copied, and are to be found in its remote tier. `is_of_former_topic` says that the topic was deleted and created
+    since.
     """
 
     cluster: str
@@ -103,7 +109,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
     sources = {each.link: each.source_cluster_id for each in documents if isinstance(each, LinkDocument)}
     left = [each for each in documents if isinstance(each, ProvenanceDocument) and each.topic == topic]
     for each in left:
-        yield Origin(
+        origin = Origin(
             cluster=alias,
             topic=topic,
             partition=each.partition,
@@ -118,10 +124,13 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
             at_ms=each.at_ms,
             is_of_former_topic=NO_TOPIC_ID not in (each.topic_id, topic_id) and each.topic_id != topic_id,
         )
+        yield origin
+        if each.left_begin < each.left_end:
+            yield _left(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
     let_go = {each.link for each in left}
     for known in documents:
         if isinstance(known, TopicDocument) and known.target_topic == topic and known.link not in let_go:
-            yield Origin(
+            origin = Origin(
                 cluster=alias,
                 topic=topic,
                 partition=-1,
@@ -132,3 +141,19 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
                 link=known.link,
                 verb="follows",
             )
+            yield origin
+            for stretch in known.left:
+                if not stretch.is_empty:
+                    yield _left(origin, stretch)
+
+
+def _left(origin: Origin, stretch: LeftInTier) -> Origin:
+    """What a link did not copy of a partition: it is to be found at the source it came from."""
+    return replace(
+        origin,
+        partition=stretch.partition,
+        offset_begin=stretch.offset_begin,
+        offset_end=stretch.offset_end,
+        verb=LEFT,
+        missing_records=-1,
+    )
