@@ -402,6 +402,15 @@ def test_a_namespace_is_declared_and_taken_back(
     namespaces = fabric.cluster("east").namespaces
     topics.create(east, f"{prefix}1")
     topics.create(east, name)
+    links = fabric.declarations
+    for meant_alone in (
+        lambda: namespaces.create(Namespace.of(name)),
+        lambda: links.create(name, source="east", target="west", maps=maps(name)),
+    ):
+        with pytest.raises(PlanRefused, match=f"{name} is the whole name of a topic of east, and {prefix}1 begins"):
+            meant_alone()
+    assert namespaces.create(Namespace.of(f"{name}*"), dry_run=True).members == (name, f"{prefix}1")
+    links.create(name, source="east", target="west", maps=maps(f"{name}*"), dry_run=True)
     space, single = Namespace.of(prefix), Namespace.of(f"{prefix}1", is_exact=True)
     assert namespaces.create(space, dry_run=True).members == (f"{prefix}1",)
     namespaces.create(single, reserved=True)
