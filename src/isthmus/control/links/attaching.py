@@ -48,10 +48,10 @@ async def check_prefix(client: Client, namespace: Namespace) -> None:
         return
     beside = namespace.beside((await client.metadata(None)).topics)
     if beside:
-        more = f" and {len(beside) - 1} more" if len(beside) > 1 else ""
-        prefix = namespace.prefix
+        prefix, more = namespace.prefix, ", ..." if len(beside) > 1 else ""
         raise PlanRefused(
-            f"{prefix} is the whole name of a topic of {client.cluster.alias}, and {beside[0]}{more} begins with it too",
+            f"{prefix} is the whole name of a topic of {client.cluster.alias}, and others begin with it: "
+            f"{beside[0]}{more}",
             hint=f"Say which is meant: {prefix}* for all that begins with it, or --exact (in a link --map-exact) for "
             "that topic alone.",
         )
