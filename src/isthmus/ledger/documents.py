@@ -104,7 +104,7 @@ class TopicDocument(DocumentOfLink):
 
     `state` and `problem` are those of the topic as a whole, `ended` has the partitions that have ended by themselves.
     `is_mapped` says that records got other offsets at the target: `MapDocument` has which. `left` is what stays in the
-    source's remote tier of partitions with the same offsets: they begin behind it.
+    source's remote tier: partitions with the same offsets begin behind it, others where their maps begin.
     """
 
     KIND: ClassVar[str] = "topic"

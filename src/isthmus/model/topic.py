@@ -74,8 +74,8 @@ class TopicDescription:
 
 
 class LeftInTier(NamedTuple):
-    """Offsets `[offset_begin, offset_end)` of a partition that stay in the source's remote tier: a copy with the same
-    offsets begins behind them.
+    """Offsets `[offset_begin, offset_end)` of a partition that stay in the source's remote tier: a copy begins behind
+    them.
     """
 
     partition: int
@@ -90,7 +90,7 @@ class LeftInTier(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIds:
     """Which topics were brought together when mirroring began: the source's name, the ids of both, and whether offsets
-    are the same or mapped. Of those with the same offsets `left` says where they begin, if not where the source does.
+    are the same or mapped. `left` is what stays in the source's remote tier: those with the same offsets begin behind.
     """
 
     source_topic: SourceTopic

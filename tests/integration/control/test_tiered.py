@@ -129,6 +129,16 @@ def what_a_tier_holds_is_left_there(tiered: LocalCluster, west: LocalCluster, na
     assert [(each.key, each.value) for each in copied] == [(each.key, each.value) for each in wanted[begun:]]
     (done,) = fabric.plan().links[0].topics
     assert [each for each in done.notes if "remote tier" in each.message] == []
+    assert left_of(fabric, f"left.{name}") == [(0, begun, link.source.alias, name)]
+
+
+def left_of(fabric: Fabric, topic: str) -> list[tuple[int, int, str, str]]:
+    """Which offsets of which topic provenance says are in the tier of its cluster."""
+    return [
+        (each.offset_begin, each.offset_end, each.source_cluster, each.source_topic)
+        for each in fabric.provenance(topic).origins
+        if each.verb == "left in the source's tier"
+    ]
 
 
 def the_same_offsets_begin_behind_the_tier(
@@ -158,6 +168,4 @@ def the_same_offsets_begin_behind_the_tier(
     assert [(each.offset, each.key, each.value) for each in copied] == [
         (each.offset, each.key, each.value) for each in wanted[begun:]
     ]
-    (left,) = [each for each in fabric.provenance(f"same.{name}").origins if each.verb != "follows"]
-    assert (left.verb, left.partition, left.offset_begin, left.offset_end) == ("left in the source's tier", 0, 0, begun)
-    assert (left.source_cluster, left.source_topic) == (link.source.alias, name)
+    assert left_of(fabric, f"same.{name}") == [(0, begun, link.source.alias, name)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from isthmus.cluster.brokers import describe_cluster
+from isthmus.control.links.leaving import left_in_tier
 from isthmus.control.links.memory import remembered
 from isthmus.errors import ClusterError
 from isthmus.ledger.documents import Document, LinkDocument, ProvenanceDocument, TopicDocument
@@ -93,7 +94,7 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
             async with Client(cluster) as client:
                 names[(await describe_cluster(client)).cluster_id] = cluster.alias
                 topic_id = (await client.metadata([topic])).topics[topic].topic_id
-                documents = (await remembered(client)).documents().values()
+                documents = (await remembered(client)).documents()
         except ClusterError as error:
             problems[cluster.alias] = problem_of(error)
         else:
@@ -105,9 +106,9 @@ async def provenance_of(clusters: Collection[Cluster], topic: str) -> Provenance
     return Provenance(origins=tuple(order), away=problems)
 
 
-def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[Document]) -> Iterable[Origin]:
-    sources = {each.link: each.source_cluster_id for each in documents if isinstance(each, LinkDocument)}
-    left = [each for each in documents if isinstance(each, ProvenanceDocument) and each.topic == topic]
+def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Mapping[str, Document]) -> Iterable[Origin]:
+    sources = {each.link: each.source_cluster_id for each in documents.values() if isinstance(each, LinkDocument)}
+    left = [each for each in documents.values() if isinstance(each, ProvenanceDocument) and each.topic == topic]
     for each in left:
         origin = Origin(
             cluster=alias,
@@ -128,7 +129,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
         if each.left_begin < each.left_end:
             yield _left(origin, LeftInTier(each.partition, each.left_begin, each.left_end))
     let_go = {each.link for each in left}
-    for known in documents:
+    for known in documents.values():
         if isinstance(known, TopicDocument) and known.target_topic == topic and known.link not in let_go:
             origin = Origin(
                 cluster=alias,
@@ -142,7 +143,7 @@ def _origins(alias: str, topic: str, topic_id: uuid.UUID, documents: Collection[
                 verb="follows",
             )
             yield origin
-            for stretch in known.left:
+            for stretch in left_in_tier(known, documents):
                 if not stretch.is_empty:
                     yield _left(origin, stretch)
 

@@ -24,7 +24,7 @@ from isthmus.control.topics.preflight import (
     preflight,
     preflight_mapped,
 )
-from isthmus.control.topics.tiers import left_notes, start_at, tier_notes, with_beginnings
+from isthmus.control.topics.tiers import left_notes, mapped_left, start_at, tier_notes, with_beginnings
 from isthmus.model.cluster import Cluster
 from isthmus.model.lane import Lane, LaneState
 from isthmus.model.link import Link
@@ -128,7 +128,8 @@ def _topic(observed: ObservedLink, name: TargetTopic, claims: Claims, recorded: 
     if problem is not None:
         return _refused(name, source_topic, problem, LaneState.TOPIC_RECREATED, pair)
     if choice.is_mapped:
-        start, left = start_at(link.topics, pair.source), ()
+        start = start_at(link.topics, pair.source)
+        left = mapped_left(pair, start, local_starts) if recorded is None else recorded.left
         begins = local_starts if start == EARLIEST_LOCAL else observed.pairs[name].begins
         decision = preflight_mapped(replace(pair, begins=begins), start=start)
     else:

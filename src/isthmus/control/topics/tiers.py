@@ -55,6 +55,19 @@ def with_beginnings(
     return replace(pair, begins=begins, undecided=frozenset(undecided)), tuple(left[each] for each in sorted(left))
 
 
+def mapped_left(pair: TopicPair, start: int, local_starts: Mapping[int, int]) -> tuple[LeftInTier, ...]:
+    """What partitions with mapped offsets that are yet to begin leave in the tier, up to where they find that the local
+    log starts when they do: their maps tell it.
+    """
+    if start != EARLIEST_LOCAL:
+        return ()
+    return tuple(
+        LeftInTier(partition, log.start, local_starts[partition])
+        for partition, log in sorted(pair.source_ranges.items())
+        if partition in local_starts
+    )
+
+
 def tier_notes(partitions: tuple[PartitionDecision, ...], local_starts: Mapping[int, int]) -> Iterator[Problem]:
     """How much of what is still to be copied the brokers of the source fetch from their remote tier."""
     offsets = 0
