@@ -234,6 +234,13 @@ class LinkSection(Section):
         None, description="Which of the source's `logins` the link has there; without it, the cluster's own."
     )
     target_login: Name | None = Field(None, description="Which of the target's `logins` it has there.")
+    properties: dict[str, PropertyText] = Field(
+        {},
+        description=(
+            "Properties of Kafka's clients for this link alone, in place of those of its clusters: the same "
+            "names, for one side only with `source.` or `target.` before them, such as `target.send.buffer.bytes`."
+        ),
+    )
     topics: TopicsSection = Field(TopicsSection(), description="Which topics are mirrored.")
     groups: GroupsSection = Field(GroupsSection(), description="Which consumer groups are carried, and how.")
     configs: ConfigsSection = Field(ConfigsSection(), description="How topics' configurations follow the source.")

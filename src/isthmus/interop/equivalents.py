@@ -64,6 +64,26 @@ def seconds(text: str) -> float:
     return float(number)
 
 
+def whole_number(text: str) -> int:
+    """A number of 0 or more.
+
+    :raises ValueError: It is none.
+    """
+    if not text.strip().isdecimal():
+        raise ValueError("must be a whole number of 0 or more")
+    return int(text)
+
+
+def side(text: str) -> str:
+    """One end of a flow.
+
+    :raises ValueError: It is none.
+    """
+    if text.strip() not in ("source", "target"):
+        raise ValueError("must be source or target")
+    return text.strip()
+
+
 def becomes(path: str, read: Callable[[str], object] = str, default: str = "") -> Equivalent:
     """The value, read, is written under a path of the link."""
     return Equivalent(fate=Fate.WRITTEN, path=path, read=read, default=default)
@@ -100,7 +120,6 @@ def _told(impact: Impact, why: str, todo: str, default: str, off: str, connector
 
 _CREATION: Final = "A topic gets the source's configuration when Isthmus creates it; later changes are not followed"
 _OWN_REPLICAS: Final = unneeded("internal topics get as many replicas as the brokers give by default")
-_NO_OFFSET_SYNCS: Final = unneeded("the ledger has an exact map of offsets, where it needs one")
 _NO_WORKER: Final = unneeded("there is no Connect worker; what Isthmus remembers is in its ledger on the target")
 _NO_CONVERTER: Final = lost(
     "Isthmus copies batches as the bytes they are and converts nothing",
@@ -158,10 +177,10 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "emit.checkpoints.enabled": handled(),
     "emit.checkpoints.interval.seconds": becomes("mm2.checkpoints_interval_s", seconds),
     "checkpoints.topic.replication.factor": _OWN_REPLICAS,
-    "emit.offset-syncs.enabled": _NO_OFFSET_SYNCS,
-    "offset-syncs.topic.location": _NO_OFFSET_SYNCS,
-    "offset-syncs.topic.replication.factor": _NO_OFFSET_SYNCS,
-    "offset.lag.max": _NO_OFFSET_SYNCS,
+    "emit.offset-syncs.enabled": handled(),
+    "offset-syncs.topic.location": handled(),
+    "offset-syncs.topic.replication.factor": _OWN_REPLICAS,
+    "offset.lag.max": handled(),
     # How records travel.
     "tasks.max": unneeded("Spark's task slots share the partitions (spark.slots)"),
     "consumer.isolation.level": changed(

@@ -11,6 +11,7 @@ from isthmus.interop.deployment import Impact
 from isthmus.interop.equivalents import EQUIVALENTS, FAMILIES, Fate
 from isthmus.interop.links import OffsetsChoice
 from isthmus.model.access import AccessPolicy
+from isthmus.model.mirrormaker import SyncsPlace
 from isthmus.model.naming import IDENTITY, MirrorMakerNaming, PrefixNaming, SourceTopic
 from isthmus.model.offsets import LATEST, OffsetPolicy
 from tests.unit.interop.samples import SHIPPED, Bench, about, configured, imported, keys, pair
@@ -117,6 +118,26 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
     assert [str(each) for each in configured(draft).links[0].topics.include] == ["orders"]
     notice = about(draft, "topics")
     assert (notice.value, notice.line, notice.impact) == (r"\p{IsGreek}+", 5, Impact.NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "lag"),
+    [
+        ((), SyncsPlace.OFF, 100),
+        (("emit.offset-syncs.enabled = true", "offset.lag.max = 0"), SyncsPlace.SOURCE, 0),
+        (("offset-syncs.topic.location = target",), SyncsPlace.TARGET, 100),
+        (("emit.offset-syncs.enabled = false", "offset-syncs.topic.location = target"), SyncsPlace.OFF, 100),
+    ],
+)
+def test_pairs_of_offsets_are_written_if_they_are_asked_for(
+    lines: tuple[str, ...], place: SyncsPlace, lag: int
+) -> None:
+    """Where the file has them, and not because MirrorMaker 2 has them for its own checkpoints; then it is told."""
+    draft = imported(pair(*lines))
+    (link,) = configured(draft).links
+
+    assert (link.mm2.offset_syncs, link.mm2.offset_lag_max) == (place, lag)
+    assert ("emit.offset-syncs.enabled" in keys(draft, Impact.UNNEEDED)) == (not lines)
 
 
 def test_old_names_count_where_the_new_ones_are_not_given() -> None:
