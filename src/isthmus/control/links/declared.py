@@ -149,7 +149,7 @@ class Declared:
             return declared_link(declaration, source, target)
         except ConfigError as error:
             # Another release, or somebody else, wrote it.
-            _told(f"{error} {error.hint}")
+            _told(problem_of(error).in_full)
             return None
 
 
