@@ -125,6 +125,7 @@ _NO_CONVERTER: Final = lost(
     "Isthmus copies batches as the bytes they are and converts nothing",
     off="org.apache.kafka.connect.converters.ByteArrayConverter",
 )
+_OWN_METRICS: Final = unneeded("Isthmus has metrics of its own, for Prometheus (docs/metrics.md)")
 _OWN_CLIENT: Final = unneeded(
     "Isthmus has clients of its own, which need no tuning; links[].limits bounds what they take"
 )
@@ -202,8 +203,8 @@ EQUIVALENTS: Final[Mapping[str, Equivalent]] = {
     "transaction.boundary": unneeded("every record is copied exactly once in any case"),
     "transaction.boundary.interval.ms": unneeded("every record is copied exactly once in any case"),
     "forwarding.admin.class": lost("topics are created by requests to the target, and by nothing else"),
-    "add.source.alias.to.metrics": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
-    "metric.names.formats": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "add.source.alias.to.metrics": _OWN_METRICS,
+    "metric.names.formats": _OWN_METRICS,
     "dedicated.mode.enable.internal.rest": _NO_WORKER,
     "group.id": _NO_WORKER,
 }
@@ -226,7 +227,7 @@ FAMILIES: Final[Mapping[str, Equivalent]] = {
     "header.converter.": _NO_CONVERTER,
     "topic.creation.": lost(_CREATION),
     "errors.": unneeded("a partition that cannot go on stops and says why; nothing is skipped"),
-    "metric": unneeded("Isthmus has metrics of its own: isthmus status -o json"),
+    "metric": _OWN_METRICS,
     "offset.storage.": _NO_WORKER,
     "offsets.storage.": _NO_WORKER,
     "config.storage.": _NO_WORKER,

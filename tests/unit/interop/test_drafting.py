@@ -121,6 +121,36 @@ def test_an_expression_of_java_is_named_and_the_others_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "impact", "says"),
+    [
+        ("a->b.producer.override.compression.type = zstd", Impact.CHANGED, "codec"),
+        ("b.producer.compression.type = zstd", Impact.CHANGED, "codec"),
+        ("a.client.id = mirror", Impact.CHANGED, "isthmus- and its name"),
+        ("metric.reporters = com.example.Statsd", Impact.CHANGED, "Prometheus"),
+        ("a.consumer.interceptor.classes = com.example.Audit", Impact.LOST, "intercepts"),
+        ("a->b.source.consumer.interceptor.classes = com.example.Audit", Impact.LOST, "intercepts"),
+        ("offset.storage.replication.factor = 3", Impact.UNNEEDED, "no Connect worker"),
+        ("listeners = http://0.0.0.0:8443", Impact.UNNEEDED, "no Connect worker"),
+        ("batch.size = 5", Impact.UNNEEDED, "no tuning"),
+    ],
+)
+def test_what_is_said_of_clients_and_workers_is_told_by_what_it_does(line: str, impact: Impact, says: str) -> None:
+    """Tuning is not missed; what brokers, operators or records would notice is told as such."""
+    notice = about(imported(pair(line)), line.partition(" =")[0])
+
+    assert notice.impact is impact
+    assert says in notice.why
+
+
+def test_a_default_is_told_of_the_flow_that_has_it() -> None:
+    """Where one flow says it and another does not, the notice names the other one."""
+    draft = imported(pair("b->a.enabled = true", "b->a.topics.exclude = x", "sync.topic.acls.enabled = false"))
+
+    assert "a->b.topics.exclude" in keys(draft, Impact.CHANGED)
+    assert "topics.exclude" in keys(imported(pair("b->a.enabled = true")), Impact.CHANGED)
+
+
+@pytest.mark.parametrize(
     ("lines", "place", "lag"),
     [
         ((), SyncsPlace.OFF, 100),
